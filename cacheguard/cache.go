@@ -1,0 +1,107 @@
+package cacheguard
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
+)
+
+// Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be shared with other
+// callers that asked at the same time, so they must not be changed.
+type Cache[V any] struct {
+	store Store
+	opts  Options[V] // with all defaults in place
+	codec uint32     // fingerprint of opts.Codec
+
+	reads     flight.Group[outcome[V]] // Get and its kin
+	refreshes flight.Group[outcome[V]] // Refresh: a flight that began as a read may end with a hit
+	waits     waits                    // of those flights, for loads in other processes
+	failures  failures                 // of loads in this process, as error values
+
+	life          life
+	stopListening func()
+	corruptSaid   atomic.Bool
+	storeDownSaid atomic.Bool
+}
+
+// New makes a typed read-through cache on a store that other caches and other processes share. It reports every
+// invalid option at once, joined, and never dials. Close the cache before the store.
+func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
+	opts, err := opts.withDefaults()
+	if store == nil {
+		err = errors.Join(errors.New("cacheguard: the store is nil"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	c.life.init()
+	c.stopListening = store.Listen(opts.Name, c.hear)
+	return c, nil
+}
+
+// hear acts on a message of the store: forget the flight first, then wake, so that nobody who is woken by a change
+// finds a flight from before it.
+func (c *Cache[V]) hear(m Message) {
+	switch m.Kind {
+	case MessageRestored:
+		c.reads.SealAll()
+		c.refreshes.SealAll()
+		c.waits.tellAll(m)
+		return
+	case MessageChanged:
+		c.seal(m.Key)
+	}
+	c.waits.tell(m)
+}
+
+// seal closes the key's flights to newcomers: what they do began before the change that is being made.
+func (c *Cache[V]) seal(id string) {
+	c.reads.Seal(id)
+	c.refreshes.Seal(id)
+	c.failures.forget(id)
+}
+
+// Keys up to this length stand in the store as they are, longer ones as their hash.
+const (
+	maxKey     = 512
+	hashedMark = "#sha256:"
+)
+
+// keyID is the key as the store sees it: any bytes, but not many. A key that looks like a hashed one is hashed too, so
+// no two keys have the same id.
+func keyID(key string) string {
+	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hashedMark + hex.EncodeToString(sum[:])
+}
+
+func (c *Cache[V]) key(id string) Key { return Key{Cache: c.opts.Name, Key: id} }
+
+// newID draws a token: one for each load, not for each process.
+func newID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// storeDown and storeUp keep the log to one line for each change.
+func (c *Cache[V]) storeDown(ctx context.Context, key string, err error) {
+	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
+	if c.storeDownSaid.CompareAndSwap(false, true) {
+		c.opts.Logger.WarnContext(ctx, "cacheguard: store can't be used", "cache", c.opts.Name, "error", err)
+	}
+}
+
+func (c *Cache[V]) storeUp(ctx context.Context) {
+	if c.storeDownSaid.Load() && c.storeDownSaid.CompareAndSwap(true, false) {
+		c.opts.Logger.InfoContext(ctx, "cacheguard: store can be used again", "cache", c.opts.Name)
+	}
+}

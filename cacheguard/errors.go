@@ -1,0 +1,108 @@
+package cacheguard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var (
+	// ErrNotFound says that the origin has no such thing, or said so less than NegativeTTL ago. A load returns it, or
+	// an error that wraps it; callers get it with a zero value.
+	ErrNotFound = errors.New("cacheguard: not found")
+
+	// ErrClosed says that the cache was closed.
+	ErrClosed = errors.New("cacheguard: cache is closed")
+
+	// ErrUnavailable says that the store could not be used and OnStoreDown is FailClosed.
+	ErrUnavailable = errors.New("cacheguard: store is unavailable")
+
+	// ErrOverloaded says that too many callers or loads wait already (MaxWaiters, MaxLoads), or that a load waited
+	// for its slot as long as LoadTimeout.
+	ErrOverloaded = errors.New("cacheguard: overloaded")
+
+	// ErrLeaseLost is the cause of a load's context when another load holds the lease. Only a load sees it: its
+	// callers follow the new holder.
+	ErrLeaseLost = errors.New("cacheguard: lease lost to another load")
+
+	// ErrRecursion says that a load asked for the key it loads.
+	ErrRecursion = errors.New("cacheguard: a load asked for its own key")
+
+	// ErrTooLarge says that a value could not be stored because it is over MaxValueSize.
+	ErrTooLarge = errors.New("cacheguard: value is too large to store")
+)
+
+// errGoexit is how a load that called runtime.Goexit ends for its callers.
+var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
+
+// LoadError is a load that failed in another process: its text is what that process' ErrorText let through. It wraps
+// nothing, for the error value itself stays where it happened.
+type LoadError struct {
+	Key  string
+	Text string
+}
+
+func (e *LoadError) Error() string {
+	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)
+}
+
+// PanicError is a load, codec or option function that panicked in this process. It is returned to every caller that
+// waited, never panicked again. If the value was an error, it is unwrapped.
+type PanicError struct {
+	Value any
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("cacheguard: load panicked: %v\n\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// KeyErrors has the keys for which a call failed, and why.
+type KeyErrors map[string]error
+
+func (e KeyErrors) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cacheguard: %d keys failed", len(e))
+	for i, k := range e.keys() {
+		if i == 5 {
+			b.WriteString("; ...")
+			break
+		}
+		fmt.Fprintf(&b, "; %s: %v", quoteKey(k), e[k])
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors in the order of their keys.
+func (e KeyErrors) Unwrap() []error {
+	errs := make([]error, 0, len(e))
+	for _, k := range e.keys() {
+		errs = append(errs, e[k])
+	}
+	return errs
+}
+
+func (e KeyErrors) keys() []string {
+	keys := make([]string, 0, len(e))
+	for k := range e {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// quoteKey makes any key fit for a log line.
+func quoteKey(key string) string {
+	const most = 64
+	if len(key) > most {
+		return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
+	}
+	return fmt.Sprintf("%q", key)
+}

@@ -1,0 +1,214 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
+)
+
+// Get returns the value of key: from the store, or from load, run once for all who ask at the same time in the whole
+// fleet. ctx bounds this caller only: when it ends, Get returns its error at once, or within the store's operation
+// timeout if it is just being read; the load goes on for others who wait, and is cancelled when the last one has left.
+//
+// It returns ErrNotFound if the origin has no such thing, the load's error (*LoadError if the load ran in another
+// process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
+// be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
+func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
+	r, err := c.GetResult(ctx, key, load)
+	return r.Value, err
+}
+
+// GetResult is Get that says how the value was found.
+func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (Result[V], error) {
+	if load == nil {
+		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+	}
+	return c.get(ctx, key, loader[V]{value: load})
+}
+
+// GetEntry is GetResult for a load that decides how long its result is kept, and whether.
+func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (Result[V], error) {
+	if load == nil {
+		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+	}
+	return c.get(ctx, key, loader[V]{entry: load})
+}
+
+// get is the read path: join the key's flight; its leader looks the value up; if it is fresh, return it; else pursue
+// it by lease and load, or by waiting for who has them, until somebody has the result for all.
+func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
+	if err := c.enter(ctx); err != nil {
+		return Result[V]{}, err
+	}
+	id := keyID(key)
+	f, leads := c.reads.Join(id, c.opts.MaxWaiters)
+	if f == nil {
+		return c.turnAway(ctx, key)
+	}
+	if !leads {
+		return c.await(ctx, f, key, id, load)
+	}
+
+	// The look-up runs on the caller's own goroutine: a hit costs no other.
+	raw, err := c.store.Get(ctx, c.key(id))
+	if err != nil {
+		c.storeDown(ctx, key, err)
+		return c.detach(ctx, f, &pursuit[V]{name: key, key: c.key(id), load: load, storeErr: err})
+	}
+	c.storeUp(ctx)
+	got := c.open(raw)
+	if got.res.Status == StatusHit {
+		f.Land(outcome[V]{res: got.res})
+		return c.hit(ctx, key, got.res)
+	}
+	c.missed(ctx, key, got)
+	return c.detach(ctx, f, &pursuit[V]{name: key, key: c.key(id), load: load, seen: got.id, prev: got.res})
+}
+
+// Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
+// is under way when Refresh is called is waited for and counts.
+func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
+	var zero V
+	if load == nil {
+		return zero, errors.New("cacheguard: the load function is nil")
+	}
+	if err := c.enter(ctx); err != nil {
+		return zero, err
+	}
+	id := keyID(key)
+	f, leads := c.refreshes.Join(id, c.opts.MaxWaiters)
+	if f == nil {
+		_, err := c.turnAway(ctx, key)
+		return zero, err
+	}
+	if !leads {
+		r, err := c.await(ctx, f, key, id, loader[V]{value: load})
+		return r.Value, err
+	}
+	// What stands there now is what the lease is asked for in spite of.
+	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: load}}
+	raw, err := c.store.Get(ctx, p.key)
+	if err != nil {
+		c.storeDown(ctx, key, err)
+		p.storeErr = err
+	} else {
+		got := c.open(raw)
+		p.seen, p.prev = got.id, got.res
+	}
+	r, err := c.detach(ctx, f, p)
+	return r.Value, err
+}
+
+// Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a value that can't be
+// used. The null sentinel is NotFound, and no error either.
+func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
+	if err := c.enter(ctx); err != nil {
+		return Result[V]{}, err
+	}
+	raw, err := c.store.Get(ctx, c.key(keyID(key)))
+	if err != nil {
+		c.storeDown(ctx, key, err)
+		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.storeUp(ctx)
+	got := c.open(raw)
+	if got.corrupt != nil {
+		c.missed(ctx, key, got)
+	}
+	return got.res, nil
+}
+
+// enter checks what every call checks first.
+func (c *Cache[V]) enter(ctx context.Context) error {
+	if c.life.ended() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// detach hands the work over to a goroutine that outlives this caller, and waits for it like everybody else.
+func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *pursuit[V]) (Result[V], error) {
+	if !c.life.begin() {
+		f.Land(outcome[V]{err: ErrClosed})
+		return Result[V]{}, ErrClosed
+	}
+	p.flight = f
+	work, cancel := f.Detach(ctx, errAbandoned)
+	go func() {
+		defer c.life.end()
+		defer cancel(nil)
+		defer c.life.cancelOnClose(cancel)()
+		c.pursue(work, p)
+	}()
+	if c.inside(ctx, p.key.Key) { // those who have joined meanwhile may wait; a load must not wait for itself
+		f.Leave()
+		return Result[V]{}, recursion(p.name)
+	}
+	out, err := f.Wait(ctx)
+	if err != nil {
+		return Result[V]{}, err
+	}
+	if out.res.Status == StatusCoalesced {
+		c.observe(ctx, Event{Kind: EventCoalesced, Key: p.name, Err: out.err})
+	}
+	return answer(out.res, out.err)
+}
+
+// await waits for a flight that another caller leads.
+func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V]) (Result[V], error) {
+	if c.inside(ctx, id) { // the flight may be waiting for this very load
+		f.Leave()
+		return Result[V]{}, recursion(key)
+	}
+	out, err := f.Wait(ctx)
+	if err != nil {
+		return Result[V]{}, err
+	}
+	if out.unshared {
+		return c.loadUnshared(ctx, key, id, load)
+	}
+	if out.res.Status == StatusHit {
+		return c.hit(ctx, key, out.res)
+	}
+	if out.res.Status == StatusLoaded {
+		out.res.Status = StatusCoalesced
+	}
+	c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: out.err})
+	return answer(out.res, out.err)
+}
+
+// hit answers with a fresh value.
+func (c *Cache[V]) hit(ctx context.Context, key string, res Result[V]) (Result[V], error) {
+	c.observe(ctx, Event{Kind: EventHit, Key: key})
+	return answer(res, nil)
+}
+
+// answer is what callers see of a result: "does not exist" is an error for them.
+func answer[V any](res Result[V], err error) (Result[V], error) {
+	if err == nil && res.NotFound {
+		err = ErrNotFound
+	}
+	return res, err
+}
+
+func (c *Cache[V]) missed(ctx context.Context, key string, got found[V]) {
+	c.observe(ctx, Event{Kind: EventMiss, Key: key})
+	if got.corrupt == nil {
+		return
+	}
+	c.observe(ctx, Event{Kind: EventCorrupt, Key: key, Err: got.corrupt})
+	if c.corruptSaid.CompareAndSwap(false, true) { // once: a million of them would be a million lines
+		c.opts.Logger.WarnContext(ctx, "cacheguard: store has something that is no value; it counts as a miss and is overwritten",
+			"cache", c.opts.Name, "key", quoteKey(key), "error", got.corrupt)
+	}
+}
+
+func (c *Cache[V]) turnAway(ctx context.Context, key string) (Result[V], error) {
+	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters, quoteKey(key))
+	c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
+	return Result[V]{}, err
+}
+
+func recursion(key string) error { return fmt.Errorf("%w: %s", ErrRecursion, quoteKey(key)) }

@@ -1,0 +1,180 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// LoadFunc computes the value of one key from the origin. Its context keeps the values of the caller that started it
+// but not that caller's end: it ends when nobody waits any more, when another load holds the lease (context.Cause:
+// ErrLeaseLost), when the cache is closed, or after LoadTimeout. So it must not capture a transaction or a request
+// that ends with its caller. An error that wraps ErrNotFound means "does not exist".
+type LoadFunc[V any] func(ctx context.Context) (V, error)
+
+// EntryFunc is a load that sees the previous value, if there is one (Status other than StatusMiss), and decides about
+// the new one's fate. Beside ErrNotFound, of the Entry it returns TTL and NoStore still count: an Entry with NoStore
+// and ErrNotFound says "does not exist" without having it remembered.
+type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
+
+// Entry is what an EntryFunc returns. At most one of NoStore, NoShare and NotModified is set.
+type Entry[V any] struct {
+	Value       V
+	TTL         time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 0: as there
+	NoStore     bool          // give it to those who wait, keep nothing
+	NoShare     bool          // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
+	NotModified bool          // keep prev.Value, begin a new lifetime
+}
+
+// loader is one of the two kinds of loads, without a closure on the way of a hit.
+type loader[V any] struct {
+	value LoadFunc[V]
+	entry EntryFunc[V]
+}
+
+func (l loader[V]) call(ctx context.Context, prev Result[V]) (Entry[V], error) {
+	if l.entry != nil {
+		return l.entry(ctx, prev)
+	}
+	v, err := l.value(ctx)
+	return Entry[V]{Value: v}, err
+}
+
+// loaded is how a load ended.
+type loaded[V any] struct {
+	entry    Entry[V]
+	notFound bool
+	err      error // the load failed
+	frame    []byte
+	keepErr  error // why the result can't be stored
+	took     time.Duration
+}
+
+// start runs the load on a goroutine of its own, so that one which ignores its context, never returns, panics or
+// calls Goexit can't take its flight along. slot is given back when the load returns, however late that is.
+func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan loaded[V] {
+	done := make(chan loaded[V], 1)
+	over := &atomic.Bool{}
+	ctx = context.WithValue(ctx, chainKey{}, &link{
+		cache: c, key: p.key.Key, limiter: c.opts.Limiter, over: over, parent: chainOf(ctx),
+	})
+	c.life.loads.Add(1)
+	began := time.Now()
+	go func() {
+		defer c.life.loads.Done()
+		defer slot()
+		out := loaded[V]{err: errGoexit}
+		defer func() {
+			if v := recover(); v != nil {
+				out = loaded[V]{err: &PanicError{Value: v, Stack: debug.Stack()}}
+			}
+			over.Store(true)
+			out.took = time.Since(began)
+			c.observe(ctx, Event{Kind: EventLoad, Key: p.name, Took: out.took, Err: out.err})
+			done <- out
+		}()
+		out = c.load(ctx, p)
+	}()
+	return done
+}
+
+// load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
+func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
+	out.entry, out.err = p.load.call(ctx, p.prev)
+	switch {
+	case errors.Is(out.err, ErrNotFound):
+		out.notFound, out.err = true, nil
+	case out.err != nil:
+		return out
+	case out.entry.TTL < 0 || out.entry.TTL > maxTTL || (out.entry.TTL > 0 && out.entry.TTL < minTTL):
+		out.err = fmt.Errorf("cacheguard: load returned Entry.TTL %v, it must be 0 or from %v to %v", out.entry.TTL, minTTL, maxTTL)
+		return out
+	case out.entry.NotModified && p.prev.Status == StatusMiss:
+		out.err = errors.New("cacheguard: load returned Entry.NotModified, but there is no previous value")
+		return out
+	case out.entry.NotModified:
+		out.entry.Value, out.notFound = p.prev.Value, p.prev.NotFound
+	}
+	if !out.notFound && c.opts.Empty != nil && c.opts.Empty(out.entry.Value) {
+		out.notFound = true
+	}
+	if out.notFound {
+		var zero V
+		out.entry.Value = zero
+	}
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound)
+	return out
+}
+
+// encode returns room for a frame's header followed by the body.
+func (c *Cache[V]) encode(v V, notFound bool) ([]byte, error) {
+	f := make([]byte, frame.HeaderSize, 4*frame.HeaderSize)
+	if notFound {
+		return f, nil
+	}
+	f, err := c.opts.Codec.Append(f, v)
+	if err != nil {
+		return nil, fmt.Errorf("cacheguard: value can't be encoded: %w", err)
+	}
+	if size := len(f) - frame.HeaderSize; size > c.opts.MaxValueSize {
+		return nil, fmt.Errorf("%w: %d bytes, MaxValueSize is %d", ErrTooLarge, size, c.opts.MaxValueSize)
+	}
+	return f, nil
+}
+
+// errorText is what other processes get to read of a load's error.
+func (c *Cache[V]) errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "load failed, and so did ErrorText"
+		}
+	}()
+	if p := (*PanicError)(nil); errors.As(err, &p) {
+		text = c.opts.ErrorText(fmt.Errorf("load panicked: %v", p.Value)) // the stack is for this process
+	} else {
+		text = c.opts.ErrorText(err)
+	}
+	return text[:min(len(text), maxErrorText)]
+}
+
+// chainKey is the context key of the innermost load that a context belongs to.
+type chainKey struct{}
+
+// link is one running load in the chain of loads that led to a context.
+type link struct {
+	cache   any
+	key     string
+	limiter *Limiter
+	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
+	parent  *link
+}
+
+func chainOf(ctx context.Context) *link {
+	l, _ := ctx.Value(chainKey{}).(*link)
+	return l
+}
+
+// inside reports whether ctx belongs to a running load of this key.
+func (c *Cache[V]) inside(ctx context.Context, key string) bool {
+	for l := chainOf(ctx); l != nil; l = l.parent {
+		if l.cache == any(c) && l.key == key && !l.over.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// insideLoad reports whether ctx belongs to a running load that has a slot of this limiter.
+func insideLoad(ctx context.Context, limiter *Limiter) bool {
+	for l := chainOf(ctx); l != nil; l = l.parent {
+		if l.limiter == limiter && !l.over.Load() {
+			return true
+		}
+	}
+	return false
+}

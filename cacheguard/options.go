@@ -1,0 +1,169 @@
+package cacheguard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Options configures a Cache. The zero value of a field means its default; negative means off where off makes sense.
+type Options[V any] struct {
+	// Name is part of every key in the store, so it is unique among the caches of a store. Required; at most 128
+	// bytes; no braces, which Redis Cluster gives a meaning.
+	Name string
+
+	// TTL is how long a value is fresh. Default 5 minutes; at least 1 ms.
+	TTL time.Duration
+
+	// NegativeTTL is how long "does not exist" is remembered. Default 30 seconds; negative: not stored.
+	NegativeTTL time.Duration
+
+	// ErrorTTL is how long a failed load answers newcomers, in the whole fleet, instead of a new load. Default 1
+	// second; negative: it answers only those who already waited for it.
+	ErrorTTL time.Duration
+
+	// Jitter shortens each value's TTL and NegativeTTL by a random share of up to this, so that values stored
+	// together don't expire together. It never lengthens one, and never touches leases. Default 0.1; negative: off;
+	// below 1.
+	Jitter float64
+
+	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a third of it.
+	// Default 3 seconds; at least 10 ms.
+	LeaseTTL time.Duration
+
+	// LoadTimeout is the longest a load may take, and so the longest a key can be held. Default 30 seconds.
+	LoadTimeout time.Duration
+
+	// MaxLoads is how many loads of this cache run at a time in this process; up to 64 times as many more wait for
+	// a slot, in order, for LoadTimeout at most. Default 64; negative: no limit.
+	MaxLoads int
+
+	// Limiter takes MaxLoads' place: one budget for several caches.
+	Limiter *Limiter
+
+	// MaxWaiters is how many callers may wait for one key at a time in this process; one more gets ErrOverloaded.
+	// Default 65,536; negative: no limit.
+	MaxWaiters int
+
+	// OnStoreDown says what a Get does when the store can't be used. Default FailOpen.
+	OnStoreDown StorePolicy
+
+	// MaxValueSize is the size in bytes, encoded, above which a value is given to its callers but not stored.
+	// Default 8 MiB.
+	MaxValueSize int
+
+	// Codec turns values into bytes and back. Default: JSON, and string and []byte as they are. A []byte value then
+	// aliases what was read: like every value, it is shared and must not be changed.
+	Codec Codec[V]
+
+	// Empty reports values that mean "does not exist", such as an empty map: they are stored as the null sentinel,
+	// and every caller gets the zero V and ErrNotFound instead.
+	Empty func(V) bool
+
+	// ErrorText is what of a load's error other processes get to read. Default: its message; at most 256 bytes of
+	// either.
+	ErrorText func(error) string
+
+	// Observer is told of hits, loads and everything else. Default none.
+	Observer Observer
+
+	// Logger gets a line when something needs an operator, and when it is over. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// StorePolicy says what a Get does when there is no usable answer from the store.
+type StorePolicy uint8
+
+const (
+	// FailOpen loads, coalesced in this process only, and stores nothing.
+	FailOpen StorePolicy = iota
+	// FailClosed returns ErrUnavailable.
+	FailClosed
+)
+
+const (
+	queuePerLoad  = 64
+	maxName       = 128
+	maxErrorText  = 256
+	minTTL        = time.Millisecond
+	minLease      = 10 * time.Millisecond
+	maxTTL        = 10 * 365 * 24 * time.Hour // far below where microseconds in a float64, Lua's number, lose precision
+	defaultLimits = 64
+)
+
+// withDefaults returns the options with every default in place, or everything that is wrong with them.
+func (o Options[V]) withDefaults() (Options[V], error) {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("cacheguard: Options."+format, args...))
+	}
+	switch {
+	case o.Name == "":
+		wrong("Name is required")
+	case len(o.Name) > maxName:
+		wrong("Name has %d bytes, at most %d are allowed", len(o.Name), maxName)
+	case strings.ContainsAny(o.Name, "{}"):
+		wrong("Name %q has a brace", o.Name)
+	}
+	duration := func(name string, d *time.Duration, def, least time.Duration, off bool) {
+		switch {
+		case *d == 0:
+			*d = def
+		case *d < 0 && off:
+			*d = -1
+		case *d < least:
+			wrong("%s is %v, below the least of %v", name, *d, least)
+		case *d > maxTTL:
+			wrong("%s is %v, above the most of %v", name, *d, maxTTL)
+		}
+	}
+	duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
+	duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)
+	duration("ErrorTTL", &o.ErrorTTL, time.Second, minTTL, true)
+	duration("LeaseTTL", &o.LeaseTTL, 3*time.Second, minLease, false)
+	duration("LoadTimeout", &o.LoadTimeout, 30*time.Second, minTTL, false)
+	switch {
+	case o.Jitter == 0:
+		o.Jitter = 0.1
+	case o.Jitter < 0:
+		o.Jitter = 0
+	case !(o.Jitter < 1): // also not a number
+		wrong("Jitter is %v, it must be below 1", o.Jitter)
+	}
+	if o.MaxLoads != 0 && o.Limiter != nil {
+		wrong("MaxLoads and Options.Limiter exclude each other")
+	}
+	if o.MaxLoads == 0 {
+		o.MaxLoads = defaultLimits
+	}
+	if o.Limiter == nil && o.MaxLoads > 0 {
+		o.Limiter = NewLimiter(o.MaxLoads, queuePerLoad*o.MaxLoads)
+	}
+	switch {
+	case o.MaxWaiters == 0:
+		o.MaxWaiters = 65536
+	case o.MaxWaiters < 0:
+		o.MaxWaiters = 0
+	}
+	if o.OnStoreDown > FailClosed {
+		wrong("OnStoreDown is %d, which is no StorePolicy", o.OnStoreDown)
+	}
+	switch {
+	case o.MaxValueSize == 0:
+		o.MaxValueSize = 8 << 20
+	case o.MaxValueSize < 0:
+		wrong("MaxValueSize is %d, it can't be negative", o.MaxValueSize)
+	}
+	if o.Codec == nil {
+		o.Codec = defaultCodec[V]()
+	}
+	if o.ErrorText == nil {
+		o.ErrorText = error.Error
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(errs...)
+}

@@ -1,0 +1,210 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
+)
+
+// errAbandoned cancels work that nobody waits for any more. No caller sees it.
+var errAbandoned = errors.New("cacheguard: every caller has left")
+
+// maxRestarts is how often a pursuit begins again because what it waited for was changed or lost under it. After that
+// its process loads without the lease, so that a key which is invalidated faster than it loads still answers.
+const maxRestarts = 2
+
+// pursuit is one flight's way to a result after a look-up that found none.
+type pursuit[V any] struct {
+	flight *flight.Flight[outcome[V]]
+	name   string // the key as the caller gave it
+	key    Key    // the key as the store sees it
+	load   loader[V]
+
+	seen     []byte    // the id of what stands there and can't be used
+	prev     Result[V] // and its value, if it is one
+	storeErr error     // the look-up failed
+
+	restarts int
+	awaited  ID // the load in another process that was waited for last
+}
+
+func (p *pursuit[V]) land(res Result[V], err error) {
+	p.flight.Land(outcome[V]{res: res, err: err})
+}
+
+// pursue gets the result for a flight: take a slot, ask for the lease; granted, lead; held, give the slot back and
+// follow; and again, until the flight has landed. ctx ends when every caller has left or the cache is closed.
+func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
+	if p.storeErr != nil {
+		c.withoutStore(ctx, p, nil)
+		return
+	}
+	w := c.waits.watch(p.key.Key) // before the lease is asked for: no message may fall between
+	defer w.stop()
+	began, longest := time.Now(), 2*c.opts.LoadTimeout+c.opts.LeaseTTL
+
+	for p.restarts <= maxRestarts {
+		if ctx.Err() != nil {
+			p.land(Result[V]{}, context.Cause(ctx))
+			return
+		}
+		if time.Since(began) > longest {
+			p.land(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
+				longest, quoteKey(p.name), context.DeadlineExceeded))
+			return
+		}
+		slot, err := c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout)
+		if err != nil {
+			c.refused(ctx, p, err)
+			return
+		}
+		w.drain()
+		token, asked := newID(), time.Now()
+		c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
+		ans, err := c.store.Lease(context.WithoutCancel(ctx), p.key, LeaseAsk{
+			Token: token, TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: true,
+		})
+		if err != nil { // it may hold the lease all the same, or take it later: give it up by its token
+			c.storeDown(ctx, p.name, err)
+			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) }, asked.Add(c.opts.LeaseTTL))
+			p.storeErr = err
+			c.withoutStore(ctx, p, slot)
+			return
+		}
+		if ans.State == LeaseGranted {
+			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
+			if c.lead(ctx, p, slot, ans.Grant, asked) {
+				return
+			}
+			p.restarts++
+			continue
+		}
+		slot() // never sleep with a slot in hand
+		switch ans.State {
+		case LeaseValue:
+			if c.landFrame(ctx, p, ans.Frame, ID{}) {
+				return
+			}
+			p.restarts++ // it is none that can be used: ask again in spite of it
+		case LeaseOutcome:
+			if c.landOutcome(ctx, p, ans.Holder, ans.Outcome) {
+				return
+			}
+		case LeaseHeld:
+			if c.follow(ctx, p, w, ans) {
+				return
+			}
+		}
+	}
+	c.alone(ctx, p, nil, false)
+}
+
+// landFrame lands the flight with a value that was found: any value that is fresh, or, however short its life, the
+// one of the load that was waited for.
+func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, awaited ID) bool {
+	got := c.open(frame)
+	ofAwaited := !awaited.IsZero() && got.load == awaited
+	if got.res.Status == StatusMiss || (got.res.Status == StatusStale && !ofAwaited) {
+		if got.corrupt != nil {
+			c.missed(ctx, p.name, got)
+		}
+		p.seen, p.prev = got.id, got.res
+		return false
+	}
+	got.res.Status = StatusCoalesced
+	p.land(got.res, nil)
+	return true
+}
+
+// landOutcome lands the flight with what became of a load that left no value. False means: ask again.
+func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Outcome) bool {
+	switch o.Kind {
+	case OutcomeFailed:
+		err := c.failures.find(p.key.Key, load) // the error itself, if it happened here
+		if err == nil {
+			err = &LoadError{Key: p.name, Text: o.Text}
+		}
+		p.land(Result[V]{Status: StatusCoalesced}, err)
+		return true
+	case OutcomeUnstored:
+		got := c.open(o.Frame)
+		if got.res.Status == StatusMiss { // damaged on the way
+			c.missed(ctx, p.name, got)
+			return c.alone(ctx, p, nil, false)
+		}
+		got.res.Status, got.res.FreshFor = StatusCoalesced, 0
+		p.land(got.res, nil)
+		return true
+	case OutcomeUnshared:
+		return c.alone(ctx, p, nil, false)
+	}
+	p.restarts++ // a kind that this program doesn't know
+	return false
+}
+
+// withoutStore goes on when the store can't be used, as the policy says. slot may be nil.
+func (c *Cache[V]) withoutStore(ctx context.Context, p *pursuit[V], slot func()) {
+	if c.opts.OnStoreDown == FailClosed {
+		if slot != nil {
+			slot()
+		}
+		p.land(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, p.storeErr))
+		return
+	}
+	c.alone(ctx, p, slot, true)
+}
+
+// alone loads for the callers of this process only, without a lease, so it never stores what it loads: it can't know
+// whether the key was invalidated meanwhile. slot may be nil. It always lands the flight.
+func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degraded bool) bool {
+	if slot == nil {
+		var err error
+		if slot, err = c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout); err != nil {
+			c.refused(ctx, p, err)
+			return true
+		}
+	}
+	loadCtx, cancel := c.loadContext(ctx)
+	defer cancel()
+	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
+	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded, Degraded: degraded}
+	if out.err != nil {
+		res = Result[V]{Degraded: degraded}
+	}
+	p.flight.Land(outcome[V]{res: res, err: out.err, unshared: out.entry.NoShare})
+	return true
+}
+
+// refused lands a flight that got no slot.
+func (c *Cache[V]) refused(ctx context.Context, p *pursuit[V], err error) {
+	if errors.Is(err, ErrOverloaded) {
+		c.observe(ctx, Event{Kind: EventOverloaded, Key: p.name, Err: err})
+	}
+	p.land(Result[V]{}, err)
+}
+
+// loadUnshared loads for one caller whose result may be nobody else's.
+func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V]) (Result[V], error) {
+	if !c.life.begin() {
+		return Result[V]{}, ErrClosed
+	}
+	defer c.life.end()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.life.cancelOnClose(cancel)()
+	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout)
+	if err != nil {
+		return Result[V]{}, err
+	}
+	p := &pursuit[V]{name: key, key: c.key(id), load: load}
+	loadCtx, stop := c.loadContext(work)
+	defer stop()
+	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
+	if out.err != nil {
+		return Result[V]{}, out.err
+	}
+	return answer(Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}, nil)
+}

@@ -1,0 +1,16 @@
+-- Removes the value and takes the lease over from whoever has it.
+-- KEYS: value, lease, value of the next format version
+-- ARGV: token, lease time in ms, channel, message
+-- Returns the number of the grant
+local lease = redis.call('MGET', KEYS[2])[1]
+local number
+if lease and string.sub(lease, 2, 33) == ARGV[1] then -- the first answer was lost
+  number = string.sub(lease, 34)
+else
+  local time = redis.call('TIME')
+  number = time[1] .. string.format('%06d', time[2])
+  redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
+end
+redis.call('DEL', KEYS[1], KEYS[3])
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+return number

@@ -1,0 +1,71 @@
+// Package redisstore shares cached values and leases through Redis 6.2 or later: a single server, Sentinel or a
+// cluster.
+//
+// # In Redis
+//
+// Each key has two names, which lie in one slot of a cluster:
+//
+//	<prefix>:<cache>:{<key>}        its value, a frame
+//	<prefix>:<cache>:{<key>}:lease  the right to load it, or the outcome of a load that left no value
+//
+// An empty key and keys that begin with "}" or "\" get a backslash in front; keys over 512 bytes, and keys that begin
+// with "#sha256:", stand as "#sha256:" and the hexadecimal SHA-256 of the key. A cache's name and the prefix may have
+// colons; then it is up to you that no prefix and name together look like another pair.
+//
+// All processes listen on one channel, <prefix>:messages.
+//
+// # The frame
+//
+// All integers are big-endian.
+//
+//	offset size
+//	     0    1  version, 1
+//	     1    1  flags: bit 0 null sentinel, "does not exist", with an empty body; the others are zero
+//	     2   16  id of the load that made the value
+//	    18    8  created-at, microseconds since 1970 on Redis' clock
+//	    26    8  how long it is fresh, in microseconds
+//	    34    8  how long it is kept, in microseconds
+//	    42    4  how long the load took, in microseconds
+//	    46    4  FNV-1a hash of the codec's name, 0 if it has none
+//	    50    4  CRC-32C (Castagnoli) of the frame without these four bytes
+//	    54       body
+//
+// A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
+//
+// # Upgrading
+//
+// Programs with the same frame version can run side by side. A later version n will keep its values under
+// <prefix>:<cache>:{<key>}:v<n>, so that old and new programs don't overwrite each other's values in turn; leases and
+// messages stay common to both, and a change made by either removes the values of both. A codec with another name
+// than the one that wrote a value takes the value for a miss.
+//
+// # Steps
+//
+// Every step is one command or one Lua script (the .lua files of this package), bounded by Options.OpTimeout, sent a
+// second time when no answer came to the first, and recognised by its token when it is applied twice. A copy of a
+// command that is applied late does no harm: the server numbers each grant of a lease, and a fill must carry the
+// number. In a burst on a cold key a process needs three round trips and five commands, whatever the number of its
+// callers.
+//
+// Reads run on the caller's goroutine while up to four do so at a time; beyond that they are collected into one MGET,
+// or one pipeline on a cluster. go-redis has an AutoPipeline for that, too; it is marked experimental, its blocking
+// form ignores the caller's context, and one command for a batch costs the server less than a batch of commands.
+//
+// The clock by which values age is Redis' own (in a cluster, of the node that has <prefix>:clock), measured at the
+// first call, once a minute and after each reconnection.
+//
+// # Permissions
+//
+// The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, EVAL, EVALSHA,
+// SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys <prefix>:* and the channel <prefix>:messages:
+//
+//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello +client|setinfo
+//
+// Whoever can write to that Redis is trusted with what callers get.
+//
+// # Limits
+//
+// A Ring is refused: it moves keys to other shards while one is down. So is a cluster client that reads from
+// replicas. Use maxmemory-policy with care: an evicted value is a miss, an evicted lease at most one more load, and
+// its first load's result is not stored.
+package redisstore

@@ -1,0 +1,105 @@
+package redisstore
+
+import (
+	"encoding/binary"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// A message on the channel:
+//
+//	1 byte kind, 16 bytes load, 2 bytes length of the cache's name, name, 2 bytes length of the key, key, payload
+//
+// The payload of "filled" is the frame, or nothing if it is large; of "outcome" it is a letter and a text or a frame.
+const (
+	kindChanged  = 'c'
+	kindFilled   = 'f'
+	kindOutcome  = 'o'
+	kindReleased = 'r'
+)
+
+var messageKinds = map[byte]cacheguard.MessageKind{
+	kindChanged:  cacheguard.MessageChanged,
+	kindFilled:   cacheguard.MessageFilled,
+	kindOutcome:  cacheguard.MessageOutcome,
+	kindReleased: cacheguard.MessageReleased,
+}
+
+// The letters of outcomes, in messages and in records.
+var outcomeLetters = map[cacheguard.OutcomeKind]byte{
+	cacheguard.OutcomeFailed:   'f',
+	cacheguard.OutcomeUnstored: 'u',
+	cacheguard.OutcomeUnshared: 'p',
+}
+
+func encodeMessage(kind byte, k cacheguard.Key, load cacheguard.ID, payload ...byte) []byte {
+	b := make([]byte, 0, 1+16+2+len(k.Cache)+2+len(k.Key)+len(payload))
+	b = append(b, kind)
+	b = append(b, load[:]...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(k.Cache)))
+	b = append(b, k.Cache...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(k.Key)))
+	b = append(b, k.Key...)
+	return append(b, payload...)
+}
+
+// decodeMessage reports false for anything that is no message: whoever can publish there may send anything.
+func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
+	if len(b) < 1+16 {
+		return "", m, false
+	}
+	m.Kind, ok = messageKinds[b[0]]
+	copy(m.Load[:], b[1:17])
+	b = b[17:]
+	next := func() (s string) {
+		if !ok || len(b) < 2 {
+			ok = false
+			return ""
+		}
+		n := int(b[0])<<8 | int(b[1])
+		if len(b) < 2+n {
+			ok = false
+			return ""
+		}
+		s, b = b[2:2+n], b[2+n:]
+		return s
+	}
+	cache, m.Key = next(), next()
+	if !ok {
+		return "", m, false
+	}
+	switch m.Kind {
+	case cacheguard.MessageFilled:
+		if len(b) > 0 {
+			m.Frame = []byte(b)
+		}
+	case cacheguard.MessageOutcome:
+		if len(b) == 0 {
+			return "", m, false
+		}
+		m.Outcome, ok = decodeOutcome(b[0], b[1:])
+	}
+	return cache, m, ok
+}
+
+func encodeOutcome(o cacheguard.Outcome) (letter byte, payload []byte) {
+	if o.Kind == cacheguard.OutcomeUnstored {
+		return outcomeLetters[o.Kind], o.Frame
+	}
+	return outcomeLetters[o.Kind], []byte(o.Text)
+}
+
+func decodeOutcome(letter byte, payload string) (o cacheguard.Outcome, ok bool) {
+	for kind, l := range outcomeLetters {
+		if l == letter {
+			o.Kind = kind
+			if kind == cacheguard.OutcomeUnstored {
+				o.Frame = []byte(payload)
+			} else {
+				o.Text = payload
+			}
+			return o, true
+		}
+	}
+	return o, false
+}

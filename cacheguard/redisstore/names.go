@@ -1,0 +1,28 @@
+package redisstore
+
+import "github.com/cacheguard/cacheguard/cacheguard"
+
+// names makes the names of things in Redis:
+//
+//	value  <prefix>:<cache>:{<key>}
+//	lease  <prefix>:<cache>:{<key>}:lease
+//	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
+//	channel  <prefix>:messages
+//
+// The braces keep the names of a key in one slot of a cluster: Redis takes the part between the first "{" and the
+// first "}" after it, unless that part is empty. It is empty for an empty key and for one that begins with "}"; those
+// get a backslash in front, and so does a key that begins with a backslash, so that no two keys have one name.
+type names struct{ prefix string }
+
+func (n names) value(k cacheguard.Key) string {
+	escape := ""
+	if k.Key == "" || k.Key[0] == '}' || k.Key[0] == '\\' {
+		escape = `\`
+	}
+	return n.prefix + ":" + k.Cache + ":{" + escape + k.Key + "}"
+}
+
+func (n names) lease(value string) string { return value + ":lease" }
+func (n names) next(value string) string  { return value + ":v2" }
+func (n names) channel() string           { return n.prefix + ":messages" }
+func (n names) clock() string             { return n.prefix + ":clock" }

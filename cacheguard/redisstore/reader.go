@@ -1,0 +1,267 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+const (
+	directReads = 4   // reads at a time that each have a connection of their own
+	batchReads  = 128 // most reads in one trip
+)
+
+// reader reads values: on the caller's own goroutine and connection while few do so at a time, which is the quickest
+// for each, and in batches beyond that, which is many times cheaper for all.
+type reader struct {
+	s       *Store
+	under   atomic.Int32 // direct reads under way
+	alarms  sync.Pool    // of *alarm
+	running sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	next    *batch     // collects reads while another batch is under way
+	waiting []*batch   // full ones
+	busy    bool       // somebody sends batches
+}
+
+// batch is reads that go in one trip.
+type batch struct {
+	names []string
+	done  chan struct{} // closed when the fields below are set
+
+	frames [][]byte
+	errs   []error // nil if none failed
+	err    error   // of all of them
+}
+
+func (r *reader) init(s *Store) {
+	r.s = s
+	r.alarms.New = func() any { return newAlarm() }
+}
+
+// wait returns when no batch is under way.
+func (r *reader) wait() { r.running.Wait() }
+
+// Get returns the frame of a key. ctx lends its values to the call and its deadline; when ctx is cancelled without
+// one, a read that is under way is still waited for, for OpTimeout at most.
+func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	if err := s.knowTime(ctx); err != nil {
+		return nil, err
+	}
+	name := s.names.value(k)
+	r := &s.reads
+	if s.direct == nil || r.under.Add(1) > directReads {
+		if s.direct != nil {
+			r.under.Add(-1)
+		}
+		return r.batched(ctx, name, s.opts.OpTimeout)
+	}
+	frame, err := r.direct(ctx, name)
+	r.under.Add(-1)
+	if err == nil || !noAnswer(err) || ctx.Err() != nil {
+		return frame, err
+	}
+	return r.batched(ctx, name, s.opts.OpTimeout/2) // no answer: once more, with the other half of the time
+}
+
+// direct reads on this goroutine. The alarm is a deadline without the allocations of a context's.
+func (r *reader) direct(ctx context.Context, name string) ([]byte, error) {
+	a := r.alarms.Get().(*alarm)
+	d := r.s.opts.OpTimeout / 2
+	deadline := time.Now().Add(d)
+	if by, ok := ctx.Deadline(); ok && by.Before(deadline) {
+		deadline, d = by, time.Until(by)
+	}
+	a.timer.Reset(d)
+	cmd := r.s.direct.Get(&readContext{Context: ctx, deadline: deadline, rung: a.rung}, name)
+	if a.timer.Stop() {
+		r.alarms.Put(a)
+	}
+	return frameOf(cmd.Bytes())
+}
+
+// batched adds the read to the next batch and waits for it, for ctx and limit at most.
+func (r *reader) batched(ctx context.Context, name string, limit time.Duration) ([]byte, error) {
+	b, i := r.join(name)
+	a := r.alarms.Get().(*alarm)
+	a.timer.Reset(limit)
+	defer func() {
+		if a.timer.Stop() {
+			r.alarms.Put(a)
+		}
+	}()
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-a.rung:
+		return nil, fmt.Errorf("redisstore: no answer within %v: %w", limit, context.DeadlineExceeded)
+	}
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case b.errs != nil && b.errs[i] != nil:
+		return nil, b.errs[i]
+	}
+	return b.frames[i], nil
+}
+
+func (r *reader) join(name string) (*batch, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.next
+	if b == nil {
+		b = &batch{done: make(chan struct{}), names: make([]string, 0, 16)}
+		r.next = b
+	}
+	b.names = append(b.names, name)
+	if len(b.names) == batchReads {
+		r.waiting = append(r.waiting, b)
+		r.next = nil
+	}
+	if !r.busy {
+		r.busy = true
+		r.running.Add(1)
+		go r.send()
+	}
+	return b, len(b.names) - 1
+}
+
+// send sends batches until there is none. While one is under way the next one collects.
+func (r *reader) send() {
+	defer r.running.Done()
+	for {
+		r.mu.Lock()
+		var b *batch
+		if len(r.waiting) > 0 {
+			b = r.waiting[0]
+			r.waiting = r.waiting[1:]
+		} else {
+			b, r.next = r.next, nil
+		}
+		if b == nil {
+			r.busy = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		r.read(b)
+		close(b.done)
+	}
+}
+
+type frames struct {
+	frames [][]byte
+	errs   []error
+}
+
+func (r *reader) read(b *batch) {
+	got, err := call(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+		if _, single := rdb.(*redis.Client); single {
+			return readMany(ctx, rdb, b.names)
+		}
+		return readEach(ctx, rdb, b.names)
+	})
+	b.frames, b.errs, b.err = got.frames, got.errs, err
+}
+
+// readMany is one command for all. MGET gives nil for a value of a wrong type, which is a miss like any other.
+func readMany(ctx context.Context, rdb redis.UniversalClient, names []string) (frames, error) {
+	vals, err := rdb.MGet(ctx, names...).Result()
+	if err != nil {
+		return frames{}, err
+	}
+	if len(vals) != len(names) {
+		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(names))
+	}
+	got := frames{frames: make([][]byte, len(vals))}
+	for i, v := range vals {
+		if v, ok := v.(string); ok {
+			got.frames[i] = bytesOf(v)
+		}
+	}
+	return got, nil
+}
+
+// readEach is a pipeline, which a cluster client sends to the nodes that have the keys.
+func readEach(ctx context.Context, rdb redis.UniversalClient, names []string) (frames, error) {
+	pipe := rdb.Pipeline()
+	cmds := make([]*redis.StringCmd, len(names))
+	for i, name := range names {
+		cmds[i] = pipe.Get(ctx, name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && noAnswer(err) {
+		return frames{}, err
+	}
+	got := frames{frames: make([][]byte, len(names)), errs: make([]error, len(names))}
+	for i, cmd := range cmds {
+		got.frames[i], got.errs[i] = frameOf(cmd.Bytes())
+	}
+	return got, nil
+}
+
+// frameOf turns GET's answer into the port's: nil for nothing, an empty frame for what is no string.
+func frameOf(b []byte, err error) ([]byte, error) {
+	switch {
+	case err == nil && b == nil:
+		return []byte{}, nil
+	case err == nil:
+		return b, nil
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case isWrongType(err):
+		return []byte{}, nil
+	}
+	return nil, fmt.Errorf("redisstore: %w", err)
+}
+
+// bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not changed.
+func bytesOf(s string) []byte {
+	if s == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s), len(s))
+}
+
+// alarm is a timer and the channel it closes. One that has not rung is used again.
+type alarm struct {
+	timer *time.Timer
+	rung  chan struct{}
+}
+
+func newAlarm() *alarm {
+	a := &alarm{rung: make(chan struct{})}
+	a.timer = time.AfterFunc(time.Hour, func() { close(a.rung) })
+	return a
+}
+
+// readContext bounds a direct read. It has the values of the caller's context, for the client's hooks, but not its
+// end, which a read of a socket couldn't see anyway.
+type readContext struct {
+	context.Context
+	deadline time.Time
+	rung     <-chan struct{}
+}
+
+func (c *readContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *readContext) Done() <-chan struct{}       { return c.rung }
+func (c *readContext) Err() error {
+	select {
+	case <-c.rung:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}

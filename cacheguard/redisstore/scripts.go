@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lease.lua
+	leaseLua string
+	//go:embed fill.lua
+	fillLua string
+	//go:embed conclude.lua
+	concludeLua string
+	//go:embed renew.lua
+	renewLua string
+	//go:embed release.lua
+	releaseLua string
+	//go:embed claim.lua
+	claimLua string
+	//go:embed set.lua
+	setLua string
+	//go:embed invalidate.lua
+	invalidateLua string
+	//go:embed clock.lua
+	clockLua string
+)
+
+var (
+	leaseScript      = redis.NewScript(leaseLua)
+	fillScript       = redis.NewScript(fillLua)
+	concludeScript   = redis.NewScript(concludeLua)
+	renewScript      = redis.NewScript(renewLua)
+	releaseScript    = redis.NewScript(releaseLua)
+	claimScript      = redis.NewScript(claimLua)
+	setScript        = redis.NewScript(setLua)
+	invalidateScript = redis.NewScript(invalidateLua)
+	clockScript      = redis.NewScript(clockLua)
+)
+
+var scripts = []*redis.Script{
+	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, setScript, invalidateScript, clockScript,
+}

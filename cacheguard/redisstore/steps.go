@@ -1,0 +1,260 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// maxCarried is the largest frame that a message carries: enough for most values, little enough for a fleet in which
+// every process gets every message.
+const maxCarried = 4 << 10
+
+// Lease asks for the lease. The first lease begins the subscription, beside the question and not before it, so that a
+// leader doesn't wait for what only waiters need.
+func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
+	if _, err := s.subscribe(); err != nil {
+		return ans, err
+	}
+	if err := s.knowTime(ctx); err != nil {
+		return ans, err
+	}
+	value := s.names.value(k)
+	awaited, wait := "", "0"
+	if !ask.Awaited.IsZero() {
+		awaited = ask.Awaited.String()
+	}
+	if ask.Wait {
+		wait = "1"
+	}
+	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
+		return leaseScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
+			ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait).Slice()
+	})
+	if err != nil {
+		return ans, err
+	}
+	ans, err = parseLease(reply, ask.Token)
+	if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
+		ans.Frame, err = s.Get(ctx, k)
+	}
+	return ans, err
+}
+
+func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, err error) {
+	text := func(i int) string {
+		if i >= len(reply) {
+			return ""
+		}
+		s, _ := reply[i].(string)
+		return s
+	}
+	left := func(i int) time.Duration {
+		if i >= len(reply) {
+			return 0
+		}
+		n, _ := reply[i].(int64)
+		return time.Duration(n) * time.Millisecond
+	}
+	switch text(0) {
+	case "granted":
+		ans.State = cacheguard.LeaseGranted
+		ans.Grant, err = grant(token, text(1))
+	case "held":
+		ans.State, ans.Holder, ans.Remaining = cacheguard.LeaseHeld, parseID(text(1)), left(2)
+	case "value":
+		ans.State = cacheguard.LeaseValue
+		if f := text(1); f != "" {
+			ans.Frame = []byte(f)
+		}
+	case "outcome":
+		var ok bool
+		ans.State, ans.Holder, ans.Remaining = cacheguard.LeaseOutcome, parseID(text(1)), left(2)
+		if letter := text(3); len(letter) == 1 {
+			ans.Outcome, ok = decodeOutcome(letter[0], text(4))
+		}
+		if !ok {
+			ans.Outcome = cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared} // of a later version: load
+		}
+	default:
+		err = fmt.Errorf("redisstore: the lease script answered %q", reply)
+	}
+	return ans, err
+}
+
+// Fill stores a load's result, if its lease is still its own.
+func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+	value := s.names.value(k)
+	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return fillScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
+			holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried).Text()
+	})
+	if err != nil {
+		return 0, err
+	}
+	switch reply {
+	case "stored":
+		return cacheguard.FillStored, nil
+	case "gone":
+		return cacheguard.FillGone, nil
+	case "other":
+		return cacheguard.FillOther, nil
+	}
+	return 0, fmt.Errorf("redisstore: the fill script answered %q", reply)
+}
+
+// Conclude ends a lease without a value.
+func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+	letter, payload := encodeOutcome(o)
+	record := fmt.Appendf(nil, "!%c%s:%d:%d:%s", letter, g.Token, millis(keep), millis(backoff), payload)
+	message := encodeMessage(kindOutcome, k, g.Token, append([]byte{letter}, payload...)...)
+	return s.run(ctx, concludeScript, []string{s.names.lease(s.names.value(k))},
+		holder(g), record, millis(keep), s.names.channel(), message)
+}
+
+// Renew prolongs a lease.
+func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return renewScript.Run(ctx, rdb, []string{s.names.lease(s.names.value(k))}, holder(g), millis(ttl)).Text()
+	})
+	if err != nil {
+		return 0, err
+	}
+	switch reply {
+	case "mine":
+		return cacheguard.HoldingMine, nil
+	case "gone":
+		return cacheguard.HoldingGone, nil
+	case "other":
+		return cacheguard.HoldingOther, nil
+	}
+	return 0, fmt.Errorf("redisstore: the renew script answered %q", reply)
+}
+
+// Release gives a lease up.
+func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
+	return s.run(ctx, releaseScript, []string{s.names.lease(s.names.value(k))},
+		token.String(), s.names.channel(), encodeMessage(kindReleased, k, token))
+}
+
+// Claim removes the value and takes the lease over.
+func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+	if err := s.knowTime(ctx); err != nil {
+		return cacheguard.Grant{}, err
+	}
+	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return claimScript.Run(ctx, rdb, s.all(k),
+			token.String(), millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
+	})
+	if err != nil {
+		return cacheguard.Grant{}, err
+	}
+	return grant(token, reply)
+}
+
+// Set stores a value and ends the lease.
+func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl time.Duration) error {
+	return s.run(ctx, setScript, s.all(k), frame, millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+}
+
+// Invalidate removes everything known about the keys, in pipelines.
+func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	if len(keys) == 1 {
+		if err := s.invalidate(ctx, keys[0]); err != nil {
+			return cacheguard.KeyErrors{keys[0].Key: err}
+		}
+		return nil
+	}
+	failed := cacheguard.KeyErrors{}
+	const most = 256 // keys in one pipeline
+	for len(keys) > 0 {
+		some := keys[:min(most, len(keys))]
+		keys = keys[len(some):]
+		// The whole script goes along: after a SCRIPT FLUSH nothing in a pipeline would send it again.
+		errs, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
+			pipe := rdb.Pipeline()
+			for _, k := range some {
+				invalidateScript.Eval(ctx, pipe, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+			}
+			cmds, err := pipe.Exec(ctx)
+			errs := make([]error, len(cmds))
+			for i, cmd := range cmds {
+				errs[i] = cmd.Err()
+			}
+			if err != nil && noAnswer(err) {
+				return errs, err // the whole once more: it is harmless
+			}
+			return errs, nil
+		})
+		for i, k := range some {
+			if err != nil {
+				failed[k.Key] = err
+			} else if errs[i] != nil {
+				failed[k.Key] = fmt.Errorf("redisstore: %w", errs[i])
+			}
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}
+
+func (s *Store) invalidate(ctx context.Context, k cacheguard.Key) error {
+	return s.run(ctx, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+}
+
+// run runs a script whose answer doesn't matter.
+func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args ...any) error {
+	_, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
+	})
+	return err
+}
+
+// all is every name of a key that a change touches. The next format's value is one of them, so that programs of two
+// versions can run side by side: each reads its own, and a change removes both.
+func (s *Store) all(k cacheguard.Key) []string {
+	value := s.names.value(k)
+	return []string{value, s.names.lease(value), s.names.next(value)}
+}
+
+// holder is what a lease carries for a grant.
+func holder(g cacheguard.Grant) string { return g.Token.String() + strconv.FormatInt(g.Number, 10) }
+
+func grant(token cacheguard.ID, number string) (cacheguard.Grant, error) {
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return cacheguard.Grant{}, fmt.Errorf("redisstore: a lease has the number %q", number)
+	}
+	return cacheguard.Grant{Token: token, Number: n}, nil
+}
+
+// parseID returns the zero id, which names no load, for what is none.
+func parseID(s string) (id cacheguard.ID) {
+	if b, err := hex.DecodeString(s); err == nil && len(b) == len(id) {
+		copy(id[:], b)
+	}
+	return id
+}
+
+// millis is a duration on the wire. Redis takes no TTL of zero.
+func millis(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return max(d.Milliseconds(), 1)
+}
+
+// isWrongType reports that something else than a string stands under a name.
+func isWrongType(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && len(answer.Error()) >= 9 && answer.Error()[:9] == "WRONGTYPE"
+}

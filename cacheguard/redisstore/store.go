@@ -1,0 +1,149 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Options configures a Store. The zero value of a field means its default.
+type Options struct {
+	// Prefix begins every key and the channel. Default "cg"; no braces. Stores of different prefixes share nothing.
+	Prefix string
+
+	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try when no answer came
+	// to the first within half of it. Default 250 ms; at least 2 ms.
+	OpTimeout time.Duration
+
+	// Logger gets a line when messages stop arriving, and when they arrive again. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each process and client.
+type Store struct {
+	rdb    redis.UniversalClient // the user's
+	direct *redis.Client         // the same, with deadlines of its own; nil if that can't be had of this client
+	opts   Options
+	name   string // of this process, for the log
+	names  names
+	reads  reader
+	clock  clock
+
+	mu        sync.Mutex // guards what follows
+	listeners map[string][]*listener
+	sub       *subscription // nil until the first lease is asked for
+
+	closed    atomic.Bool
+	listening atomic.Bool
+}
+
+var _ cacheguard.Store = (*Store)(nil)
+
+// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
+// once and never dials. The client stays the caller's: Close doesn't close it.
+func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
+	var errs []error
+	switch c := rdb.(type) {
+	case nil:
+		errs = append(errs, errors.New("redisstore: the client is nil"))
+	case *redis.Client:
+		if c == nil {
+			errs = append(errs, errors.New("redisstore: the client is nil"))
+		}
+	case *redis.ClusterClient:
+		if c == nil {
+			errs = append(errs, errors.New("redisstore: the client is nil"))
+		} else if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+			errs = append(errs, errors.New("redisstore: the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly), where an invalidated value can still be found; use one that reads from masters"))
+		}
+	case *redis.Ring:
+		errs = append(errs, errors.New("redisstore: a Ring can't hold leases: it gives keys to other shards while one is down, so that two loads would each have the lease of one key; use a cluster, Sentinel or a single server"))
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = "cg"
+	}
+	if strings.ContainsAny(opts.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("redisstore: Options.Prefix %q has a brace", opts.Prefix))
+	}
+	switch {
+	case opts.OpTimeout == 0:
+		opts.OpTimeout = 250 * time.Millisecond
+	case opts.OpTimeout < 2*time.Millisecond:
+		errs = append(errs, fmt.Errorf("redisstore: Options.OpTimeout is %v, below the least of 2ms", opts.OpTimeout))
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+
+	s := &Store{
+		rdb: rdb, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
+		listeners: make(map[string][]*listener),
+	}
+	if c, ok := rdb.(*redis.Client); ok {
+		// The same connections and hooks, but calls end at their context's deadline, which the user's client may not
+		// look at, and a call is not repeated beyond it.
+		s.direct = c.WithTimeout(opts.OpTimeout)
+		s.direct.Options().ContextTimeoutEnabled = true
+	}
+	s.reads.init(s)
+	s.clock.base = time.Now()
+	return s, nil
+}
+
+// Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	sub := s.sub
+	s.closed.Store(true)
+	s.mu.Unlock()
+	if sub != nil {
+		sub.stop()
+	}
+	s.reads.wait()
+	return nil
+}
+
+var errClosed = errors.New("redisstore: store is closed")
+
+// Warm dials a few connections, subscribes, loads the scripts and measures the server's clock ahead, so that the first
+// stampede doesn't pay for it. It is bounded by ctx alone.
+func (s *Store) Warm(ctx context.Context) error {
+	sub, err := s.subscribe()
+	if err != nil {
+		return err
+	}
+	for _, script := range scripts {
+		if err := script.Load(ctx, s.rdb).Err(); err != nil {
+			return fmt.Errorf("redisstore: loading scripts: %w", err)
+		}
+	}
+	var dialling sync.WaitGroup
+	for range directReads {
+		dialling.Go(func() { _ = s.rdb.Ping(ctx).Err() })
+	}
+	dialling.Wait()
+	if err := s.measure(ctx, s.rdb); err != nil {
+		return fmt.Errorf("redisstore: reading the clock: %w", err)
+	}
+	return sub.ready(ctx)
+}
+
+// Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no wall clock of a
+// client matters.
+func (s *Store) Now() time.Time { return s.clock.now() }
+
+// Listening reports whether messages arrive.
+func (s *Store) Listening() bool { return s.listening.Load() }

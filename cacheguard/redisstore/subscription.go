@@ -1,0 +1,220 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+const (
+	// silence is how long nothing may come before a PING is sent, and then how long its answer may take. go-redis
+	// itself waits for ever on a half-open connection: nobody there waits for the answer. Twice this and a dial stays
+	// below the two seconds in which a break must be noticed.
+	silence = 700 * time.Millisecond
+
+	firstPause = 20 * time.Millisecond // before subscribing again
+	mostPause  = 2 * time.Second
+)
+
+// subscription keeps one connection on which messages arrive, for all caches of the store.
+type subscription struct {
+	s         *Store
+	cancel    context.CancelFunc
+	ended     chan struct{}
+	confirmed chan struct{} // closed when it stood for the first time
+
+	mu   sync.Mutex // guards last
+	last error      // why it doesn't stand
+}
+
+// subscribe starts the subscription if it is not there yet, and doesn't wait for it.
+func (s *Store) subscribe() (*subscription, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	if s.sub == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.sub = &subscription{s: s, cancel: cancel, ended: make(chan struct{}), confirmed: make(chan struct{})}
+		go s.sub.run(ctx)
+	}
+	return s.sub, nil
+}
+
+// ready waits until the subscription stands.
+func (sub *subscription) ready(ctx context.Context) error {
+	select {
+	case <-sub.confirmed:
+		return nil
+	case <-sub.ended:
+		return errClosed
+	case <-ctx.Done():
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		return fmt.Errorf("redisstore: subscribing to %s: %w", sub.s.names.channel(), errors.Join(ctx.Err(), sub.last))
+	}
+}
+
+func (sub *subscription) stop() {
+	sub.cancel()
+	<-sub.ended
+}
+
+// run holds one session after another.
+func (sub *subscription) run(ctx context.Context) {
+	defer close(sub.ended)
+	s, pause, said := sub.s, firstPause, false
+	for ctx.Err() == nil {
+		err := sub.session(ctx, func() {
+			pause = firstPause
+			if said {
+				s.opts.Logger.Info("redisstore: messages arrive again", "process", s.name)
+				said = false
+			}
+		})
+		s.listening.Store(false)
+		if ctx.Err() != nil {
+			return
+		}
+		sub.mu.Lock()
+		sub.last = err
+		sub.mu.Unlock()
+		if !said { // once for each break
+			s.opts.Logger.Warn("redisstore: messages don't arrive; waiting callers ask from time to time", "process", s.name, "error", err)
+			said = true
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// session subscribes and delivers messages until the connection is lost or silent.
+func (sub *subscription) session(ctx context.Context, standing func()) error {
+	s := sub.s
+	ps := s.rdb.Subscribe(ctx) // no channel yet: this doesn't dial
+	defer ps.Close()
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
+	if err := ps.Subscribe(ctx, s.names.channel()); err != nil {
+		return err
+	}
+	pinged := false
+	for {
+		got, err := ps.ReceiveTimeout(ctx, silence)
+		if err != nil {
+			if !isTimeout(err) {
+				return err
+			}
+			if pinged {
+				return fmt.Errorf("no answer to a PING within %v", silence)
+			}
+			if err := ps.Ping(ctx); err != nil {
+				return err
+			}
+			pinged = true
+			continue
+		}
+		pinged = false
+		switch got := got.(type) {
+		case *redis.Subscription:
+			// Only now is it certain that nothing published from here on is missed. What was published before may
+			// have been, also when go-redis has subscribed again by itself.
+			_ = s.remeasure(ctx)
+			s.listening.Store(true)
+			standing()
+			sub.confirm()
+			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored})
+		case *redis.Message:
+			s.deliver(got.Payload)
+		}
+		if s.clock.due() {
+			_ = s.remeasure(ctx)
+		}
+	}
+}
+
+func (sub *subscription) confirm() {
+	select {
+	case <-sub.confirmed:
+	default:
+		close(sub.confirmed)
+	}
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// listener is one cache's ear.
+type listener struct {
+	mu   sync.Mutex // guards tell, and is held while it runs, so that nothing is told after stop
+	tell func(cacheguard.Message)
+}
+
+// Listen has tell called for each message about this cache.
+func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	l := &listener{tell: tell}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
+	return func() {
+		s.mu.Lock()
+		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(x *listener) bool { return x == l })
+		if len(s.listeners[cache]) == 0 {
+			delete(s.listeners, cache)
+		}
+		s.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.tell = nil
+	}
+}
+
+func (l *listener) hear(m cacheguard.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tell != nil {
+		l.tell(m)
+	}
+}
+
+// deliver tells the caches of a message. What is no message is dropped.
+func (s *Store) deliver(payload string) {
+	cache, m, ok := decodeMessage(payload)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	all := s.listeners[cache]
+	s.mu.Unlock()
+	for _, l := range all {
+		l.hear(m)
+	}
+}
+
+func (s *Store) tellAll(m cacheguard.Message) {
+	s.mu.Lock()
+	var all []*listener
+	for _, some := range s.listeners {
+		all = append(all, some...)
+	}
+	s.mu.Unlock()
+	for _, l := range all {
+		l.hear(m)
+	}
+}

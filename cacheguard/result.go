@@ -1,0 +1,44 @@
+package cacheguard
+
+import (
+	"fmt"
+	"time"
+)
+
+// Result says what was found and how.
+type Result[V any] struct {
+	Value    V
+	Status   Status
+	NotFound bool          // the null sentinel: the origin says it does not exist
+	Degraded bool          // the store was not usable
+	Age      time.Duration // since the value was stored, on the store's clock
+	FreshFor time.Duration // negative when stale; 0 for a result that was not stored
+}
+
+// Status says where a Result came from.
+type Status uint8
+
+const (
+	StatusMiss      Status = iota // nothing there
+	StatusHit                     // a fresh value from the store
+	StatusStale                   // a value past its TTL
+	StatusLoaded                  // this caller's load
+	StatusCoalesced               // somebody else's load, in this process or another one
+)
+
+var statusNames = [...]string{"miss", "hit", "stale", "loaded", "coalesced"}
+
+// String is the status in words.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("Status(%d)", uint8(s))
+}
+
+// outcome is what a flight lands with. Members read it and change copies only.
+type outcome[V any] struct {
+	res      Result[V]
+	err      error
+	unshared bool // the result is for the caller whose load it was, the others load for themselves
+}

@@ -1,0 +1,174 @@
+package cacheguard
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+)
+
+// Store is the port to what the processes of a fleet share: one small set of steps, each of them atomic. redisstore
+// implements it on Redis, memstore inside one process. Programs make a store and hand it to New; only an implementer
+// of a store calls or writes these methods, and proves the result with package storetest.
+//
+// Every method is safe for concurrent use, returns within a time of its own (the store's operation timeout) whatever
+// the context, and returns an error only if the outcome is unknown or the store can't be used: a refusal is an answer.
+// A store may send a step twice (a reply can be lost), so every step must be harmless when repeated by its own token.
+//
+// A frame is opaque but for one thing: its bytes 2 to 17 are the id of the load that made it. A store compares them
+// where a method says so; of something shorter it compares what is there.
+type Store interface {
+	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes (a wrong type)
+	// is returned as an empty, non-nil frame.
+	Get(ctx context.Context, k Key) ([]byte, error)
+
+	// Lease asks for the right to load a key, with the double check inside.
+	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
+
+	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells those who
+	// wait. A fill that finds a value made by its own load reports it stored.
+	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
+
+	// Conclude ends the lease without a value, if it still carries the grant: the outcome is recorded under the
+	// lease's own name for keep, and those who wait are told. For the first backoff of it everybody who asks is
+	// given the outcome, after that only those who name this load in LeaseAsk.Awaited. With a keep of zero the
+	// lease is removed and only the message tells.
+	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
+
+	// Renew sets the lease's remaining time to ttl, if it still carries the grant.
+	Renew(ctx context.Context, k Key, g Grant, ttl time.Duration) (Holding, error)
+
+	// Release removes the lease if it carries the token, whatever the number of its grant, and tells those who wait
+	// to look again.
+	Release(ctx context.Context, k Key, token ID) error
+
+	// Claim removes the value and takes the lease over from whoever holds it, in one step, and tells every process
+	// that the key changed.
+	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
+
+	// Set stores the frame for ttl, removes the lease, and tells every process that the key changed, in one step.
+	Set(ctx context.Context, k Key, frame []byte, ttl time.Duration) error
+
+	// Invalidate removes the values and the leases of the keys and tells every process that they changed, one step
+	// for each key. The error is a KeyErrors with the keys for which that is not certain.
+	Invalidate(ctx context.Context, keys []Key) error
+
+	// Now is the store's clock, the same for every process that shares the store: an estimate that does not follow
+	// this machine's wall clock. It never asks the store; Get and Lease see to it that the estimate exists.
+	Now() time.Time
+
+	// Listen has tell called for each message about keys of this cache, until stop is called. Calls come one after
+	// another; tell must not block and must not call the store. After a loss of messages it is told Restored.
+	Listen(cache string, tell func(Message)) (stop func())
+
+	// Listening reports whether messages arrive at present. While they don't, waiters ask again from time to time.
+	Listening() bool
+
+	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for it.
+	Warm(ctx context.Context) error
+}
+
+// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's caches see to both.
+type Key struct {
+	Cache string
+	Key   string
+}
+
+// ID is a token: unique for each load and each write, drawn at random.
+type ID [16]byte
+
+// String is the id in hexadecimal.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// IsZero reports whether the id is the zero one, which names no load.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// Grant is a lease that was granted: the load's token and the number that the store gave to this very grant. Both
+// stand in the lease and both must match, so that a copy of a command that arrives late can't act for another grant.
+type Grant struct {
+	Token  ID
+	Number int64
+}
+
+// LeaseAsk is a question for the lease of one key.
+type LeaseAsk struct {
+	Token   ID            // of the load that would begin
+	TTL     time.Duration // how long the lease lasts unless renewed
+	Seen    []byte        // bytes 2 to 17 of the value the asker has seen and can't use: it counts as absent
+	Awaited ID            // the load the asker has waited for, if any
+	Wait    bool          // the asker waits if the lease is held, and wants to be told
+}
+
+// LeaseState says which of its fields a LeaseAnswer uses.
+type LeaseState uint8
+
+const (
+	LeaseGranted LeaseState = iota // Grant: the asker is the leader; also when its token already held the lease
+	LeaseHeld                      // Holder, Remaining: somebody else loads
+	LeaseValue                     // Frame: a value is there after all
+	LeaseOutcome                   // Outcome, Holder, Remaining: that load ended without a value
+)
+
+// LeaseAnswer is the answer to a LeaseAsk.
+type LeaseAnswer struct {
+	State     LeaseState
+	Grant     Grant
+	Holder    ID            // whose lease, or whose outcome
+	Remaining time.Duration // of the lease, or of the outcome's back-off; 0 if not known
+	Frame     []byte
+	Outcome   Outcome
+}
+
+// FillAnswer says what became of a fill.
+type FillAnswer uint8
+
+const (
+	FillStored FillAnswer = iota
+	FillGone              // refused: the lease is gone; it expired, was evicted, or the key was invalidated
+	FillOther             // refused: another load has the lease
+)
+
+// Holding is the answer to a renewal.
+type Holding uint8
+
+const (
+	HoldingMine  Holding = iota
+	HoldingGone          // nobody has the lease
+	HoldingOther         // another load has it
+)
+
+// OutcomeKind says how a load ended without a stored value.
+type OutcomeKind uint8
+
+const (
+	OutcomeFailed   OutcomeKind = iota + 1 // Text: the load's error
+	OutcomeUnstored                        // Frame: the result, to be used by those who waited and not stored
+	OutcomeUnshared                        // the result is for nobody else: waiters load for themselves, in parallel
+)
+
+// Outcome is how a load ended without a stored value. Text and Frame are at most a few KiB.
+type Outcome struct {
+	Kind  OutcomeKind
+	Text  string
+	Frame []byte
+}
+
+// MessageKind says what a Message tells.
+type MessageKind uint8
+
+const (
+	MessageChanged  MessageKind = iota + 1 // the key was set, claimed or invalidated
+	MessageFilled                          // Load filled it; Frame if it is small
+	MessageOutcome                         // Load ended without a value: Outcome
+	MessageReleased                        // Load was given up
+	MessageRestored                        // messages may have been lost: look again at every key
+)
+
+// Message is what a store tells every process. It means "look again"; what counts is the state in the store, except
+// for a waiter that was told to wait for the very load the message names.
+type Message struct {
+	Kind    MessageKind
+	Key     string
+	Load    ID
+	Frame   []byte
+	Outcome Outcome
+}

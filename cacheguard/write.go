@@ -1,0 +1,163 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// Set stores a value and ends any lease in the same step: no load that began before it can store after it. It is safe
+// with one writer for each key; two writers' Sets can arrive in the other order than their writes to the origin: use
+// Update or Invalidate then. Set goes through although ctx ends, as the origin has changed already.
+//
+// A value that Options.Empty holds for is stored as the null sentinel. A value that can't be stored (encoding,
+// MaxValueSize) is an error, and what stood there is removed, for it is out of date.
+func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
+	if err := c.enter(ctx); err != nil {
+		return err
+	}
+	id := keyID(key)
+	f, notFound, err := c.encodeSafely(v)
+	ttl := c.lifetime(loaded[V]{notFound: notFound})
+	if err != nil || ttl <= 0 {
+		return errors.Join(err, c.invalidate(ctx, []string{key}))
+	}
+	frame.Seal(f, c.header(notFound, newID(), ttl, 0))
+	c.seal(id)
+	err = c.store.Set(context.WithoutCancel(ctx), c.key(id), f, ttl)
+	c.seal(id)
+	if err != nil {
+		c.storeDown(ctx, key, err)
+		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), err)
+	}
+	return nil
+}
+
+// encodeSafely encodes on the caller's goroutine, where the user's code may panic too.
+func (c *Cache[V]) encodeSafely(v V) (f []byte, notFound bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("cacheguard: value can't be encoded: panic: %v", p)
+		}
+	}()
+	notFound = c.opts.Empty != nil && c.opts.Empty(v)
+	f, err = c.encode(v, notFound)
+	return f, notFound, err
+}
+
+// Invalidate removes values, fresh, stale and negative ones, error markers, and leases: no load that began before it
+// can store after it, and no call of this process that starts after it joins such a load. Commit to the origin first,
+// then call it. It goes through although ctx ends. When it returns an error, a KeyErrors with the keys for which it is
+// not certain, the old value may live until its TTL is over.
+func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
+	if c.life.ended() {
+		return ErrClosed
+	}
+	return c.invalidate(ctx, keys)
+}
+
+func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	ks := make([]Key, len(keys))
+	names := make(map[string]string, len(keys))
+	for i, key := range keys {
+		id := keyID(key)
+		ks[i], names[id] = c.key(id), key
+		c.seal(id)
+	}
+	err := c.store.Invalidate(context.WithoutCancel(ctx), ks)
+	for _, k := range ks { // also when the store failed: this process knows better than to use what it has
+		c.seal(k.Key)
+	}
+	if err == nil {
+		return nil
+	}
+	c.storeDown(ctx, keys[0], err)
+	failed := KeyErrors{}
+	var some KeyErrors
+	if !errors.As(err, &some) {
+		for _, key := range keys {
+			failed[key] = err
+		}
+		return failed
+	}
+	for id, e := range some {
+		failed[names[id]] = e
+	}
+	return failed
+}
+
+// Update writes the origin under the key's lease and stores what write returns: safe with any number of writers, and
+// against loads that read the origin before the write. Readers wait for it like for a load. write runs on the caller's
+// context, with LoadTimeout; it is called once at most.
+//
+// If write fails, its error is returned and nothing stays cached; an error that wraps ErrNotFound says that the thing
+// is gone, and that is remembered. If write succeeded but the store can't be told, Update returns the value and an
+// error that says so. If the store can't be used beforehand, FailClosed returns ErrUnavailable and doesn't write;
+// FailOpen writes.
+func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
+	var zero V
+	if write == nil {
+		return zero, errors.New("cacheguard: the write function is nil")
+	}
+	if err := c.enter(ctx); err != nil {
+		return zero, err
+	}
+	id := keyID(key)
+	if c.inside(ctx, id) {
+		return zero, recursion(key)
+	}
+	if !c.life.begin() {
+		return zero, ErrClosed
+	}
+	defer c.life.end()
+
+	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: write}}
+	token, asked := newID(), time.Now()
+	c.seal(id)
+	grant, claimErr := c.store.Claim(context.WithoutCancel(ctx), p.key, token, c.opts.LeaseTTL)
+	c.seal(id)
+	if claimErr != nil {
+		c.storeDown(ctx, key, claimErr)
+		if c.opts.OnStoreDown == FailClosed {
+			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, claimErr), c.invalidate(ctx, []string{key}))
+		}
+	}
+
+	work, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	defer c.life.cancelOnClose(lose)()
+	loadCtx, cancel := c.loadContext(work)
+	defer cancel()
+	stop := func() {}
+	if claimErr == nil {
+		// A write is not cancelled when its claim is lost: it may be half done. What it leaves is invalidated.
+		stop = c.keep(loadCtx, p, grant, asked, func(error) {})
+	}
+	out := c.wait(loadCtx, p, c.start(loadCtx, p, func() {}))
+	stop()
+
+	stored := false
+	ttl := c.lifetime(out)
+	if claimErr == nil && out.err == nil && out.keepErr == nil && ttl > 0 {
+		frame.Seal(out.frame, c.header(out.notFound, token, ttl, out.took))
+		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, ttl)
+		stored = err == nil && ans == FillStored
+	}
+	var err error
+	if !stored { // somebody else may have read the origin before this write and stored it after the claim was lost
+		err = c.invalidate(ctx, []string{key})
+	}
+	switch {
+	case out.err != nil:
+		return zero, errors.Join(out.err, err)
+	case out.notFound:
+		return zero, errors.Join(ErrNotFound, err)
+	}
+	return out.entry.Value, err
+}

@@ -1,0 +1,183 @@
+// Package flight lets the callers of one process that want the same thing share the work for it, each bounded by its
+// own context.
+//
+// It is not built on golang.org/x/sync/singleflight, which can't keep what is promised here: there the first caller's
+// context is everybody's, a panic with DoChan waiters ends the process, runtime.Goexit leaves them with nothing, a
+// caller can't leave, work that nobody waits for goes on, and a newcomer can join a call that was forgotten or is
+// being cancelled. Here the work is split from the waiting: the first caller of a key is told to lead and does the
+// work on its own goroutine, or on another one after Detach, and ends the flight with Land; all the others Wait.
+package flight
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+)
+
+// shards is a power of two, so that flights of different keys seldom meet at one lock.
+const shards = 32
+
+// Group is a set of flights, at most one open for each key. The zero Group is ready to use and safe for concurrent use.
+type Group[T any] struct {
+	once  sync.Once
+	seed  maphash.Seed
+	shard [shards]shard[T]
+}
+
+type shard[T any] struct {
+	mu   sync.Mutex // guards open and the fields of all flights of this shard that say so
+	open map[string]*Flight[T]
+	_    [48]byte // a cache line for each lock
+}
+
+// Flight is one piece of shared work.
+type Flight[T any] struct {
+	shard *shard[T]
+	key   string
+
+	// guarded by shard.mu
+	members int           // callers that want the result, the leader included
+	open    bool          // newcomers may join
+	landed  bool          // result is final
+	done    chan struct{} // closed when landed; made when somebody waits
+	abandon func()        // cancels detached work
+
+	result T // set once, before done is closed
+}
+
+// Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
+// Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit);
+// one more gets nil.
+func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
+	s := g.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f = s.open[key]; f != nil {
+		if limit > 0 && f.members >= limit {
+			return nil, false
+		}
+		f.members++
+		if f.done == nil {
+			f.done = make(chan struct{})
+		}
+		return f, false
+	}
+	if s.open == nil {
+		s.open = make(map[string]*Flight[T])
+	}
+	f = &Flight[T]{shard: s, key: key, members: 1, open: true}
+	s.open[key] = f
+	return f, true
+}
+
+// Seal closes the key's flight to newcomers; its members still get its result.
+func (g *Group[T]) Seal(key string) {
+	s := g.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.open[key]; f != nil {
+		f.seal()
+	}
+}
+
+// SealAll closes every flight to newcomers.
+func (g *Group[T]) SealAll() {
+	for i := range g.shard {
+		s := &g.shard[i]
+		s.mu.Lock()
+		for _, f := range s.open {
+			f.seal()
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (g *Group[T]) of(key string) *shard[T] {
+	g.once.Do(func() { g.seed = maphash.MakeSeed() })
+	return &g.shard[maphash.String(g.seed, key)%shards]
+}
+
+// seal takes the flight off the map; shard.mu is held.
+func (f *Flight[T]) seal() {
+	if f.open {
+		f.open = false
+		delete(f.shard.open, f.key)
+	}
+}
+
+// Seal closes this flight to newcomers; its members still get its result.
+func (f *Flight[T]) Seal() {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.seal()
+}
+
+// Detach makes the context for work that no longer runs on the leader's goroutine: it has parent's values but not its
+// end, and is cancelled with cause when the last member has left. The leader itself then waits like the others.
+// The caller of Detach calls the returned function when the work is over.
+func (f *Flight[T]) Detach(parent context.Context, cause error) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.abandon = func() { cancel(cause) }
+	if f.done == nil {
+		f.done = make(chan struct{})
+	}
+	return ctx, cancel
+}
+
+// Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
+// result that is there already wins.
+func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
+	if ctx.Done() == nil { // a select over two channels costs twice as much, times the number of callers
+		<-f.done
+		return f.result, nil
+	}
+	select {
+	case <-f.done:
+		return f.result, nil
+	case <-ctx.Done():
+	}
+	if f.Leave() {
+		return result, ctx.Err()
+	}
+	return f.result, nil
+}
+
+// Leave ends the caller's membership. If it was the last member, the flight is sealed and its work is cancelled:
+// nobody joins work that is being cancelled. It reports false if the flight has landed already.
+func (f *Flight[T]) Leave() bool {
+	f.shard.mu.Lock()
+	if f.landed {
+		f.shard.mu.Unlock()
+		return false
+	}
+	f.members--
+	var abandon func()
+	if f.members == 0 {
+		f.seal()
+		abandon = f.abandon
+	}
+	f.shard.mu.Unlock()
+	if abandon != nil {
+		abandon()
+	}
+	return true
+}
+
+// Land ends the flight with its result, which all members get. Only the first call counts.
+func (f *Flight[T]) Land(result T) {
+	f.shard.mu.Lock()
+	if f.landed {
+		f.shard.mu.Unlock()
+		return
+	}
+	f.seal()
+	f.landed = true
+	f.result = result
+	done := f.done
+	f.shard.mu.Unlock()
+	if done != nil { // outside the lock: it wakes everybody
+		close(done)
+	}
+}
