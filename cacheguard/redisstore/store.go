@@ -32,7 +32,7 @@ type Options struct {
 // Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each process and client.
 type Store struct {
 	rdb    redis.UniversalClient // the user's
-	direct *redis.Client         // the same, with deadlines of its own; nil if that can't be had of this client
+	direct *redis.Client         // the same where its calls end with their context; nil if that can't be had
 	opts   Options
 	name   string // of this process, for the log
 	names  names
@@ -51,6 +51,10 @@ var _ cacheguard.Store = (*Store)(nil)
 
 // New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
 // once and never dials. The client stays the caller's: Close doesn't close it.
+//
+// Give the client ContextTimeoutEnabled. Without it its calls last up to its ReadTimeout whatever the context says; the
+// store then goes through a view of a single-server client, which shares its connections but not its hooks, and calls
+// a cluster client aside, which costs a goroutine for each read.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	switch c := rdb.(type) {
@@ -93,10 +97,13 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 		listeners: make(map[string][]*listener),
 	}
 	if c, ok := rdb.(*redis.Client); ok {
-		// The same connections and hooks, but calls end at their context's deadline, which the user's client may not
-		// look at, and a call is not repeated beyond it.
-		s.direct = c.WithTimeout(opts.OpTimeout)
-		s.direct.Options().ContextTimeoutEnabled = true
+		s.direct = c
+		if !c.Options().ContextTimeoutEnabled {
+			// A view of the client, on the same connections, whose calls end at their context's deadline. It doesn't
+			// have the client's hooks, which go-redis keeps to itself.
+			s.direct = c.WithTimeout(opts.OpTimeout)
+			s.direct.Options().ContextTimeoutEnabled = true
+		}
 	}
 	s.reads.init(s)
 	s.clock.base = time.Now()

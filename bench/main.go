@@ -1,0 +1,59 @@
+// Command bench measures stampedes: many processes with many callers each ask for one cold key at the same moment, and
+// it counts what reaches the origin and how long the callers wait beyond the load itself.
+//
+//	go run ./bench                      the standard stampede
+//	go run ./bench stampede -json       the same for machines
+//
+// Replicas are real processes: the command starts itself again for each. Redis is a redis-server from the PATH, started
+// for the run on a free port, or the one named with -redis. All protections run one after another in each repetition,
+// so that what else the machine does hits all of them alike; compare ratios, not times of different runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is main for tests too. It returns 2 for a wrong command line.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	command := "stampede"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		command, args = args[0], args[1:]
+	}
+	var err error
+	switch command {
+	case "stampede":
+		err = stampede(ctx, args, stdout, stderr)
+	case "replica": // what stampede starts
+		err = replica(ctx, args, stdin, stdout)
+	default:
+		err = usageError(fmt.Sprintf("there is no command %q; there is: stampede", command))
+	}
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(stderr, "bench:", err)
+		return 2
+	}
+	fmt.Fprintln(stderr, "bench:", err)
+	return 1
+}
+
+// usageError is a command line that can't be used.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }

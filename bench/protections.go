@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/flight"
+)
+
+// protections are the ways to guard the origin, by name. Each returns how to get a key, ready to be used.
+var protections = map[string]func(context.Context, *rig) (getter, func(), error){
+	"none":         none,
+	"singleflight": single,
+	"flight":       flightOnly,
+	"cacheguard":   guarded,
+}
+
+// order in which they are listed.
+var protectionNames = []string{"none", "singleflight", "flight", "cacheguard"}
+
+const valueTTL = time.Minute
+
+// readThrough is the plain pattern: GET, load, SET.
+func (r *rig) readThrough(ctx context.Context, key string) (string, error) {
+	v, err := r.rdb.Get(ctx, key).Result()
+	if !errors.Is(err, redis.Nil) {
+		return v, err
+	}
+	if v, err = r.origin(ctx); err != nil {
+		return "", err
+	}
+	return v, r.rdb.Set(ctx, key, v, valueTTL).Err()
+}
+
+// warm dials what the pattern needs, as a program that has run for a while has.
+func (r *rig) warm(ctx context.Context) error { return r.rdb.Ping(ctx).Err() }
+
+// none has every caller read through for itself.
+func none(ctx context.Context, r *rig) (getter, func(), error) {
+	return func(ctx context.Context, key string) error {
+		return r.check(r.readThrough(ctx, key))
+	}, func() {}, r.warm(ctx)
+}
+
+// single is golang.org/x/sync/singleflight, as it comes, around the plain pattern.
+func single(ctx context.Context, r *rig) (getter, func(), error) {
+	var g singleflight.Group
+	return func(ctx context.Context, key string) error {
+		v, err, _ := g.Do(key, func() (any, error) { return r.readThrough(ctx, key) })
+		s, _ := v.(string)
+		return r.check(s, err)
+	}, func() {}, r.warm(ctx)
+}
+
+// flightOnly is the loader's own flight without the lease, around the plain pattern: the read on the caller's
+// goroutine, the load on another one, as the loader does it.
+func flightOnly(ctx context.Context, r *rig) (getter, func(), error) {
+	type result struct {
+		v   string
+		err error
+	}
+	errLeft := errors.New("all callers have left")
+	var g flight.Group[result]
+	return func(ctx context.Context, key string) error {
+		f, leads := g.Join(key, 0)
+		if leads {
+			v, err := r.rdb.Get(ctx, key).Result()
+			if !errors.Is(err, redis.Nil) {
+				f.Land(result{v, err})
+				return r.check(v, err)
+			}
+			work, cancel := f.Detach(ctx, errLeft)
+			go func() {
+				defer cancel(nil)
+				v, err := r.origin(work)
+				if err == nil {
+					err = r.rdb.Set(context.WithoutCancel(work), key, v, valueTTL).Err()
+				}
+				f.Land(result{v, err})
+			}()
+		}
+		res, err := f.Wait(ctx)
+		return r.check(res.v, errors.Join(err, res.err))
+	}, func() {}, r.warm(ctx)
+}
+
+// guarded is the loader.
+func guarded(ctx context.Context, r *rig) (getter, func(), error) {
+	store, err := redisstore.New(r.rdb, redisstore.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	cache, err := cacheguard.New(store, cacheguard.Options[string]{Name: "bench", TTL: valueTTL})
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := func() {
+		_ = cache.Close()
+		_ = store.Close()
+	}
+	if err := store.Warm(ctx); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return func(ctx context.Context, key string) error {
+		return r.check(cache.Get(ctx, key, r.origin))
+	}, stop, nil
+}

@@ -1,0 +1,154 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+var errClosed = errors.New("cacheguard: memstore is closed")
+
+// Store is a cacheguard.Store for the caches of one process. It is safe for concurrent use.
+type Store struct {
+	began time.Time // all instants are durations since then, so that the wall clock doesn't matter
+
+	mu        sync.Mutex // guards the rest
+	values    table[[]byte]
+	leases    table[lease]
+	records   table[record] // of a key there is a lease or a record, never both
+	grants    int64         // made so far
+	listeners map[string][]*listener
+	closed    bool
+}
+
+var _ cacheguard.Store = (*Store)(nil)
+
+type lease struct {
+	grant  cacheguard.Grant
+	waited bool // somebody waits and wants to be told
+}
+
+type record struct {
+	load    cacheguard.ID
+	outcome cacheguard.Outcome
+	backoff time.Duration // until this instant everybody is given the outcome
+}
+
+// New makes an empty store.
+func New(opts Options) *Store {
+	values, records := opts.limits()
+	return &Store{
+		began:     time.Now(),
+		values:    newTable[[]byte](values),
+		leases:    newTable[lease](noLimit),
+		records:   newTable[record](records),
+		listeners: make(map[string][]*listener),
+	}
+}
+
+// Close drops everything. All steps after it are errors, and nobody is told anything any more. It returns nil.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.listeners {
+		for _, l := range of {
+			l.stop()
+		}
+	}
+	s.closed, s.listeners = true, nil
+	s.values, s.leases, s.records = table[[]byte]{}, table[lease]{}, table[record]{}
+	return nil
+}
+
+// Now is the time at which the store was made and what the monotonic clock counted since.
+func (s *Store) Now() time.Time { return s.began.Add(s.age()) }
+
+func (s *Store) age() time.Duration { return time.Since(s.began) }
+
+// Warm does nothing.
+func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn) {}) }
+
+// Listen has tell called, by whoever does the step that the message is about. See cacheguard.Store. No call begins
+// after stop returned; one may still be running.
+func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	l := &listener{tell: tell}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return func() {}
+	}
+	s.listeners[cache] = append(s.listeners[cache], l)
+	return func() {
+		l.stop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		left := slices.DeleteFunc(s.listeners[cache], func(other *listener) bool { return other == l })
+		if len(left) > 0 {
+			s.listeners[cache] = left
+		} else {
+			delete(s.listeners, cache)
+		}
+	}
+}
+
+// Listening reports whether the store is open.
+func (s *Store) Listening() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed
+}
+
+// turn is one atomic step in the making.
+type turn struct {
+	*Store
+	now  time.Duration
+	told []*listener
+}
+
+// step does one atomic step and then delivers its messages.
+func (s *Store) step(ctx context.Context, do func(*turn)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	told, err := s.locked(do)
+	for _, l := range told {
+		l.deliver()
+	}
+	return err
+}
+
+func (s *Store) locked(do func(*turn)) ([]*listener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	t := &turn{Store: s, now: s.age()}
+	s.values.sweep(t.now)
+	s.leases.sweep(t.now)
+	s.records.sweep(t.now)
+	do(t)
+	return t.told, nil
+}
+
+// after is the instant when what begins now and lasts for ttl is over.
+func (t *turn) after(ttl time.Duration) time.Duration {
+	if ttl > math.MaxInt64-t.now {
+		return math.MaxInt64
+	}
+	return t.now + ttl
+}
+
+// tell queues a message about the key for everybody who listens.
+func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
+	m.Key = k.Key
+	for _, l := range t.listeners[k.Cache] {
+		l.push(m)
+		t.told = append(t.told, l)
+	}
+}

@@ -1,0 +1,110 @@
+package memstore
+
+import (
+	"container/heap"
+	"math"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+const (
+	noLimit  = math.MaxInt64
+	overhead = 200 // about what an item costs beside its key and its value
+	sweepMax = 64  // items dropped by one sweep, so that no step pays for an avalanche
+)
+
+// table is a map whose items expire, and which drops those that would expire next when they are too many bytes.
+// Instants are durations since the store began.
+type table[T any] struct {
+	limit    int64
+	bytes    int64
+	items    map[cacheguard.Key]*item[T]
+	byExpiry expiries[T]
+}
+
+type item[T any] struct {
+	key   cacheguard.Key
+	what  T
+	until time.Duration // the item is there before this instant
+	size  int64
+	index int // in byExpiry
+}
+
+func newTable[T any](limit int64) table[T] {
+	return table[T]{limit: limit, items: make(map[cacheguard.Key]*item[T])}
+}
+
+// get returns the key's item, or nil. It may be changed but for its expiry.
+func (t *table[T]) get(k cacheguard.Key, now time.Duration) *item[T] {
+	if it := t.items[k]; it != nil && now < it.until {
+		return it
+	}
+	return nil
+}
+
+// put replaces the key's item.
+func (t *table[T]) put(k cacheguard.Key, what T, size int, until time.Duration) {
+	t.remove(k)
+	it := &item[T]{key: k, what: what, until: until, size: int64(size+len(k.Cache)+len(k.Key)) + overhead}
+	if it.size > t.limit {
+		return
+	}
+	for t.bytes+it.size > t.limit {
+		t.remove(t.byExpiry[0].key)
+	}
+	t.items[k] = it
+	t.bytes += it.size
+	heap.Push(&t.byExpiry, it)
+}
+
+// extend sets the expiry of an item of this table.
+func (t *table[T]) extend(it *item[T], until time.Duration) {
+	it.until = until
+	heap.Fix(&t.byExpiry, it.index)
+}
+
+func (t *table[T]) remove(k cacheguard.Key) {
+	it := t.items[k]
+	if it == nil {
+		return
+	}
+	delete(t.items, k)
+	t.bytes -= it.size
+	heap.Remove(&t.byExpiry, it.index)
+}
+
+// sweep drops some of what has expired. With a sweep in every step no goroutine is needed to free memory.
+func (t *table[T]) sweep(now time.Duration) {
+	for range sweepMax {
+		if len(t.byExpiry) == 0 || now < t.byExpiry[0].until {
+			return
+		}
+		t.remove(t.byExpiry[0].key)
+	}
+}
+
+// expiries is a heap for container/heap, the item that expires next first.
+type expiries[T any] []*item[T]
+
+func (e expiries[T]) Len() int           { return len(e) }
+func (e expiries[T]) Less(i, j int) bool { return e[i].until < e[j].until }
+
+func (e expiries[T]) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].index, e[j].index = i, j
+}
+
+func (e *expiries[T]) Push(x any) {
+	it := x.(*item[T])
+	it.index = len(*e)
+	*e = append(*e, it)
+}
+
+func (e *expiries[T]) Pop() any {
+	last := len(*e) - 1
+	it := (*e)[last]
+	(*e)[last] = nil
+	*e = (*e)[:last]
+	return it
+}

@@ -1,0 +1,75 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Get returns the frame of a key, or nil. See cacheguard.Store.
+func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+	var f []byte
+	err := s.step(ctx, func(t *turn) {
+		if v := t.values.get(k, t.now); v != nil {
+			f = v.what
+		}
+	})
+	return f, err
+}
+
+// Set stores a frame and ends whatever load is running. See cacheguard.Store.
+func (s *Store) Set(ctx context.Context, k cacheguard.Key, f []byte, ttl time.Duration) error {
+	f = clone(f)
+	return s.step(ctx, func(t *turn) {
+		t.values.put(k, f, len(f), t.after(ttl))
+		t.leases.remove(k)
+		t.records.remove(k)
+		t.changed(k)
+	})
+}
+
+// Claim removes the value and takes the lease over. See cacheguard.Store.
+func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+	var g cacheguard.Grant
+	err := s.step(ctx, func(t *turn) {
+		t.values.remove(k)
+		if held := t.leases.get(k, t.now); held != nil && held.what.grant.Token == token {
+			// A copy of the claim: a new number would have the first one's fill refused.
+			t.leases.extend(held, t.after(ttl))
+			g = held.what.grant
+		} else {
+			g = t.grant(k, token, ttl)
+		}
+		t.changed(k)
+	})
+	return g, err
+}
+
+// Invalidate removes all that is known about the keys. See cacheguard.Store.
+func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	failed := cacheguard.KeyErrors{}
+	for _, k := range keys {
+		err := s.step(ctx, func(t *turn) {
+			t.values.remove(k)
+			t.leases.remove(k)
+			t.records.remove(k)
+			t.changed(k)
+		})
+		if err != nil {
+			failed[k.Key] = err
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}
+
+// clone copies a frame, before the mutex is taken, so that large ones hold nobody up. An empty frame stays one, which
+// is not the same as none.
+func clone(f []byte) []byte { return append(make([]byte, 0, len(f)), f...) }
+
+func (t *turn) changed(k cacheguard.Key) {
+	t.tell(k, cacheguard.Message{Kind: cacheguard.MessageChanged})
+}

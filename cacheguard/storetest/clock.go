@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+var clockCases = []spec{
+	{"clock is the same in each process", oneClock, clockAgrees},
+	{"clock doesn't run backwards", oneClock, clockForwards},
+	{"clock goes on", oneClock, clockGoesOn},
+}
+
+// clockBound is how far estimates of the store's clock may be from each other. It is wide, for an estimate is as good as
+// the quickest reply it was made from, and on a busy machine none may be quick.
+const clockBound = time.Second
+
+// estimate sees to it that both stores know the clock.
+func (e *env) estimate() {
+	e.Helper()
+	for _, s := range []cacheguard.Store{e.a, e.b} {
+		e.get(s, e.key("k"))
+		e.leader(s, e.key("asked by "+e.token().String()))
+	}
+}
+
+func clockAgrees(e *env) {
+	e.estimate()
+	for range 20 {
+		before, there, after := e.a.Now(), e.b.Now(), e.a.Now()
+		if there.Before(before.Add(-clockBound)) || there.After(after.Add(clockBound)) {
+			e.Fatalf("the clock is %v in one process and %v in the other", before, there)
+		}
+	}
+}
+
+func clockForwards(e *env) {
+	e.estimate()
+	last := []time.Time{e.a.Now(), e.b.Now()}
+	for i := range 500 {
+		for j, s := range []cacheguard.Store{e.a, e.b} {
+			if i%50 == 0 {
+				e.get(s, e.key("k"))
+				e.free(e.key("k"))
+			}
+			now := s.Now()
+			if now.Before(last[j].Add(-100 * time.Millisecond)) {
+				e.Fatalf("the clock ran from %v back to %v", last[j], now)
+			}
+			last[j] = now
+		}
+	}
+}
+
+func clockGoesOn(e *env) {
+	if e.fleet.Advance != nil {
+		e.Skipf("the fleet's clock runs only when it is told to")
+	}
+	const d = 100 * time.Millisecond
+	e.estimate()
+	began := []time.Time{e.a.Now(), e.b.Now()}
+	e.pass(d)
+	for i, s := range []cacheguard.Store{e.a, e.b} {
+		if went := s.Now().Sub(began[i]); went < d/2 {
+			e.Errorf("in %v the clock of process %d went on by %v", d, i, went)
+		}
+	}
+}

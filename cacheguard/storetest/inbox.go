@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// inbox is a listener that keeps what it is told.
+type inbox struct {
+	e *env
+
+	mu   sync.Mutex // guards all
+	all  []cacheguard.Message
+	busy bool
+	both bool // two calls at a time were seen
+}
+
+// listen makes an inbox for a cache of this process.
+func (e *env) listen(s cacheguard.Store, cache string) *inbox {
+	e.Helper()
+	in := &inbox{e: e}
+	e.atEnd(s.Listen(cache, in.tell))
+	e.listening(s)
+	return in
+}
+
+// listening waits until messages arrive.
+func (e *env) listening(s cacheguard.Store) {
+	e.Helper()
+	if err := s.Warm(e.ctx); err != nil {
+		e.Fatalf("Warm: %v", err)
+	}
+	e.eventually("Listening is true", s.Listening)
+}
+
+func (in *inbox) tell(m cacheguard.Message) {
+	in.enter()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.busy = false
+	in.all = append(in.all, m)
+}
+
+func (in *inbox) enter() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.both = in.both || in.busy
+	in.busy = true
+}
+
+func (in *inbox) messages() []cacheguard.Message {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.all)
+}
+
+// about returns the messages about one key that have arrived.
+func (in *inbox) about(k cacheguard.Key) []cacheguard.Message {
+	return slices.DeleteFunc(in.messages(), func(m cacheguard.Message) bool {
+		return m.Kind == cacheguard.MessageRestored || m.Key != k.Key
+	})
+}
+
+// changes counts the messages that the key changed.
+func (in *inbox) changes(k cacheguard.Key) (n int) {
+	for _, m := range in.about(k) {
+		if m.Kind == cacheguard.MessageChanged {
+			n++
+		}
+	}
+	return n
+}
+
+// await returns the first message of this kind about the key.
+func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cacheguard.Message) {
+	in.e.Helper()
+	in.e.eventually("a message arrives: "+messageKind(kind)+" "+name(k), func() bool {
+		i := slices.IndexFunc(in.about(k), func(m cacheguard.Message) bool { return m.Kind == kind })
+		if i >= 0 {
+			found = in.about(k)[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// until invalidates the key and returns the messages about it that came before the one that tells of it. It shows what
+// did not come.
+func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Message {
+	in.e.Helper()
+	before := in.changes(k)
+	in.e.invalidate(s, k)
+	in.e.eventually("a message tells of the invalidation", func() bool { return in.changes(k) > before })
+	all := in.about(k)
+	return all[:len(all)-1]
+}
+
+// none checks that no message of this kind about the key came, and none comes.
+func (in *inbox) none(s cacheguard.Store, k cacheguard.Key, kind cacheguard.MessageKind) {
+	in.e.Helper()
+	for _, m := range in.until(s, k) {
+		if m.Kind == kind {
+			in.e.Errorf("a message came that should not: %s %s of load %v", messageKind(kind), name(k), m.Load)
+		}
+	}
+}
+
+func messageKind(k cacheguard.MessageKind) string {
+	switch k {
+	case cacheguard.MessageChanged:
+		return "changed"
+	case cacheguard.MessageFilled:
+		return "filled"
+	case cacheguard.MessageOutcome:
+		return "outcome"
+	case cacheguard.MessageReleased:
+		return "released"
+	case cacheguard.MessageRestored:
+		return "restored"
+	}
+	return "unknown"
+}

@@ -1,0 +1,102 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Fleet is a store as the processes of a fleet see it. Only Stores is required.
+type Fleet struct {
+	// Stores are at least two that share their state, as two processes would have them: each with its own connections.
+	Stores []cacheguard.Store
+
+	// Advance moves the store's clock by d. Nil: it runs by itself, and the suite waits.
+	Advance func(d time.Duration)
+
+	// WrongType replaces a key's value by something that is no string of bytes.
+	WrongType func(k cacheguard.Key)
+
+	// LoseLease removes what stands where a key's lease stands, as an eviction or a failover would.
+	LoseLease func(k cacheguard.Key)
+
+	// SpoilLease puts something that is no lease, and never expires, where a key's lease stands.
+	SpoilLease func(k cacheguard.Key)
+
+	// LoseMessages breaks the way that messages take to Stores[1], so that some may be lost, and lets it heal.
+	LoseMessages func()
+}
+
+// TB is the part of testing.TB that cases use. Fatalf and Skipf end the goroutine that calls them.
+type TB interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// Case is one test of a store. Run may be called many times.
+type Case struct {
+	Name    string
+	Promise string // what a store that fails the case would break
+	Run     func(t TB, f Fleet)
+}
+
+// Run runs all cases as subtests, each with a fleet of its own.
+func Run(t *testing.T, open func(t *testing.T) Fleet) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+	}
+}
+
+// Cases returns all cases.
+func Cases() []Case {
+	var all []Case
+	for _, s := range slices.Concat(
+		valueCases, keyCases, leaseCases, fillCases, outcomeCases, holdCases, writeCases,
+		messageCases, listenCases, togetherCases, clockCases,
+	) {
+		all = append(all, Case{Name: s.name, Promise: s.promise, Run: s.run})
+	}
+	return all
+}
+
+// spec is a case as the files of this package write it.
+type spec struct {
+	name    string
+	promise string
+	test    func(e *env)
+}
+
+func (s spec) run(t TB, f Fleet) {
+	t.Helper()
+	if len(f.Stores) < 2 {
+		t.Fatalf("a fleet has at least two stores, not %d", len(f.Stores))
+	}
+	e := newEnv(t, f, s.promise)
+	defer e.close()
+	s.test(e)
+}
+
+// The promises, and the rules behind them, that cases protect.
+const (
+	oneLoad    = "P1, one load: while a lease is alive there is one load of its key in the fleet"
+	oneResult  = "P2, one result for all: those who wait get the result of the load they wait for, and get it pushed"
+	noLateFill = "P3, a late load cannot overwrite: a fill counts only while the lease carries its own grant"
+	anyValue   = "P4, any bytes are a value"
+	releases   = "P6, every exit releases: the next one gets the lease and those who wait are told"
+	survives   = "P7, trouble with the store ends by itself"
+	backsOff   = "P8, a failed load holds off the whole fleet, and nobody longer than it says"
+	bounded    = "P9, bounds everywhere: nothing is kept for longer than it was given for"
+	survivable = "P10, any bytes in the store are survivable: they are a miss that the next fill overwrites"
+	localTruth = "P11, a local tier that tells the truth: each process hears of each change"
+	apart      = "P12, no one sees another's: two keys are never one"
+
+	repeatable = "late commands: each step is harmless when it is repeated by its own token, for a reply can be lost"
+	numbered   = "late commands: each grant has a number, so that a copy that arrives late can't act for another grant"
+	named      = "outcomes have names: a waiter takes an outcome only from the load it was told to wait for"
+	oneClock   = "clocks: all processes measure ages with the store's clock"
+)

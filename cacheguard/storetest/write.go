@@ -1,0 +1,212 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+var writeCases = []spec{
+	{"set stores and replaces", localTruth, setStores},
+	{"set ends the lease", noLateFill, setEndsLease},
+	{"set removes the outcome", backsOff, setRemovesOutcome},
+	{"claim removes the value", noLateFill, claimRemovesValue},
+	{"claim takes the lease over", noLateFill, claimTakesOver},
+	{"claim removes the outcome", backsOff, claimRemovesOutcome},
+	{"claim that is repeated", repeatable, claimRepeated},
+	{"claim that is overtaken", noLateFill, claimOvertaken},
+	{"claim that is invalidated", noLateFill, claimInvalidated},
+	{"claim expires", releases, claimExpires},
+	{"invalidation removes the value", localTruth, invalidateRemovesValue},
+	{"invalidation ends the lease", noLateFill, invalidateEndsLease},
+	{"invalidation removes the outcome", backsOff, invalidateRemovesOutcome},
+	{"invalidation of several keys", localTruth, invalidateSeveral},
+	{"invalidation of what isn't there", repeatable, invalidateNothing},
+}
+
+func setStores(e *env) {
+	k := e.key("k")
+	for i, s := range []cacheguard.Store{e.a, e.b, e.a} {
+		f := e.frame(e.token(), fmt.Sprint("version ", i))
+		e.set(s, k, f)
+		e.value(k, f)
+		e.set(s, k, f)
+		e.value(k, f)
+	}
+}
+
+func setEndsLease(e *env) {
+	k := e.key("k")
+	g := e.leader(e.a, k)
+	f := e.frame(e.token(), "set")
+	e.set(e.b, k, f)
+	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
+		e.Errorf("after a set the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+	}
+	e.value(k, f)
+	e.free(k)
+}
+
+func setRemovesOutcome(e *env) {
+	k := e.key("k")
+	load, _ := e.fails(k, long, long)
+	f := e.frame(e.token(), "set")
+	e.set(e.b, k, f)
+	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load, Seen: id(f)})
+}
+
+func claimRemovesValue(e *env) {
+	k := e.key("k")
+	e.set(e.a, k, e.frame(e.token(), "old"))
+	g := e.claim(e.b, k, e.token())
+	e.noValue(k)
+	e.waiter(e.a, k, g)
+	f := e.frame(g.Token, "written")
+	e.stored(e.b, k, g, f)
+	e.value(k, f)
+	e.free(k)
+}
+
+func claimTakesOver(e *env) {
+	k := e.key("k")
+	old := e.leader(e.a, k)
+	g := e.claim(e.b, k, e.token())
+	if g.Number == old.Number {
+		e.Errorf("the claim has the number %d of the lease that it took over", g.Number)
+	}
+	if h := e.renew(e.a, k, old, long); h != cacheguard.HoldingOther {
+		e.Errorf("after a claim the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
+	}
+	e.release(e.a, k, old.Token)
+	e.waiter(e.a, k, g)
+	e.holds(k, g)
+}
+
+func claimRemovesOutcome(e *env) {
+	k := e.key("k")
+	load, _ := e.fails(k, long, long)
+	g := e.claim(e.b, k, e.token())
+	e.waiter(e.a, k, g)
+	e.release(e.b, k, g.Token)
+	e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load})
+}
+
+// claimRepeated has a copy of the claim come by another connection: the grant in place stays.
+func claimRepeated(e *env) {
+	k := e.key("k")
+	token := e.token()
+	g := e.claim(e.a, k, token)
+	if again := e.claim(e.b, k, token); again != g {
+		e.Errorf("a claim that was sent twice was granted number %d and then %d; want one grant", g.Number, again.Number)
+	}
+	if again := e.lead(e.a, k, cacheguard.LeaseAsk{Token: token}); again != g {
+		e.Errorf("the holder of claim %d asked for the lease and was granted number %d", g.Number, again.Number)
+	}
+	f := e.frame(token, "written")
+	e.stored(e.a, k, g, f)
+	e.stored(e.b, k, g, f)
+	e.value(k, f)
+}
+
+func claimOvertaken(e *env) {
+	k := e.key("k")
+	first := e.claim(e.a, k, e.token())
+	second := e.claim(e.b, k, e.token())
+	e.refused(e.a, k, first, cacheguard.FillOther)
+	e.noValue(k)
+	f := e.frame(second.Token, "second")
+	e.stored(e.b, k, second, f)
+	e.refused(e.a, k, first, cacheguard.FillGone)
+	e.value(k, f)
+}
+
+func claimInvalidated(e *env) {
+	k := e.key("k")
+	g := e.claim(e.a, k, e.token())
+	e.invalidate(e.b, k)
+	e.refused(e.a, k, g, cacheguard.FillGone)
+	e.noValue(k)
+	e.free(k)
+}
+
+func claimExpires(e *env) {
+	k := e.key("k")
+	token := e.token()
+	g, err := e.a.Claim(e.ctx, k, token, short)
+	if err != nil {
+		e.Fatalf("Claim: %v", err)
+	}
+	e.pass(short)
+	e.refused(e.a, k, g, cacheguard.FillGone)
+	e.free(k)
+}
+
+func invalidateRemovesValue(e *env) {
+	k, stays := e.key("k"), e.key("stays")
+	f := e.frame(e.token(), "v")
+	for _, s := range []cacheguard.Store{e.a, e.b} {
+		e.set(e.a, k, f)
+		e.set(e.a, stays, f)
+		e.invalidate(s, k)
+		e.noValue(k)
+		e.value(stays, f)
+		e.free(k)
+	}
+}
+
+func invalidateEndsLease(e *env) {
+	k, stays := e.key("k"), e.key("stays")
+	f := e.frame(e.token(), "stale")
+	e.set(e.a, k, f)
+	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+	held := e.leader(e.a, stays)
+	e.invalidate(e.b, k)
+	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
+		e.Errorf("after an invalidation the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+	}
+	e.noValue(k)
+	e.free(k)
+	e.holds(stays, held)
+}
+
+func invalidateRemovesOutcome(e *env) {
+	k := e.key("k")
+	load, _ := e.fails(k, long, long)
+	e.invalidate(e.b, k)
+	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load})
+}
+
+func invalidateSeveral(e *env) {
+	var keys []cacheguard.Key
+	f := e.frame(e.token(), "v")
+	for i := range 60 {
+		k := e.key(fmt.Sprint(i))
+		keys = append(keys, k)
+		switch i % 3 {
+		case 0:
+			e.set(e.a, k, f)
+		case 1:
+			e.leader(e.a, k)
+		case 2:
+			e.fails(k, long, long)
+		}
+	}
+	k := cacheguard.Key{Cache: e.cache + "-other", Key: keys[0].Key}
+	e.set(e.a, k, f)
+	e.invalidate(e.b, append(keys, keys[0])...)
+	for _, k := range keys {
+		e.noValue(k)
+		e.free(k)
+	}
+	e.value(k, f)
+	e.invalidate(e.b, k, keys[1])
+	e.noValue(k)
+}
+
+func invalidateNothing(e *env) {
+	e.invalidate(e.a)
+	e.invalidate(e.a, e.key("k"))
+	e.invalidate(e.a, e.key("k"), e.key("k"))
+	e.noValue(e.key("k"))
+	e.free(e.key("k"))
+}
