@@ -175,6 +175,9 @@ func (c *Cache[V]) lateLoad(ctx context.Context, p *pursuit[V], done <-chan load
 	go func() {
 		defer c.life.loads.Done()
 		out := <-done
+		if p.late != nil {
+			p.late()
+		}
 		c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Err: out.err})
 	}()
 }

@@ -27,6 +27,7 @@ type pursuit[V any] struct {
 	prev     Result[V] // and its value, if it is one
 	storeErr error     // the look-up failed
 
+	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
 	awaited  ID // the load in another process that was waited for last
 }

@@ -118,6 +118,8 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	defer c.life.end()
 
 	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: write}}
+	// A write that outlives its context may reach the origin after what is invalidated below: once more then.
+	p.late = func() { _ = c.invalidate(ctx, []string{key}) }
 	token, asked := newID(), time.Now()
 	c.seal(id)
 	grant, claimErr := c.store.Claim(context.WithoutCancel(ctx), p.key, token, c.opts.LeaseTTL)

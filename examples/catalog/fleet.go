@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"golang.org/x/sync/errgroup"
+)
+
+// fleet is the replicas and what they share. In a shop each replica is a process of its own; here they are together
+// in one, but share no more than processes would: the database and Redis.
+type fleet struct {
+	opts      options
+	log       *slog.Logger
+	db        *database
+	origin    *origin
+	embedded  *miniredis.Miniredis // nil if -redis names a real one
+	redisAddr string
+	replicas  []*replica
+}
+
+// openFleet makes the database, finds Redis and has every replica listen. It ends early when ctx does.
+func openFleet(ctx context.Context, opts options, log *slog.Logger) (*fleet, error) {
+	f := &fleet{opts: opts, log: log, redisAddr: opts.redis}
+	if err := f.open(ctx); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *fleet) open(ctx context.Context) (err error) {
+	if f.db, err = openDatabase(ctx); err != nil {
+		return err
+	}
+	f.origin = &origin{db: f.db.DB, delay: f.opts.originDelay}
+	if f.redisAddr == "" {
+		if f.embedded, err = miniredis.Run(); err != nil {
+			return fmt.Errorf("start the embedded Redis: %w", err)
+		}
+		f.embedded.ClockTTL(true) // otherwise nothing in it would ever expire
+		f.redisAddr = f.embedded.Addr()
+	}
+	for i := range f.opts.replicas {
+		r, err := openReplica(ctx, f, f.opts.listenAddr(i))
+		if err != nil {
+			return fmt.Errorf("replica %d: %w", i+1, err)
+		}
+		f.replicas = append(f.replicas, r)
+	}
+	return nil
+}
+
+// announce prints which Redis is used and where the replicas listen, one line each.
+func (f *fleet) announce(stdout io.Writer) {
+	kind := "Redis"
+	if f.embedded != nil {
+		kind = "embedded Redis"
+	}
+	fmt.Fprintf(stdout, "%s: %s\n", kind, f.redisAddr)
+	for i, r := range f.replicas {
+		fmt.Fprintf(stdout, "replica %d of %d: %s\n", i+1, len(f.replicas), r.url)
+	}
+}
+
+// serve answers requests until ctx ends; those that are under way then may finish.
+func (f *fleet) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range f.replicas {
+		group.Go(func() error { return r.serve(ctx, f.grace()) })
+	}
+	return group.Wait()
+}
+
+// close ends the caches before what they need: Redis and the database.
+func (f *fleet) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), f.grace())
+	defer cancel()
+	var errs []error
+	for _, r := range f.replicas {
+		errs = append(errs, r.close(ctx))
+	}
+	if f.embedded != nil {
+		f.embedded.Close()
+	}
+	if f.db != nil {
+		errs = append(errs, f.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// grace is how long requests and loads may go on when the fleet stops.
+func (f *fleet) grace() time.Duration {
+	return f.opts.originDelay + 5*time.Second
+}
+
+// stats is what the fleet has done so far.
+func (f *fleet) stats() stats {
+	s := stats{Loads: f.origin.loads.Load()}
+	for _, r := range f.replicas {
+		s.Replicas = append(s.Replicas, r.tally.stats(r.url))
+	}
+	return s
+}

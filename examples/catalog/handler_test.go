@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// ask gets a path from a handler whose category map comes from get, and returns what was logged beside the answer.
+func ask(ctx context.Context, path string, get func(context.Context) (categoryMap, error), t *tally) (*httptest.ResponseRecorder, string) {
+	var logged bytes.Buffer
+	allStats := func() stats { return stats{Loads: 7, Replicas: []replicaStats{t.stats("http://shop.test")}} }
+	h := newHandler(get, allStats, t, slog.New(slog.NewTextHandler(&logged, nil)))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	return w, logged.String()
+}
+
+func TestCatalogPage(t *testing.T) {
+	get := func(context.Context) (categoryMap, error) {
+		return categoryMap{1: {{ID: 21, ParentID: 1, Name: "Audio"}}}, nil
+	}
+	counts := &tally{}
+	w, _ := ask(t.Context(), "/catalog.json", get, counts)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("status %d, type %q", w.Code, w.Header().Get("Content-Type"))
+	}
+	if got, want := strings.TrimSpace(w.Body.String()), `{"1":[{"id":21,"parentId":1,"name":"Audio"}]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := counts.requests.Load(); got != 1 {
+		t.Errorf("%d requests counted, want 1", got)
+	}
+}
+
+func TestErrorsBecomeStatuses(t *testing.T) {
+	secret := errors.New("no such table: category")
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{cacheguard.ErrNotFound, http.StatusNotFound},
+		{cacheguard.ErrOverloaded, http.StatusServiceUnavailable},
+		{cacheguard.ErrUnavailable, http.StatusServiceUnavailable},
+		{cacheguard.ErrClosed, http.StatusServiceUnavailable},
+		{context.DeadlineExceeded, http.StatusGatewayTimeout},
+		{context.Canceled, http.StatusBadGateway},
+		{secret, http.StatusBadGateway},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			get := func(context.Context) (categoryMap, error) { return nil, fmt.Errorf("load: %w", c.err) }
+			w, logged := ask(t.Context(), "/catalog.json", get, &tally{})
+			var body failure
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+				t.Fatalf("%v in %q", err, w.Body)
+			}
+			if w.Code != c.want || body.Status != c.want || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("status %d, body %+v, type %q; want %d", w.Code, body, w.Header().Get("Content-Type"), c.want)
+			}
+			if strings.Contains(body.Error, c.err.Error()) || !strings.Contains(logged, c.err.Error()) {
+				t.Errorf("the cause belongs into the log only; body %q, log %q", body.Error, logged)
+			}
+		})
+	}
+}
+
+func TestAClientThatLeftIsNoFailure(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	get := func(ctx context.Context) (categoryMap, error) {
+		leave()
+		return nil, ctx.Err()
+	}
+	w, logged := ask(ctx, "/catalog.json", get, &tally{})
+	if w.Body.Len() > 0 || logged != "" {
+		t.Errorf("body %q, log %q, want neither", w.Body, logged)
+	}
+}
+
+func TestStatsPage(t *testing.T) {
+	counts := &tally{}
+	for _, kind := range []cacheguard.EventKind{
+		cacheguard.EventMiss, cacheguard.EventLeaseAsked, cacheguard.EventLeaseGranted, cacheguard.EventLoad,
+		cacheguard.EventHit, cacheguard.EventHit, cacheguard.EventLeaseAsked, cacheguard.EventCoalesced, 255,
+	} {
+		counts.Observe(t.Context(), cacheguard.Event{Kind: kind})
+	}
+	w, _ := ask(t.Context(), "/stats.json", nil, counts)
+	want := `{"loads":7,"replicas":[{"address":"http://shop.test","requests":0,` +
+		`"results":{"hit":2,"coalesced":1,"loaded":1},"leaseRequests":2,"leasesGranted":1}]}`
+	if got := strings.TrimSpace(w.Body.String()); got != want || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestIndexPageNamesTheOthers(t *testing.T) {
+	w, _ := ask(t.Context(), "/", nil, &tally{})
+	if body := w.Body.String(); !strings.Contains(body, "/catalog.json") || !strings.Contains(body, "/stats.json") {
+		t.Errorf("the page: %s", body)
+	}
+	if w, _ := ask(t.Context(), "/nothing", nil, &tally{}); w.Code != http.StatusNotFound {
+		t.Errorf("status of an unknown page %d, want 404", w.Code)
+	}
+}

@@ -1,0 +1,57 @@
+// Command catalog serves a shop's category map from a SQL database through cacheguard.
+//
+// It starts any number of replicas that share one database and one Redis, as they would in a shop. When many clients
+// ask all of them for the map at once and it is not in Redis, one replica loads it and the others wait for it:
+// /stats.json of any replica shows it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	logging.Disable()            // what go-redis would print, the cache reports and logs in its own words
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command, until ctx ends. It returns the exit code: 2 if it was called wrongly.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts, err := parseOptions(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "catalog: %v\nFor the flags: catalog -help\n", err)
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := serve(ctx, opts, stdout, log); err != nil {
+		fmt.Fprintf(stderr, "catalog: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, opts options, stdout io.Writer, log *slog.Logger) error {
+	f, err := openFleet(ctx, opts, log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it was up: not a failure
+		}
+		return err
+	}
+	f.announce(stdout)
+	return errors.Join(f.serve(ctx), f.close())
+}

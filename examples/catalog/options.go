@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// options are the command's flags.
+type options struct {
+	host        string // of -addr
+	port        int    // of -addr; 0: a free one for each replica
+	replicas    int
+	redis       string // empty: an embedded one
+	originDelay time.Duration
+	ttl         time.Duration
+}
+
+const maxReplicas = 64
+
+// parseOptions reads the flags. Asked for help, it prints that and returns flag.ErrHelp; any other error names all that
+// is wrong.
+func parseOptions(args []string, help io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("catalog", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are returned and printed once, by the caller
+	addr := flags.String("addr", "localhost:8080", "`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
+	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas, each with its own cache and its own connections to Redis")
+	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: an embedded one)")
+	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond, "how long the query for the category map takes")
+	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long the cached category map is fresh")
+
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(help, "catalog serves a shop's category map from a SQL database through cacheguard.\n\nFlags:")
+		flags.SetOutput(help)
+		flags.PrintDefaults()
+		return o, err
+	case err != nil:
+		return o, err
+	}
+	var errExtra error
+	if flags.NArg() > 0 {
+		errExtra = fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	}
+	var errAddr error
+	o.host, o.port, errAddr = splitAddr("-addr", *addr)
+	return o, errors.Join(errExtra, errAddr, o.validate())
+}
+
+func (o options) validate() error {
+	var errs []error
+	if o.replicas < 1 || o.replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("-replicas %d: want 1 to %d", o.replicas, maxReplicas))
+	} else if last := o.port + o.replicas - 1; o.port > 0 && last > 65535 {
+		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
+	}
+	if o.redis != "" {
+		_, port, err := splitAddr("-redis", o.redis)
+		if err == nil && port == 0 {
+			err = fmt.Errorf("-redis %q: no server has port 0", o.redis)
+		}
+		errs = append(errs, err)
+	}
+	if o.originDelay < 0 {
+		errs = append(errs, fmt.Errorf("-origin-delay %v: must not be negative", o.originDelay))
+	}
+	if o.ttl <= 0 {
+		errs = append(errs, fmt.Errorf("-ttl %v: must be more than zero", o.ttl))
+	}
+	return errors.Join(errs...)
+}
+
+// listenAddr is the address of the replica with that index, from 0.
+func (o options) listenAddr(replica int) string {
+	port := o.port
+	if port != 0 {
+		port += replica
+	}
+	return net.JoinHostPort(o.host, strconv.Itoa(port))
+}
+
+func splitAddr(name, addr string) (host string, port int, err error) {
+	host, digits, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s %q: want host:port", name, addr)
+	}
+	number, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s %q: the port must be a number from 0 to 65535", name, addr)
+	}
+	return host, int(number), nil
+}

@@ -1,0 +1,218 @@
+package flight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var errLeft = errors.New("everybody has left")
+
+func TestOneLeaderOneResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[int]
+		var leaders atomic.Int32
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				f, leads := g.Join("key", 0)
+				if leads {
+					leaders.Add(1)
+					time.Sleep(time.Second) // the work; all others have joined meanwhile
+					f.Land(42)
+					return
+				}
+				if v, err := f.Wait(t.Context()); v != 42 || err != nil {
+					t.Errorf("got %d, %v", v, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := leaders.Load(); n != 1 {
+			t.Errorf("%d leaders", n)
+		}
+	})
+}
+
+func TestDifferentKeysDontMeet(t *testing.T) {
+	var g Group[int]
+	for i := range 1000 {
+		if _, leads := g.Join(fmt.Sprint(i), 0); !leads {
+			t.Fatalf("key %d has a flight already", i)
+		}
+	}
+}
+
+func TestLandedIsOver(t *testing.T) {
+	var g Group[int]
+	f, _ := g.Join("key", 0)
+	f.Land(1)
+	f.Land(2)
+	if v, err := f.Wait(canceled()); err == nil && v != 1 {
+		t.Errorf("the second landing counted: %d", v)
+	}
+	if _, leads := g.Join("key", 0); !leads {
+		t.Error("a newcomer joined a flight that has landed")
+	}
+}
+
+func TestSealedTakesNobody(t *testing.T) {
+	for name, seal := range map[string]func(*Group[int], *Flight[int]){
+		"Group.Seal":    func(g *Group[int], _ *Flight[int]) { g.Seal("key") },
+		"Group.SealAll": func(g *Group[int], _ *Flight[int]) { g.SealAll() },
+		"Flight.Seal":   func(_ *Group[int], f *Flight[int]) { f.Seal() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g Group[int]
+			lead, _ := g.Join("key", 0)
+			member, _ := g.Join("key", 0)
+			seal(&g, lead)
+			newcomer, leads := g.Join("key", 0)
+			if !leads || newcomer == lead {
+				t.Fatal("a newcomer joined a sealed flight")
+			}
+			lead.Land(1)
+			if v, err := member.Wait(t.Context()); v != 1 || err != nil {
+				t.Errorf("a member from before got %d, %v", v, err)
+			}
+			if again, leads := g.Join("key", 0); leads || again != newcomer {
+				t.Error("landing the sealed flight closed the one after it")
+			}
+		})
+	}
+}
+
+// A member that leaves gets its own context's error; the work goes on for the others, and ends with the last of them.
+func TestLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[int]
+		f, _ := g.Join("key", 0)
+		starter, stopStarter := context.WithCancel(t.Context())
+		work, done := f.Detach(starter, errLeft)
+		defer done(nil)
+
+		first, leaveFirst := context.WithCancelCause(t.Context())
+		joined, _ := g.Join("key", 0)
+		left := make(chan error)
+		go func() {
+			_, err := joined.Wait(first)
+			left <- err
+		}()
+		synctest.Wait()
+		leaveFirst(errors.New("tired"))
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("it got %v", err)
+		}
+		synctest.Wait()
+		if work.Err() != nil {
+			t.Fatal("the work was cancelled although one member is left")
+		}
+
+		stopStarter()
+		synctest.Wait()
+		if work.Err() != nil {
+			t.Fatal("the work ended with its starter's context, not with its leaving")
+		}
+		if _, err := f.Wait(starter); !errors.Is(err, context.Canceled) {
+			t.Errorf("the starter got %v", err)
+		}
+		if cause := context.Cause(work); cause != errLeft {
+			t.Errorf("the last has left and the work's cause is %v", cause)
+		}
+		if _, leads := g.Join("key", 0); !leads {
+			t.Error("a newcomer joined work that is being cancelled")
+		}
+	})
+}
+
+func TestDetachedKeepsValues(t *testing.T) {
+	type key struct{}
+	var g Group[int]
+	f, _ := g.Join("key", 0)
+	work, done := f.Detach(context.WithValue(t.Context(), key{}, "v"), errLeft)
+	defer done(nil)
+	if work.Value(key{}) != "v" {
+		t.Error("the starter's values are gone")
+	}
+	if _, ok := work.Deadline(); ok {
+		t.Error("the starter's deadline came along")
+	}
+}
+
+func TestResultBeatsTheEnd(t *testing.T) {
+	var g Group[int]
+	f, _ := g.Join("key", 0)
+	joined, _ := g.Join("key", 0)
+	f.Land(7)
+	if joined.Leave() {
+		t.Error("left a flight that had landed")
+	}
+	if v, err := joined.Wait(context.Background()); v != 7 || err != nil {
+		t.Errorf("got %d, %v", v, err)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	var g Group[int]
+	f, _ := g.Join("key", 3)
+	for range 2 {
+		if joined, leads := g.Join("key", 3); joined != f || leads {
+			t.Fatal("turned away below the limit")
+		}
+	}
+	if joined, leads := g.Join("key", 3); joined != nil || leads {
+		t.Fatal("joined above the limit")
+	}
+	f.Leave()
+	if joined, _ := g.Join("key", 3); joined != f {
+		t.Error("turned away although one has left")
+	}
+}
+
+// TestCrowd has members of many keys join, leave, seal and land at random under the race detector: everybody who does
+// not leave gets a result of their own key.
+func TestCrowd(t *testing.T) {
+	var g Group[string]
+	var wg sync.WaitGroup
+	for i := range 400 {
+		wg.Go(func() {
+			key := fmt.Sprint(i % 7)
+			f, leads := g.Join(key, 0)
+			switch {
+			case leads:
+				work, done := f.Detach(context.Background(), errLeft)
+				go func() {
+					defer done(nil)
+					_ = work.Err()
+					f.Land(key)
+				}()
+			case i%5 == 0:
+				g.Seal(key)
+			}
+			ctx := context.Background()
+			if i%3 == 0 {
+				ctx = canceled()
+			}
+			if v, err := f.Wait(ctx); err == nil && v != key {
+				t.Errorf("key %s got %q", key, v)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range g.shard {
+		if n := len(g.shard[i].open); n != 0 {
+			t.Errorf("%d flights are left", n)
+		}
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

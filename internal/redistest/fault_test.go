@@ -1,0 +1,311 @@
+package redistest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	lost := p.DropReply(All(IsCommand("SET"), HasKey("k")))
+	w := dial(t, p.Addr())
+
+	w.send("SET other v")
+	w.want("+OK\r\n")
+	w.send("SET k v", "SET behind v")
+	await(t, lost.Struck(), "the fault")
+	wantValue(t, s, "k", "v")
+	w.wantSilence()
+	if got := lost.Command().String(); got != `SET "k" "v"` {
+		t.Errorf("struck %s", got)
+	}
+
+	// Only the way back is lost, and only on that connection.
+	w.send("SET later v")
+	eventually(t, "the later command", func() bool { return value(t, s, "later") == "v" })
+	w.wantSilence()
+	next := dial(t, p.Addr())
+	next.send("SET k w")
+	next.want("+OK\r\n")
+}
+
+// What this fault is for: go-redis retries, finds its own token and reports
+// that somebody else has the lease.
+func TestGoRedisMistakesItsOwnLease(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	lost := p.DropReply(IsCommand("SET"))
+	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.MaxRetries = 1; o.ReadTimeout = 100 * time.Millisecond })
+	got, err := rdb.SetNX(testContext(t), "lease", "mine", time.Minute).Result()
+	if err != nil || got {
+		t.Errorf("SetNX: %v, %v", got, err)
+	}
+	await(t, lost.Struck(), "the fault")
+	wantValue(t, s, "lease", "mine")
+	if n := p.Counts()["SET"]; n != 2 {
+		t.Errorf("%d SETs went through", n)
+	}
+}
+
+func TestDropReplyWithWhatThen(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+
+	p.DropReply(HasKey("b"), GoOn)
+	w := dial(t, p.Addr())
+	w.send("SET a 1", "APPEND b 22", "APPEND c 333")
+	w.want("+OK\r\n", ":3\r\n")
+	wantValue(t, s, "b", "22")
+
+	cut := p.DropReply(HasKey("d"), Hangup)
+	w.send("SET a 1", "SET d 4")
+	w.want("+OK\r\n")
+	w.wantEnd()
+	await(t, cut.Struck(), "the fault")
+	wantValue(t, s, "d", "4")
+}
+
+func TestDropCommandNeverArrives(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+
+	lost := p.DropCommand(HasKey("b"))
+	w := dial(t, p.Addr())
+	w.send("SET a 1", "SET b 2", "SET c 3")
+	w.want("+OK\r\n")
+	await(t, lost.Struck(), "the fault")
+	w.wantSilence()
+	wantValue(t, s, "a", "1")
+	wantValue(t, s, "b", "")
+	wantValue(t, s, "c", "") // a stream has no holes
+
+	p.DropCommand(HasKey("b"), GoOn)
+	w = dial(t, p.Addr())
+	w.send("SET b 2", "APPEND c 333")
+	w.want(":3\r\n")
+	wantValue(t, s, "b", "")
+
+	p.DropCommand(HasKey("b"), Hangup)
+	w.send("SET b 2")
+	w.wantEnd()
+	wantValue(t, s, "b", "")
+}
+
+func TestHoldBackAppliesACommandLate(t *testing.T) {
+	s := Shared(t)
+	ctx := testContext(t)
+	p := newProxy(t, s.Addr())
+	script := `redis.call('SET', KEYS[1], ARGV[1]) return {1, 'filled'}`
+
+	fill := p.HoldBack(All(IsEval(script), HasKey("k")), Hangup)
+	if _, err := fill.Release(ctx); !errors.Is(err, ErrNotStruck) {
+		t.Errorf("Release before the fault: %v", err)
+	}
+	rdb := newClient(t, p.Addr())
+	if err := rdb.Eval(ctx, script, []string{"k"}, "old").Err(); err == nil {
+		t.Fatal("the script was run")
+	}
+	await(t, fill.Struck(), "the fault")
+	wantValue(t, s, "k", "")
+	if err := rdb.Set(ctx, "k", "new", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := fill.Release(ctx)
+	if array, ok := reply.([]any); err != nil || !ok || len(array) != 2 || array[0] != int64(1) || array[1] != "filled" {
+		t.Errorf("reply %v, %v", reply, err)
+	}
+	wantValue(t, s, "k", "old")
+	if n := p.Counts()["EVAL"]; n != 0 {
+		t.Errorf("%d EVALs were forwarded", n)
+	}
+}
+
+func TestHoldBackLeavesTheClientWithoutAnAnswer(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	held := p.HoldBack(IsCommand("INCR"))
+	w := dial(t, p.Addr())
+	w.send("INCR n")
+	await(t, held.Struck(), "the fault")
+	w.wantSilence()
+	for want := range int64(3) { // as often as one likes
+		if got, err := held.Release(testContext(t)); got != want+1 || err != nil {
+			t.Errorf("release %d: %v, %v", want, got, err)
+		}
+	}
+}
+
+func TestReleaseReportsWhatTheServerSays(t *testing.T) {
+	s := Start(t)
+	ctx := testContext(t)
+	p := newProxy(t, s.Addr())
+	held := p.HoldBack(IsCommand("INCR"), Hangup)
+	w := dial(t, p.Addr())
+	w.send("INCR n")
+	w.wantEnd()
+	if err := newClient(t, s.Addr()).LPush(ctx, "n", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var reply ReplyError
+	if got, err := held.Release(ctx); !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	s.Kill()
+	if got, err := held.Release(ctx); err == nil || errors.As(err, &reply) {
+		t.Errorf("without a server: %v, %v", got, err)
+	}
+}
+
+func TestDuplicateArrivesTwice(t *testing.T) {
+	s := Shared(t)
+	ctx := testContext(t)
+	p := newProxy(t, s.Addr())
+	twice := p.Duplicate(IsCommand("INCR"))
+	rdb := newClient(t, p.Addr())
+	if n, err := rdb.Incr(ctx, "n").Result(); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	await(t, twice.Struck(), "the fault")
+	if n, err := rdb.Incr(ctx, "n").Result(); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := twice.Release(ctx); n != int64(3) || err != nil {
+		t.Errorf("the duplicate: %v, %v", n, err)
+	}
+}
+
+func TestDelayCommand(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	gate := make(chan struct{})
+	delayed := p.DelayCommand(HasKey("b"), gate)
+	w := dial(t, p.Addr())
+	w.send("SET a 1", "SET b 2", "SET c 3")
+	await(t, delayed.Struck(), "the fault")
+	w.want("+OK\r\n")
+	w.wantSilence()
+	wantValue(t, s, "b", "")
+	wantValue(t, s, "c", "")
+	close(gate)
+	w.want("+OK\r\n", "+OK\r\n")
+	wantValue(t, s, "c", "3")
+}
+
+func TestDelayedCommandOfAClientThatGaveUpIsCarriedOut(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	gate := make(chan struct{})
+	delayed := p.DelayCommand(IsCommand("SET"), gate)
+	w := dial(t, p.Addr())
+	w.send("SET k late")
+	await(t, delayed.Struck(), "the fault")
+	if err := w.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, s, "k", "")
+	close(gate)
+	eventually(t, "the late command", func() bool { return value(t, s, "k") == "late" })
+}
+
+func TestDelayReply(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	gate := make(chan struct{})
+	delayed := p.DelayReply(HasKey("b"), gate)
+	w := dial(t, p.Addr())
+	w.send("SET a 1", "APPEND b 22", "APPEND c 333")
+	await(t, delayed.Struck(), "the fault")
+	wantValue(t, s, "b", "22")
+	w.want("+OK\r\n")
+	w.wantSilence()
+	close(gate)
+	w.want(":2\r\n", ":3\r\n")
+}
+
+func TestFaultsStrikeOnceAndInOrder(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	n := 0
+	third := p.DropReply(func(c Command) bool { // counts without a lock
+		if c.Name == "INCR" {
+			n++
+		}
+		return n == 3
+	}, GoOn)
+	first := p.Duplicate(IsCommand("INCR"))
+	second := p.Duplicate(IsCommand("INCR"))
+	w := dial(t, p.Addr())
+	w.send("INCR n", "INCR n", "INCR n", "INCR n")
+	w.want(":1\r\n", ":2\r\n", ":4\r\n")
+	for _, f := range []*Fault{&first.Fault, &second.Fault, third} {
+		await(t, f.Struck(), "a fault")
+	}
+}
+
+func TestDisarm(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+
+	f := p.DropReply(IsCommand("GET"))
+	if got := f.Command().String(); got != "" {
+		t.Errorf("command before the strike: %s", got)
+	}
+	if !f.Disarm() || !f.Disarm() {
+		t.Error("Disarm says that the fault has struck")
+	}
+	w.send("GET k")
+	w.want("$-1\r\n")
+
+	// Even a fault that already waits for the reply can be disarmed.
+	f = p.DropReply(IsCommand("BLPOP"))
+	w.send("BLPOP list 0")
+	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
+	if !f.Disarm() {
+		t.Error("Disarm says that the fault has struck")
+	}
+	push := dial(t, s.Addr())
+	push.send("LPUSH list v")
+	w.want("*2\r\n$4\r\nlist\r\n$1\r\nv\r\n")
+
+	f = p.DropReply(IsCommand("GET"))
+	w.send("GET k")
+	await(t, f.Struck(), "the fault")
+	if f.Disarm() {
+		t.Error("Disarm denies that the fault has struck")
+	}
+}
+
+// A fault whose connection ends before the reply comes has not struck: it
+// waits for the next command.
+func TestFaultOutlivesTheConnection(t *testing.T) {
+	s := Start(t)
+	p := newProxy(t, s.Addr())
+	f := p.DropReply(IsCommand("BLPOP", "GET"))
+	w := dial(t, p.Addr())
+	w.send("BLPOP list 0")
+	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
+	p.Cut()
+	w.wantEnd()
+
+	w = dial(t, p.Addr())
+	w.send("BLPOP list 0")
+	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 2 })
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantEnd()
+	eventually(t, "the end of the connection", func() bool { return len(p.armed()) == 1 })
+
+	w = dial(t, p.Addr())
+	w.send("GET k")
+	await(t, f.Struck(), "the fault")
+	if got := f.Command().Name; got != "GET" {
+		t.Errorf("struck %s", got)
+	}
+}

@@ -1,0 +1,54 @@
+package redistest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const loopback = "127.0.0.1"
+
+// listenAnywhere listens on a free port below the ephemeral range of Linux
+// (32768) and of everybody else. A port that is closed for a while and opened
+// again must not be given to an outgoing connection meanwhile, least of all
+// to one that tries to reach that very port.
+func listenAnywhere() (net.Listener, error) {
+	var err error
+	for range 100 {
+		var l net.Listener
+		l, err = net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(12000+rand.IntN(20000))))
+		if err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+func freePort() (int, error) {
+	l, err := listenAnywhere()
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// untilFree calls bind again while the port it needs is taken.
+func untilFree(bind func() error) error {
+	timeout := time.After(startTimeout)
+	tick := time.NewTicker(portRetry)
+	defer tick.Stop()
+	for {
+		err := bind()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		select {
+		case <-timeout:
+			return err
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package redistest
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// process is a started child. It has one goroutine, which ends with it.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the child is gone
+	err    error         // how it ended; read it after exited
+}
+
+func startProcess(binary string, args []string, dir *workdir) (*process, error) {
+	p := &process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
+	p.cmd.Dir = dir.path
+	// A file needs no goroutine that copies.
+	p.cmd.Stdout = dir.log
+	p.cmd.Stderr = dir.log
+	dieWithParent(p.cmd)
+
+	started := make(chan error, 1)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// run starts the child and stays with it to its end.
+//
+// Linux sends the parent-death signal when the *thread* that started the
+// child ends, not the process (golang/go#27505), and Go ends threads as it
+// likes. So the thread is held for as long as the child lives.
+func (p *process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.exited)
+	if err := p.cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	started <- nil
+	p.err = p.cmd.Wait()
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the child and returns when it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it fails only for a child that has ended
+	<-p.exited
+}
+
+// terminate asks the child to end and kills it if it doesn't.
+func (p *process) terminate() {
+	_ = resume(p.cmd.Process) // a stopped process would not see the SIGTERM
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.kill()
+		return
+	}
+	timeout := time.NewTimer(stopTimeout)
+	defer timeout.Stop()
+	select {
+	case <-p.exited:
+	case <-timeout.C:
+		p.kill()
+	}
+}

@@ -1,0 +1,18 @@
+//go:build !unix
+
+package redistest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+func dieWithParent(*exec.Cmd) {}
+
+func pause(*os.Process) error { return errors.ErrUnsupported }
+
+func resume(*os.Process) error { return errors.ErrUnsupported }
+
+// lockFile never gets the lock: without it nothing is swept.
+func lockFile(*os.File) bool { return false }

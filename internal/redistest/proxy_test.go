@@ -1,0 +1,328 @@
+package redistest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestCutClosesAllAndTakesNew(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	var wires []*wire
+	for range 5 {
+		w := dial(t, p.Addr())
+		w.send("PING")
+		w.want("+PONG\r\n")
+		wires = append(wires, w)
+	}
+	p.Cut()
+	for _, w := range wires {
+		w.wantEnd()
+	}
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+}
+
+func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	old := dial(t, p.Addr())
+	old.send("SUBSCRIBE c")
+	old.want(confirmation("*", "subscribe", "c", 1))
+	busy := dial(t, p.Addr())
+	busy.send("PING")
+	busy.want("+PONG\r\n")
+
+	p.Blackhole(true)
+	p.Blackhole(true)
+	fresh := dial(t, p.Addr())
+	fresh.send("SET fresh v")
+	busy.send("SET busy v")
+	publisher := dial(t, s.Addr())
+	publisher.send("PUBLISH c hi")
+	publisher.want(":1\r\n")
+	for _, w := range []*wire{old, busy, fresh} {
+		w.wantSilence()
+	}
+	wantValue(t, s, "fresh", "")
+	wantValue(t, s, "busy", "")
+
+	p.Blackhole(false)
+	p.Blackhole(false)
+	old.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n")
+	busy.want("+OK\r\n")
+	fresh.want("+OK\r\n")
+}
+
+func TestCutInsideABlackhole(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	f := p.DropReply(IsCommand("SET"))
+	p.Blackhole(true)
+	w.send("SET k v")
+	eventually(t, "the command", func() bool { return len(p.armed()) == 0 })
+	p.Cut()
+	w.wantEnd()
+	p.Blackhole(false)
+	wantValue(t, s, "k", "")
+	if !f.Disarm() {
+		t.Error("a fault struck in the blackhole")
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	for range 2 {
+		if err := p.Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := net.Dial("tcp", p.Addr()); err == nil {
+			t.Fatal("not refused")
+		}
+	}
+	w.send("PING")
+	w.want("+PONG\r\n")
+	for range 2 {
+		if err := p.Refuse(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := dial(t, p.Addr())
+	fresh.send("PING")
+	fresh.want("+PONG\r\n")
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	s := Shared(t)
+	p, err := NewProxy(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := make(chan struct{})
+	delayed := p.DelayCommand(HasKey("a"), never)
+	kept := p.DelayReply(HasKey("b"), never)
+	lost := p.DropReply(HasKey("c"))
+	var wires []*wire
+	for _, command := range []string{"SET a 1", "SET b 2", "SET c 3", "BLPOP list 0"} {
+		w := dial(t, p.Addr())
+		w.send(command)
+		wires = append(wires, w)
+	}
+	for _, f := range []*Fault{delayed, kept, lost} {
+		await(t, f.Struck(), "a fault")
+	}
+	p.Blackhole(true)
+	wires = append(wires, dial(t, p.Addr()))
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	for _, w := range wires {
+		w.wantEnd()
+	}
+	if _, err := net.Dial("tcp", p.Addr()); err == nil {
+		t.Error("a closed proxy accepts")
+	}
+	if err := p.Refuse(false); !errors.Is(err, ErrStopped) {
+		t.Errorf("Refuse after Close: %v", err)
+	}
+}
+
+func TestCloseReportsABreachOfProtocol(t *testing.T) {
+	s := Shared(t)
+	p, err := NewProxy(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := dial(t, p.Addr())
+	if _, err := io.WriteString(w.conn, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantEnd()
+	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "PING") {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestProxyWithoutAServer(t *testing.T) {
+	s := Start(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	s.Kill()
+	w.wantEnd()
+	dial(t, p.Addr()).wantEnd()
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w = dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+}
+
+func TestCounts(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	p.DropCommand(HasKey("dropped"), GoOn)
+	w := dial(t, p.Addr())
+	w.send("get a", "GET b", "SET dropped v", "PING")
+	w.want("$-1\r\n", "$-1\r\n", "+PONG\r\n")
+	if got := fmt.Sprint(p.Counts()); got != "map[GET:2 PING:1]" {
+		t.Error(got)
+	}
+	p.ResetCounts()
+	if got := p.Counts(); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+// A client may write a whole pipeline before it reads the first reply.
+func TestLongPipeline(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+	const n = 20_000
+	w.send("SET k " + strings.Repeat("x", 1000))
+	w.want("+OK\r\n")
+	w.send(strings.Split(strings.Repeat("GET k\n", n), "\n")[:n]...) // 20 MB of replies
+	reply := "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
+	for range n {
+		w.want(reply)
+	}
+}
+
+func TestBigValuesStream(t *testing.T) {
+	s := Shared(t)
+	ctx := testContext(t)
+	p := newProxy(t, s.Addr())
+	rdb := newClient(t, p.Addr())
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
+	if err := rdb.Set(ctx, "k", big, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := rdb.Get(ctx, "k").Bytes(); err != nil || !bytes.Equal(got, big) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+
+	// On its way back a value of any size takes no memory.
+	if err := newClient(t, s.Addr()).SetRange(ctx, "huge", 64<<20-1, "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	w := dial(t, p.Addr())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w.send("GET huge")
+	if err := copyReply(io.Discard, w.in); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
+		t.Errorf("%d bytes allocated for a reply of 64 MiB", grown)
+	}
+}
+
+// Everybody at once, with pipelines, transactions and subscribers: each gets
+// its own replies.
+func TestManyClients(t *testing.T) {
+	s := Shared(t)
+	ctx := testContext(t)
+	p := newProxy(t, s.Addr())
+	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.PoolSize = 8; o.MaxRetries = 3 })
+	subscription := rdb.Subscribe(ctx, "c")
+	defer subscription.Close()
+	if _, err := subscription.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const clients, rounds = 16, 50
+	var work sync.WaitGroup
+	for i := range clients {
+		work.Go(func() {
+			for round := range rounds {
+				if err := exchangeOwn(t, rdb, fmt.Sprintf("%d/%d", i, round)); err != nil {
+					t.Errorf("client %d, round %d: %v", i, round, err)
+					return
+				}
+			}
+		})
+	}
+	work.Go(func() { // faults meanwhile, on a connection that isn't theirs
+		w := dial(t, p.Addr())
+		for range rounds {
+			f := p.DropReply(HasKey("nobody"), GoOn)
+			w.send("GET nobody", "PING")
+			w.want("+PONG\r\n")
+			await(t, f.Struck(), "a fault")
+		}
+	})
+	for range clients * rounds {
+		if _, err := subscription.ReceiveMessage(ctx); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	work.Wait()
+}
+
+func exchangeOwn(t *testing.T, rdb *redis.Client, own string) error {
+	ctx := t.Context()
+	pipe := rdb.Pipeline()
+	if len(own)%2 == 0 {
+		pipe = rdb.TxPipeline()
+	}
+	pipe.Set(ctx, own, own, 0)
+	pipe.Publish(ctx, "c", own)
+	get := pipe.Get(ctx, own)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	if got := get.Val(); got != own {
+		return fmt.Errorf("got %q, want %q", got, own)
+	}
+	if got, err := rdb.Get(ctx, own).Result(); got != own {
+		return fmt.Errorf("got %q, %w, want %q", got, err, own)
+	}
+	return nil
+}
+
+func BenchmarkGet(b *testing.B) {
+	s, err := NewServer()
+	if err != nil {
+		b.Skip(err)
+	}
+	defer s.Stop()
+	p, err := NewProxy(s.Addr())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	for name, addr := range map[string]string{"direct": s.Addr(), "proxy": p.Addr()} {
+		b.Run(name, func(b *testing.B) {
+			rdb := redis.NewClient(&redis.Options{Addr: addr})
+			defer rdb.Close()
+			for b.Loop() {
+				if err := rdb.Get(b.Context(), "k").Err(); err != redis.Nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestServerDiesWithItsParent(t *testing.T) {
+	Shared(t) // skips where there is no server
+	temp := t.TempDir()
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+temp)
+	if _, err := parent.StdinPipe(); err != nil { // keeps it waiting
+		t.Fatal(err)
+	}
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := strings.TrimSpace(line)
+	if !answers(addr) {
+		t.Errorf("no server at %s", addr)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // "signal: killed"
+	eventually(t, "the end of the server", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+
+	// Its folder stays until another run sweeps it.
+	t.Setenv("TMPDIR", temp)
+	left, _ := filepath.Glob(filepath.Join(temp, workdirPattern))
+	if len(left) != 1 {
+		t.Fatalf("folders left: %v", left)
+	}
+	makeOld(t, left[0])
+	eventually(t, "the sweep", func() bool {
+		sweep()
+		_, err := os.Stat(left[0])
+		return os.IsNotExist(err)
+	})
+}
+
+// The parent-death signal is sent at the end of the thread that started the
+// child, and Go ends the thread of a goroutine that ends locked to it.
+func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
+	Shared(t) // skips where there is no server
+	type result struct {
+		server *Server
+		err    error
+		thread int
+	}
+	results := make(chan result)
+	go func() {
+		runtime.LockOSThread()
+		s, err := NewServer()
+		results <- result{s, err, syscall.Gettid()}
+	}()
+	got := <-results
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	defer got.server.Stop()
+	if got.thread != os.Getpid() { // the main thread is parked, not ended
+		eventually(t, "the end of the thread", func() bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", got.thread))
+			return os.IsNotExist(err)
+		})
+	}
+	wantValue(t, got.server, "k", "")
+}
+
+func TestSweepSparesTheLivingAndTheYoung(t *testing.T) {
+	Shared(t) // skips where there is no server
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	living := Start(t)
+	makeOld(t, living.dir.path)
+
+	folder := func(name string) string {
+		path := filepath.Join(temp, strings.Replace(workdirPattern, "*", name, 1))
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, logName), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	young, abandoned := folder("young"), folder("abandoned")
+	makeOld(t, abandoned)
+
+	sweep()
+	for path, want := range map[string]bool{living.dir.path: true, young: true, abandoned: false} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
+		}
+	}
+}
+
+func makeOld(t *testing.T, path string) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,95 @@
+package redistest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	workdirPattern = "cacheguard-redis-*"
+	logName        = "redis.log"
+)
+
+// workdir is the temporary folder a redis-server runs in, with its log. The
+// log file is locked for as long as this process or the server has it open.
+type workdir struct {
+	path string
+	log  *os.File
+}
+
+var sweepOnce sync.Once
+
+func newWorkdir() (*workdir, error) {
+	sweepOnce.Do(sweep)
+	path, err := os.MkdirTemp("", workdirPattern)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(path, logName), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(path))
+	}
+	lockFile(log)
+	return &workdir{path: path, log: log}, nil
+}
+
+func (d *workdir) remove() error {
+	return errors.Join(d.log.Close(), os.RemoveAll(d.path))
+}
+
+func (d *workdir) logSize() (int64, error) {
+	info, err := d.log.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// logged reports whether text was logged after the first from bytes.
+func (d *workdir) logged(from int64, text string) bool {
+	return strings.Contains(d.logAfter(from), text)
+}
+
+// logTail is the end of the log, for an error message.
+func (d *workdir) logTail() string {
+	size, err := d.logSize()
+	if err != nil {
+		return err.Error()
+	}
+	return d.logAfter(max(0, size-2048))
+}
+
+func (d *workdir) logAfter(from int64) string {
+	text := make([]byte, 64<<10)
+	n, _ := d.log.ReadAt(text, from) // at the end of the file it is io.EOF, always
+	return string(text[:n])
+}
+
+// sweep removes what runs left behind that were killed before they could:
+// folders whose log nobody has open any more. The young ones are spared, for
+// their owner may be about to lock the log.
+func sweep() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPattern)) // the pattern is a good one
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if abandoned(filepath.Join(dir, logName)) {
+			_ = os.RemoveAll(dir) // another sweeper may be at it
+		}
+	}
+}
+
+func abandoned(log string) bool {
+	f, err := os.Open(log)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return lockFile(f)
+}
