@@ -94,7 +94,8 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 
 // Update writes the origin under the key's lease and stores what write returns: safe with any number of writers, and
 // against loads that read the origin before the write. Readers wait for it like for a load. write runs on the caller's
-// context, with LoadTimeout; it is called once at most.
+// context, with LoadTimeout; it is called once at most. One thing no cache can mend: when a process dies between its
+// write and what follows while another writer has the key, the other's value may stay until its TTL is over.
 //
 // If write fails, its error is returned and nothing stays cached; an error that wraps ErrNotFound says that the thing
 // is gone, and that is remembered. If write succeeded but the store can't be told, Update returns the value and an

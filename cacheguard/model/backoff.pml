@@ -9,8 +9,9 @@
    with it the record. A load that was abandoned (its last caller left) is no failure: it releases the lease,
    leaves no record, and its waiters ask again.
 
-   Modelled: two replicas make two calls each, the origin fails until it is repaired, then Invalidate; loads
-   return, fail or are abandoned; lease and record run out at any moment; a message arrives late or never.
+   Modelled: two replicas make two calls each (THREE: three make one each); the origin fails until it is
+   repaired, then comes an Invalidate; loads return, fail or are abandoned; lease and record run out at any
+   moment; a message arrives late or never. NO_BACKOFF: the cache is set to have no back-off.
 
    Checked
      errorAfterRepair     a call that began after Invalidate returned gets an error from before the repair
@@ -23,8 +24,10 @@
      invalid end state    a waiter sleeps for ever (P2)
 
    Runs that hold
-     run: holds, over 300000 states (full)
-     run: NO_BACKOFF holds, over 300000 states (full)
+     run: holds, over 500000 states
+     run: NO_BACKOFF holds, over 700000 states (full)
+     run: THREE holds, over 1000000 states (full)
+     run: THREE,NO_BACKOFF holds, over 1500000 states (full)
 
    Mutants
    FAIL_UNFENCED: fail leaves a record also when the lease is gone
@@ -42,10 +45,16 @@
    ABANDON_MARKS: an abandoned load leaves a record like a failed one
      run: ABANDON_MARKS fails "errorWithoutFailure"
    NO_TIMER: a waiter relies on the message alone
-     run: NO_TIMER fails "invalid end state" */
+     run: NO_TIMER fails "invalid end state"
+*/
 
+#ifdef THREE
+#define REPLICAS 3
+#define CALLS 1
+#else
 #define REPLICAS 2
 #define CALLS 2
+#endif
 #define NONE 0
 
 bool broken = true;           /* the origin fails */

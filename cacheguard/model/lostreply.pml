@@ -18,7 +18,7 @@
      refusedUndisturbed   a fill is refused although nothing ended the lease since its grant was received
 
    Runs that hold
-     run: holds, over 2000000 states (full)
+     run: holds, over 1500000 states (full)
 
    Mutants
    NO_NUMBER: fill compares the token alone: a late lease, then a late fill, store an old value
@@ -30,7 +30,8 @@
    NO_RECOGNISE: a repeated fill is refused because its first copy ended the lease
      run: NO_RECOGNISE fails "storedButRefused"
    NEW_NUMBER: "already mine" gives out a new number: a late lease disowns the load that runs
-     run: NEW_NUMBER fails "refusedUndisturbed" */
+     run: NEW_NUMBER fails "refusedUndisturbed"
+*/
 
 #define LOADS 2
 #define WRITES 1
@@ -52,7 +53,7 @@ byte invalidated = 0;         /* the newest version whose Invalidate has returne
 byte lateLeases[LOADS];       /* copies that the network keeps */
 byte lateFills[LOADS], lateVersion[LOADS], lateNumber[LOADS];
 
-bool undisturbed[LOADS];      /* for the checks: nothing ended the lease since its grant was received */
+byte undisturbed = 0;         /* for the checks, bit set of loads: their lease stands since the grant was received */
 hidden byte olderThanInvalidate, waitsForItself, storedButRefused, refusedUndisturbed;
 
 #define endLease() lease = NONE; number = 0
@@ -95,7 +96,7 @@ inline checkStore() {         /* what a call would get that begins now */
 inline checkFillReply(me, reply) {
   storedButRefused = (reply == refused && value != EMPTY && filledBy == me + 1);
   assert(!storedButRefused);
-  refusedUndisturbed = (reply == refused && undisturbed[me]);
+  refusedUndisturbed = (reply == refused && ((undisturbed >> me) & 1));
   assert(!refusedUndisturbed)
 }
 
@@ -108,7 +109,7 @@ proctype load(byte me) {      /* its token is me + 1 */
      :: true -> atomic {
           leaseScript(me + 1, reply, num);
           waitsForItself = (reply == held && lease == me + 1); assert(!waitsForItself);
-          undisturbed[me] = (reply == granted)
+          if :: reply == granted -> undisturbed = undisturbed | (1 << me) :: else fi
         }
      :: true -> atomic { leaseScript(me + 1, reply, num); reply = noReply; num = 0 }
      :: true -> lateLeases[me]++
@@ -137,7 +138,7 @@ proctype load(byte me) {      /* its token is me + 1 */
      :: true -> atomic { fillScript(me + 1, num, version, reply); checkFillReply(me, reply) }
      :: true -> atomic {
           fillScript(me + 1, num, version, reply);
-          if :: reply == stored -> undisturbed[me] = false :: else fi;
+          if :: reply == stored -> undisturbed = undisturbed & ~(1 << me) :: else fi;
           reply = noReply
         }
      :: atomic { lateFills[me]++; lateVersion[me] = version; lateNumber[me] = num }
@@ -146,7 +147,7 @@ proctype load(byte me) {      /* its token is me + 1 */
   od;
 
 out:
-  atomic { version = 0; num = 0; tries = 0; reply = noReply; undisturbed[me] = false }
+  atomic { version = 0; num = 0; tries = 0; reply = noReply; undisturbed = undisturbed & ~(1 << me) }
 }
 
 proctype network(byte me) {
@@ -157,20 +158,18 @@ end:
   :: atomic {
        lateFills[me] > 0 -> lateFills[me]--;
        fillScript(me + 1, lateNumber[me], lateVersion[me], reply);
-       if :: reply == stored -> undisturbed[me] = false :: else fi;
+       if :: reply == stored -> undisturbed = undisturbed & ~(1 << me) :: else fi;
        reply = noReply
      }
   od
 }
-
-inline disturb() { undisturbed[0] = false; undisturbed[1] = false }
 
 proctype writer() {
   byte n = 0;
   do
   :: n < WRITES ->
      origin++;
-     atomic { value = EMPTY; filledBy = NONE; endLease(); disturb() }  /* invalidate script */
+     atomic { value = EMPTY; filledBy = NONE; endLease(); undisturbed = 0 }  /* invalidate script */
      atomic { invalidated = origin; if :: value != EMPTY -> checkStore() :: else fi }
      n++
   :: else -> break
@@ -180,7 +179,7 @@ proctype writer() {
 proctype expiry() {
 end:
   do
-  :: atomic { lease != NONE -> endLease(); disturb() }
+  :: atomic { lease != NONE -> endLease(); undisturbed = 0 }
   :: atomic { value != EMPTY -> value = EMPTY; filledBy = NONE }
   od
 }

@@ -17,8 +17,8 @@
 
    Runs that hold
      run: holds, over 3000000 states (full)
-     run: SET,ONE_WRITER holds, over 50000 states
-     run: ONE_WRITER,CRASH holds, over 20000 states
+     run: SET,ONE_WRITER holds, over 60000 states
+     run: ONE_WRITER,CRASH holds, over 200000 states
 
    Mutants
    SET: two writers use Set
@@ -34,7 +34,8 @@
    NO_REPAIR: a refused fill is not followed by an invalidate
      run: NO_REPAIR fails "olderThanWrite"
    REPAIR_KEEPS_LEASE: the invalidate after a refused fill deletes the value alone
-     run: REPAIR_KEEPS_LEASE fails "olderThanWrite" */
+     run: REPAIR_KEEPS_LEASE fails "olderThanWrite"
+*/
 
 #define READERS 2
 #define GETS 2

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 
@@ -37,6 +38,7 @@ func (e *env) listening(s cacheguard.Store) {
 
 func (in *inbox) tell(m cacheguard.Message) {
 	in.enter()
+	runtime.Gosched() // long enough for another call to come in between
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.busy = false

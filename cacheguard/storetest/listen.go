@@ -23,12 +23,13 @@ func listenOther(e *env) {
 	for _, cache := range names {
 		ins = append(ins, e.listen(e.b, cache))
 	}
+	own := e.listen(e.b, e.cache)
 	g := e.leader(e.a, k)
 	e.waiter(e.b, k, g)
 	e.stored(e.a, k, g, e.frame(g.Token, "v"))
 	e.set(e.a, k, e.frame(e.token(), "v"))
 	e.claim(e.a, k, g.Token)
-	e.invalidate(e.a, k)
+	own.until(e.a, k)
 
 	for i, in := range ins {
 		k := cacheguard.Key{Cache: names[i], Key: "k " + e.cache}

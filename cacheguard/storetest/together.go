@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -76,96 +78,125 @@ func togetherClaim(e *env) {
 		grants[i], err = s.Claim(e.ctx, k, e.token(), long)
 		return err
 	})
+	last := -1
+	for i, g := range grants {
+		if e.renew(e.b, k, g, long) != cacheguard.HoldingMine {
+			continue
+		}
+		if last >= 0 {
+			e.Errorf("two of %d claims have the lease", writers)
+		}
+		last = i
+	}
+	if last < 0 {
+		e.Fatalf("none of %d claims has the lease", writers)
+	}
 	var fills [writers]cacheguard.FillAnswer
 	e.together(writers, func(i int, s cacheguard.Store) (err error) {
 		fills[i], err = s.Fill(e.ctx, k, grants[i], e.frame(grants[i].Token, "v"), long)
 		return err
 	})
-	stored := 0
 	for i, answer := range fills {
-		if answer == cacheguard.FillStored {
-			stored++
-			e.value(k, e.frameOf(k, grants[i].Token))
+		if (answer == cacheguard.FillStored) != (i == last) {
+			e.Errorf("claim %d has the lease, the fill of claim %d was %s", last, i, filling(answer))
 		}
 	}
-	if stored != 1 {
-		e.Errorf("the fills of %d out of %d claims were stored; want that of the last one", stored, writers)
+	if f := e.get(e.a, k); string(id(f)) != string(grants[last].Token[:]) {
+		e.Errorf("the value is %s; want that of load %v", brief(f), grants[last].Token)
 	}
 }
 
-// frameOf is the key's value if that load made it.
-func (e *env) frameOf(k cacheguard.Key, load cacheguard.ID) []byte {
-	e.Helper()
-	f := e.get(e.a, k)
-	if string(id(f)) != string(load[:]) {
-		e.Errorf("the value is %s; want that of load %v", brief(f), load)
-	}
-	return f
-}
-
-// togetherInvalidate has loads of an origin that changes, and checks that no value is older than the last change that
-// was followed by an invalidation: as seen by the one who made the change, and by everybody in the end.
+// togetherInvalidate has loads of an origin that changes. Nobody who looks after an invalidation returned may find a
+// value from before it.
 func togetherInvalidate(e *env) {
 	const (
-		changes = 40
+		changes = 200
 		loaders = 6
 	)
-	k := e.key("k")
-	var origin atomic.Uint64
-	var over atomic.Bool
-	load := func(s cacheguard.Store) error {
-		f, err := s.Get(e.ctx, k)
-		if err != nil {
-			return err
-		}
-		answer, err := s.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), TTL: long, Seen: id(f)})
-		if err != nil || answer.State != cacheguard.LeaseGranted {
-			return err
-		}
-		body := binary.BigEndian.AppendUint64(nil, origin.Load())
-		_, err = s.Fill(e.ctx, k, answer.Grant, e.frame(answer.Grant.Token, string(body)), long)
-		return err
-	}
-	change := func(s cacheguard.Store) error {
-		now := origin.Add(1)
-		if err := s.Invalidate(e.ctx, []cacheguard.Key{k}); err != nil {
-			return err
-		}
-		if err := e.notOlder(s, k, now); err != nil {
-			return err
-		}
-		return load(s)
-	}
-	e.together(1+loaders, func(i int, s cacheguard.Store) (err error) {
+	o := &origin{env: e, k: e.key("k")}
+	e.together(1+loaders, func(i int, s cacheguard.Store) error {
 		if i == 0 {
-			defer over.Store(true)
-			for n := 0; n < changes && err == nil; n++ {
-				err = change(s)
+			defer o.over.Store(true)
+			return o.change(s, changes)
+		}
+		for !o.over.Load() {
+			if err := errors.Join(o.look(s), o.load(s, i%2 == 0)); err != nil {
+				return err
 			}
-			return err
 		}
-		for !over.Load() && err == nil {
-			err = load(s)
-		}
-		return err
+		return nil
 	})
-	if err := e.notOlder(e.b, k, origin.Load()); err != nil {
+	if err := o.look(e.b); err != nil {
 		e.Errorf("%v", err)
 	}
 }
 
-// notOlder checks the value's version, if there is a value.
-func (e *env) notOlder(s cacheguard.Store, k cacheguard.Key, version uint64) error {
-	f, err := s.Get(e.ctx, k)
+// origin is what is loaded from: the number of its version.
+type origin struct {
+	*env
+	k           cacheguard.Key
+	version     atomic.Uint64
+	invalidated atomic.Uint64 // versions below this one are invalidated
+	over        atomic.Bool
+}
+
+// change makes new versions.
+func (o *origin) change(s cacheguard.Store, n int) error {
+	for range n {
+		o.yield()
+		version := o.version.Add(1)
+		o.yield()
+		if err := s.Invalidate(o.ctx, []cacheguard.Key{o.k}); err != nil {
+			return err
+		}
+		o.invalidated.Store(version)
+		if err := o.look(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load is a load like any other. A slow one goes on until what it has read is old.
+func (o *origin) load(s cacheguard.Store, slow bool) error {
+	f, err := s.Get(o.ctx, o.k)
+	if err != nil {
+		return err
+	}
+	answer, err := s.Lease(o.ctx, o.k, cacheguard.LeaseAsk{Token: o.token(), TTL: long, Seen: id(f)})
+	if err != nil || answer.State != cacheguard.LeaseGranted {
+		return err
+	}
+	version := o.version.Load()
+	for slow && o.version.Load() == version && !o.over.Load() {
+		runtime.Gosched()
+	}
+	o.yield()
+	f = o.frame(answer.Grant.Token, string(binary.BigEndian.AppendUint64(nil, version)))
+	_, err = s.Fill(o.ctx, o.k, answer.Grant, f, long)
+	return err
+}
+
+// look checks that the value, if there is one, isn't from before an invalidation that has returned.
+func (o *origin) look(s cacheguard.Store) error {
+	oldest := o.invalidated.Load()
+	f, err := s.Get(o.ctx, o.k)
 	if err != nil || f == nil {
 		return err
 	}
 	_, body, err := frame.Parse(f)
-	if err != nil {
-		return err
+	if err != nil || len(body) != 8 {
+		return fmt.Errorf("the value is %s, which no load made: %w", brief(f), err)
 	}
-	if got := binary.BigEndian.Uint64(body); got < version {
-		return fmt.Errorf("version %d was invalidated, and is the value after the invalidation of version %d", got, version)
+	if got := binary.BigEndian.Uint64(body); got < oldest {
+		return fmt.Errorf("the value is version %d after the invalidation of all before version %d", got, oldest)
 	}
 	return nil
+}
+
+// yield lets others come in between, now and then.
+func (*origin) yield() {
+	for range rand.IntN(8) {
+		runtime.Gosched()
+	}
 }

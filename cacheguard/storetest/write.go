@@ -199,8 +199,10 @@ func invalidateSeveral(e *env) {
 		e.free(k)
 	}
 	e.value(k, f)
-	e.invalidate(e.b, k, keys[1])
+	e.set(e.a, keys[1], f)
+	e.invalidate(e.b, k, keys[1]) // keys of two caches
 	e.noValue(k)
+	e.noValue(keys[1])
 }
 
 func invalidateNothing(e *env) {

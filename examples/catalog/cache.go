@@ -36,7 +36,7 @@ func openCache(ctx context.Context, redisAddr string, opts options, observer cac
 		return nil, errors.Join(err, rdb.Close())
 	}
 	if err := store.Warm(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("Redis at %s: %w", redisAddr, err), store.Close(), rdb.Close())
+		return nil, errors.Join(fmt.Errorf("redis at %s: %w", redisAddr, err), store.Close(), rdb.Close())
 	}
 	maps, err := cacheguard.New(store, cacheguard.Options[categoryMap]{
 		Name:        "catalog",

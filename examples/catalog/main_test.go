@@ -243,7 +243,7 @@ func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
 			conn.Close()
 		}
 	})
-	checkFailure(t, "Redis at "+other.Addr().String(), "-addr", "127.0.0.1:0", "-redis", other.Addr().String())
+	checkFailure(t, "redis at "+other.Addr().String(), "-addr", "127.0.0.1:0", "-redis", other.Addr().String())
 	other.Close()
 	group.Wait()
 }

@@ -2,11 +2,6 @@ package redistest
 
 import "slices"
 
-// Predicates are asked for each command of every client, in the order in
-// which the faults were armed; the first fault that matches takes the
-// command. They are called one at a time, so one that counts needs no lock.
-// They must not wait for traffic through the proxy, nor cut or close it.
-
 // DropCommand loses a command on its way to the server. By default the server
 // hears no more of that connection, see Then.
 func (p *Proxy) DropCommand(match func(Command) bool, then ...Then) *Fault {

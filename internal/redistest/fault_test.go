@@ -256,8 +256,10 @@ func TestDisarm(t *testing.T) {
 	if got := f.Command().String(); got != "" {
 		t.Errorf("command before the strike: %s", got)
 	}
-	if !f.Disarm() || !f.Disarm() {
-		t.Error("Disarm says that the fault has struck")
+	for range 2 { // a second time does no harm
+		if !f.Disarm() {
+			t.Error("Disarm says that the fault has struck")
+		}
 	}
 	w.send("GET k")
 	w.want("$-1\r\n")

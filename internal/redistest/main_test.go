@@ -26,8 +26,13 @@ func TestMain(m *testing.M) {
 		serveAsChild()
 		return
 	}
+	redis.SetLogger(silent{}) // dead servers are what this is about
 	goleak.VerifyTestMain(Wrap(m))
 }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // childEnv makes the test binary a program that starts a server and waits to
 // be killed.

@@ -13,6 +13,11 @@ import (
 // pub/sub and push messages in between. Faults are armed in it by predicate,
 // see DropReply and the other methods that return a Fault.
 //
+// The predicates are asked for each command of every client, in the order in
+// which the faults were armed; the first fault that matches takes the
+// command. They are called one at a time, so one that counts needs no lock.
+// They must not wait for traffic through the proxy, nor cut or close it.
+//
 // It takes commands as arrays only, as all clients send them, and of at most
 // 256 MiB; replies have no limit but Redis' own. CLIENT REPLY OFF and
 // MONITOR are beyond it. Its methods are safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -62,6 +63,46 @@ func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
 	old.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n")
 	busy.want("+OK\r\n")
 	fresh.want("+OK\r\n")
+}
+
+// What went through before the blackhole is not caught in it.
+func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	p.DropCommand(func(c Command) bool {
+		p.Blackhole(HasKey("b")(c))
+		return false
+	})
+	w := dial(t, p.Addr())
+	w.send("SET a 1", "SET b 2")
+	eventually(t, "the first command", func() bool { return value(t, s, "a") == "1" })
+	wantValue(t, s, "b", "")
+	p.Blackhole(false)
+	w.want("+OK\r\n", "+OK\r\n")
+}
+
+func TestClientsThatLeaveAreForgotten(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	p.DropReply(HasKey("lost"))
+	p.DropCommand(HasKey("dropped"))
+	for _, command := range []string{"SET k v", "SET lost v", "SET dropped v", "BLPOP list 0", "SUBSCRIBE c"} {
+		w := dial(t, p.Addr())
+		w.send(command)
+		if err := w.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the commands", func() bool {
+		return p.Counts()["SET"] == 2 && p.Counts()["BLPOP"] == 1 && p.Counts()["SUBSCRIBE"] == 1
+	})
+	eventually(t, "the end of the connections", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.conns) == 0
+	})
+	wantValue(t, s, "k", "v")
+	wantValue(t, s, "lost", "v")
 }
 
 func TestCutInsideABlackhole(t *testing.T) {
@@ -282,6 +323,33 @@ func TestManyClients(t *testing.T) {
 	work.Wait()
 }
 
+func TestPredicatesRunOneAtATime(t *testing.T) {
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	var inside atomic.Bool
+	p.DropCommand(func(Command) bool {
+		if inside.Swap(true) {
+			t.Error("two at a time")
+		}
+		runtime.Gosched()
+		inside.Store(false)
+		return false
+	})
+	rdb := newClient(t, p.Addr())
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 100 {
+				if err := rdb.Ping(t.Context()).Err(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
 func exchangeOwn(t *testing.T, rdb *redis.Client, own string) error {
 	ctx := t.Context()
 	pipe := rdb.Pipeline()
@@ -314,9 +382,9 @@ func BenchmarkGet(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer p.Close()
-	for name, addr := range map[string]string{"direct": s.Addr(), "proxy": p.Addr()} {
-		b.Run(name, func(b *testing.B) {
-			rdb := redis.NewClient(&redis.Options{Addr: addr})
+	for _, way := range []struct{ name, addr string }{{"direct", s.Addr()}, {"proxy", p.Addr()}} {
+		b.Run(way.name, func(b *testing.B) {
+			rdb := redis.NewClient(&redis.Options{Addr: way.addr})
 			defer rdb.Close()
 			for b.Loop() {
 				if err := rdb.Get(b.Context(), "k").Err(); err != redis.Nil {

@@ -102,8 +102,11 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Stop(); err != nil { // at once, not after stopTimeout: it is asked, not killed
+	if err := s.Stop(); err != nil {
 		t.Fatalf("Stop of a paused server: %v", err)
+	}
+	if err := s.running.Load().err; err != nil {
+		t.Errorf("it was killed, not asked: %v", err)
 	}
 }
 

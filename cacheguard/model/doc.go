@@ -1,0 +1,70 @@
+// Package model holds formal models of the protocol between the loader and its
+// store, and the test that checks them. It has no code of its own.
+//
+// A model is a Promela file: the scripts that run inside Redis as atomic
+// steps, the replicas around them, and a world that expires leases, loses
+// messages and kills processes at the worst moment. The model checker spin
+// visits every interleaving. Each model states a rule and must hold; and it
+// comes with mutants, switched on by a macro, that break the rule in one place
+// and must then fail by the very check that they are named for. A model that
+// no mutant can break would prove nothing.
+//
+//   - lease.pml: one load per key. A lease is granted only while none stands
+//     and no value is there; only the load that holds it may fill or release; a
+//     lease that is gone refuses; Invalidate deletes value and lease in one
+//     step. A call that starts after Invalidate returned never gets an older
+//     value from the store, and no waiter sleeps for ever although messages
+//     get lost.
+//   - lostreply.pml: commands are repeated when their reply is lost, and copies
+//     of a lease or a fill may be applied late. The lease holds the load's
+//     token and the number of its grant, a fill carries both, and whoever
+//     never got an answer never fills. A repeated command finds what its
+//     first copy did.
+//   - backoff.pml: a failed load leaves an outcome record in the lease's own
+//     name. It names its load, and so does every message; a waiter takes an
+//     outcome only from the load it was told to wait for. No error survives
+//     the Invalidate that follows the repair, an abandoned load is no failure,
+//     and no waiter repeats a load whose failure is on record.
+//   - update.pml: Set is safe with one writer per key. Update (claim, write,
+//     fill, or invalidate where the fill is refused) is safe with any number,
+//     and with one that dies half-way while its claim stands.
+//
+// # Running
+//
+// The test needs spin and gcc. Without them it skips, and fails instead of
+// skipping when CACHEGUARD_TEST is full or soak:
+//
+//	go test ./cacheguard/model
+//	CACHEGUARD_TEST=full go test -v ./cacheguard/model
+//
+// The first takes the quick runs, the second all of them: about a minute and
+// less than 1 GB of memory for each of the two checkers that run side by side.
+//
+// The header of each model lists its runs, and the test reads them from there:
+//
+//	run: [MACROS] holds, over N states [(full)]
+//	run: [MACROS] fails "check" [(full)]
+//
+// A run that holds must visit the whole state space without an error, reach
+// every statement of the model and find more than N states, so that a model
+// that came to a standstill by accident doesn't count as one that holds. A run
+// that fails must fail by that check and no other; "invalid end state" is
+// spin's name for a process that waits for ever. By hand, with the steps that
+// lead to the failure:
+//
+//	spin -a -DNO_TIMER lease.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m20000
+//	spin -t -p -DNO_TIMER lease.pml
+//
+// # Not modelled
+//
+// Time passes only as "may be over by now": leases run out at any moment, and
+// how long anything takes is not said. One key, two or three replicas, one
+// store that applies one script at a time: failover, partitions and slots of a
+// cluster are left out, and so are local flights (sealing, restart after a
+// lost lease), renewal, results that can't be stored, stale values and soft
+// invalidation, the local tier, tags, many keys at once and the order of
+// budgets. A result that reaches a waiter inside a message is modelled for
+// errors alone. The number of a grant is unique; that the server's clock makes
+// it so is an assumption. The models check the protocol, not the Go code or
+// the Lua scripts: those have tests of their own.
+package model

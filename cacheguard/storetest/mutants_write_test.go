@@ -1,0 +1,311 @@
+package storetest_test
+
+import (
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+func mustSet(s *memstore.Store, k cacheguard.Key, f []byte) {
+	if err := s.Set(ctx, k, f, time.Hour); err != nil {
+		panic(err)
+	}
+}
+
+func mustRelease(s *memstore.Store, k cacheguard.Key, token cacheguard.ID) {
+	if err := s.Release(ctx, k, token); err != nil {
+		panic(err)
+	}
+}
+
+// onRenew says something else where a renewal had this answer.
+func onRenew(had, instead cacheguard.Holding) func(*broken) {
+	return func(b *broken) {
+		b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+			h, err := b.Store.Renew(ctx, k, g, ttl)
+			if h == had {
+				h = instead
+			}
+			return h, err
+		}
+	}
+}
+
+var holdMutants = []mutant{
+	{
+		name:   "renewal makes a lease",
+		caught: []string{"renewal when nobody has the lease", "invalidation ends the lease"},
+		mutate: func(b *broken) {
+			b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+				h, err := b.Store.Renew(ctx, k, g, ttl)
+				if h == cacheguard.HoldingGone {
+					_, err = b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: g.Token, TTL: ttl})
+					h = cacheguard.HoldingMine
+				}
+				return h, err
+			}
+		},
+	},
+	{
+		name:   "renewal takes another's lease for its own",
+		caught: []string{"renewal when another has the lease", "lease expires", "claim takes the lease over"},
+		mutate: onRenew(cacheguard.HoldingOther, cacheguard.HoldingMine),
+	},
+	{
+		name:   "renewal takes a gone lease for another's",
+		caught: []string{"renewal when nobody has the lease", "renewal after an outcome", "lease that was lost"},
+		mutate: onRenew(cacheguard.HoldingGone, cacheguard.HoldingOther),
+	},
+	{
+		name:   "renewal takes another's lease for a gone one",
+		caught: []string{"renewal when another has the lease"},
+		mutate: onRenew(cacheguard.HoldingOther, cacheguard.HoldingGone),
+	},
+	{
+		name:   "renewal ignores the grant",
+		caught: []string{"renewal with the wrong number", "renewal when another has the lease"},
+		mutate: func(b *broken) {
+			b.renew = func(k cacheguard.Key, _ cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+				return b.Store.Renew(ctx, k, b.last(k), ttl)
+			}
+		},
+	},
+	{
+		name:   "renewal prolongs another's lease",
+		caught: []string{"renewal when another has the lease", "renewal with the wrong number"},
+		mutate: func(b *broken) {
+			b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+				h, err := b.Store.Renew(ctx, k, g, ttl)
+				if h == cacheguard.HoldingOther {
+					_, _ = b.Store.Renew(ctx, k, b.last(k), ttl)
+				}
+				return h, err
+			}
+		},
+	},
+	{
+		name:   "renewal does nothing",
+		caught: []string{"renewal prolongs the lease", "renewal sets the remaining time"},
+		mutate: func(b *broken) {
+			b.renew = func(cacheguard.Key, cacheguard.Grant, time.Duration) (cacheguard.Holding, error) {
+				return cacheguard.HoldingMine, nil
+			}
+		},
+	},
+	{
+		name:   "release does nothing",
+		caught: []string{"release frees the lease", "release with any number", "fill after a release", "message of a release"},
+		mutate: func(b *broken) { b.release = func(cacheguard.Key, cacheguard.ID) error { return nil } },
+	},
+	{
+		name:   "release removes any lease",
+		caught: []string{"release by another", "release that is repeated", "claim takes the lease over", "message of another's release"},
+		mutate: func(b *broken) {
+			b.release = func(k cacheguard.Key, _ cacheguard.ID) error { return b.Store.Release(ctx, k, b.last(k).Token) }
+		},
+	},
+	{
+		name:   "release removes the outcome",
+		caught: []string{"release after an outcome"},
+		mutate: func(b *broken) {
+			b.release = func(k cacheguard.Key, token cacheguard.ID) error {
+				var last ending
+				b.locked(func() { last = b.ended[k] })
+				if last.load == token {
+					return b.Store.Invalidate(ctx, []cacheguard.Key{k})
+				}
+				return b.Store.Release(ctx, k, token)
+			}
+		},
+	},
+	{
+		name:   "release removes the value",
+		caught: []string{"release frees the lease"},
+		mutate: func(b *broken) {
+			b.release = func(k cacheguard.Key, token cacheguard.ID) error {
+				return b.Store.Invalidate(ctx, []cacheguard.Key{k})
+			}
+		},
+	},
+}
+
+// restore puts an outcome back that a step removed.
+func (b *broken) restore(k cacheguard.Key) {
+	var last ending
+	b.locked(func() { last = b.ended[k] })
+	if last.keep == 0 {
+		return
+	}
+	v, _ := b.Store.Get(ctx, k)
+	answer, _ := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: last.load, TTL: time.Hour, Seen: frame.ID(v)})
+	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
+}
+
+var writeMutants = []mutant{
+	{
+		name:   "set keeps the lease",
+		caught: []string{"set ends the lease", "fill after a set"},
+		mutate: func(b *broken) {
+			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
+				before := b.alive(k)
+				defer b.revive(k, before)
+				return b.Store.Set(ctx, k, f, ttl)
+			}
+		},
+	},
+	{
+		name:   "set keeps the outcome",
+		caught: []string{"set removes the outcome"},
+		mutate: func(b *broken) {
+			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
+				defer b.restore(k)
+				return b.Store.Set(ctx, k, f, ttl)
+			}
+		},
+	},
+	{
+		name:   "set doesn't replace",
+		caught: []string{"set stores and replaces"},
+		mutate: func(b *broken) {
+			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
+				if v, _ := b.Store.Get(ctx, k); v != nil {
+					return nil
+				}
+				return b.Store.Set(ctx, k, f, ttl)
+			}
+		},
+	},
+	{
+		name:   "claim keeps the value",
+		caught: []string{"claim removes the value"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				v, _ := b.Store.Get(ctx, k)
+				if v == nil {
+					return b.Store.Claim(ctx, k, token, ttl)
+				}
+				_ = b.Store.Set(ctx, k, v, time.Hour)
+				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl, Seen: frame.ID(v)})
+				return answer.Grant, err
+			}
+		},
+	},
+	{
+		name:   "claim respects the holder",
+		caught: []string{"claim takes the lease over", "fill after a claim", "claim that is overtaken"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl})
+				answer.Grant.Token = token
+				return answer.Grant, err
+			}
+		},
+	},
+	{
+		name:   "claim keeps the outcome",
+		caught: []string{"claim removes the outcome"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				if b.last(k).Token == token || !b.alive(k) {
+					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
+					b.restore(k)
+				}
+				return cacheguard.Grant{Token: token}, nil
+			}
+		},
+	},
+	{
+		name:   "claim gets a number each time",
+		caught: []string{"claim that is repeated"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				_ = b.Store.Release(ctx, k, token)
+				return b.Store.Claim(ctx, k, token, ttl)
+			}
+		},
+	},
+	{
+		name:   "claim doesn't expire",
+		caught: []string{"claim expires"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, _ time.Duration) (cacheguard.Grant, error) {
+				return b.Store.Claim(ctx, k, token, time.Hour)
+			}
+		},
+	},
+	{
+		name: "invalidation keeps the lease",
+		caught: []string{
+			"invalidation ends the lease", "fill after an invalidation", "renewal when nobody has the lease",
+			"outcome after an invalidation", "together: no old value survives an invalidation",
+		},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error {
+				for _, k := range keys {
+					before := b.alive(k)
+					if err := b.Store.Invalidate(ctx, []cacheguard.Key{k}); err != nil {
+						return err
+					}
+					b.revive(k, before)
+				}
+				return nil
+			}
+		},
+	},
+	{
+		name:   "invalidation keeps the outcome",
+		caught: []string{"invalidation removes the outcome", "invalidation of several keys"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error {
+				for _, k := range keys {
+					defer b.restore(k)
+				}
+				return b.Store.Invalidate(ctx, keys)
+			}
+		},
+	},
+	{
+		name:   "invalidation keeps the value",
+		caught: []string{"invalidation removes the value", "value of a wrong type can be removed"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error {
+				for _, k := range keys {
+					v, _ := b.Store.Get(ctx, k)
+					if v != nil {
+						defer func() { _ = b.Store.Set(ctx, k, v, time.Hour) }()
+					}
+				}
+				return b.Store.Invalidate(ctx, keys)
+			}
+		},
+	},
+	{
+		name:   "invalidation is for the first key",
+		caught: []string{"invalidation of several keys", "message of an invalidation"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error { return b.Store.Invalidate(ctx, keys[:min(1, len(keys))]) }
+		},
+	},
+	{
+		name:   "invalidation takes all keys for those of one cache",
+		caught: []string{"invalidation of several keys"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error {
+				for _, k := range keys {
+					k.Cache = keys[0].Cache
+					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
+				}
+				return nil
+			}
+		},
+	},
+	{
+		name:   "invalidation of nothing fails",
+		caught: []string{"invalidation of what isn't there"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error { return cacheguard.KeyErrors{} }
+		},
+	},
+}
