@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
@@ -54,8 +55,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	// The look-up runs on the caller's own goroutine: a hit costs no other.
 	raw, err := c.store.Get(ctx, c.key(id))
 	if err != nil {
-		c.storeDown(ctx, key, err)
-		return c.detach(ctx, f, &pursuit[V]{name: key, key: c.key(id), load: load, storeErr: err})
+		return c.detach(ctx, f, c.unread(ctx, pursuit[V]{name: key, key: c.key(id), load: load}, err))
 	}
 	c.storeUp(ctx)
 	got := c.open(raw)
@@ -65,6 +65,22 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	}
 	c.missed(ctx, key, got)
 	return c.detach(ctx, f, &pursuit[V]{name: key, key: c.key(id), load: load, seen: got.id, prev: got.res})
+}
+
+// unread is a pursuit whose look-up failed. If it failed because this caller's time is over, that is not the store's
+// fault nor the others' problem: the flight goes on without it, and asking for the lease looks the value up again.
+func (c *Cache[V]) unread(ctx context.Context, p pursuit[V], err error) *pursuit[V] {
+	if !over(ctx) {
+		c.storeDown(ctx, p.name, err)
+		p.storeErr = err
+	}
+	return &p
+}
+
+// over reports whether ctx has ended, also if its timer is a moment late.
+func over(ctx context.Context) bool {
+	by, ok := ctx.Deadline()
+	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
@@ -91,8 +107,7 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: load}}
 	raw, err := c.store.Get(ctx, p.key)
 	if err != nil {
-		c.storeDown(ctx, key, err)
-		p.storeErr = err
+		p = c.unread(ctx, *p, err)
 	} else {
 		got := c.open(raw)
 		p.seen, p.prev = got.id, got.res
@@ -109,6 +124,10 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	}
 	raw, err := c.store.Get(ctx, c.key(keyID(key)))
 	if err != nil {
+		if over(ctx) {
+			<-ctx.Done()
+			return Result[V]{}, ctx.Err()
+		}
 		c.storeDown(ctx, key, err)
 		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
