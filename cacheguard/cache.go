@@ -27,7 +27,10 @@ type Cache[V any] struct {
 	life          life
 	stopListening func()
 	corruptSaid   atomic.Bool
-	storeDownSaid atomic.Bool
+	reading       trouble
+	leasing       trouble
+	storing       trouble
+	changing      trouble
 }
 
 // New makes a typed read-through cache on a store that other caches and other processes share. It reports every
@@ -41,6 +44,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	c.reading.what, c.leasing.what = "reading", "leases"
+	c.storing.what, c.changing.what = "storing results", "changes"
 	c.life.init()
 	c.stopListening = store.Listen(opts.Name, c.hear)
 	return c, nil
@@ -92,16 +97,23 @@ func newID() (id ID) {
 	return id
 }
 
-// storeDown and storeUp keep the log to one line for each change.
-func (c *Cache[V]) storeDown(ctx context.Context, key string, err error) {
+// trouble is what the store can't do at present. Reads can work while leases don't (out of memory, read-only), so each
+// has its own.
+type trouble struct {
+	what string
+	said atomic.Bool
+}
+
+// down keeps the log to one line for each beginning of trouble, and up to one for its end.
+func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
-	if c.storeDownSaid.CompareAndSwap(false, true) {
-		c.opts.Logger.WarnContext(ctx, "cacheguard: store can't be used", "cache", c.opts.Name, "error", err)
+	if t.said.CompareAndSwap(false, true) {
+		c.opts.Logger.WarnContext(ctx, "cacheguard: store can't be used for "+t.what, "cache", c.opts.Name, "error", err)
 	}
 }
 
-func (c *Cache[V]) storeUp(ctx context.Context) {
-	if c.storeDownSaid.Load() && c.storeDownSaid.CompareAndSwap(true, false) {
-		c.opts.Logger.InfoContext(ctx, "cacheguard: store can be used again", "cache", c.opts.Name)
+func (c *Cache[V]) up(ctx context.Context, t *trouble) {
+	if t.said.Load() && t.said.CompareAndSwap(true, false) {
+		c.opts.Logger.InfoContext(ctx, "cacheguard: store can be used again for "+t.what, "cache", c.opts.Name)
 	}
 }

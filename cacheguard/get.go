@@ -57,7 +57,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	if err != nil {
 		return c.detach(ctx, f, c.unread(ctx, pursuit[V]{name: key, key: c.key(id), load: load}, err))
 	}
-	c.storeUp(ctx)
+	c.up(ctx, &c.reading)
 	got := c.open(raw)
 	if got.res.Status == StatusHit {
 		f.Land(outcome[V]{res: got.res})
@@ -71,7 +71,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 // fault nor the others' problem: the flight goes on without it, and asking for the lease looks the value up again.
 func (c *Cache[V]) unread(ctx context.Context, p pursuit[V], err error) *pursuit[V] {
 	if !over(ctx) {
-		c.storeDown(ctx, p.name, err)
+		c.down(ctx, &c.reading, p.name, err)
 		p.storeErr = err
 	}
 	return &p
@@ -128,10 +128,10 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 			<-ctx.Done()
 			return Result[V]{}, ctx.Err()
 		}
-		c.storeDown(ctx, key, err)
+		c.down(ctx, &c.reading, key, err)
 		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	c.storeUp(ctx)
+	c.up(ctx, &c.reading)
 	got := c.open(raw)
 	if got.corrupt != nil {
 		c.missed(ctx, key, got)

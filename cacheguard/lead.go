@@ -61,13 +61,14 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, asked
 	switch ans, err := c.store.Fill(ctx, p.key, g, out.frame, ttl); {
 	case err != nil:
 		// It may have been stored or not. If not, those who wait are told; if so, that does nothing.
-		c.storeDown(ctx, p.name, err)
+		c.down(ctx, &c.storing, p.name, err)
 		c.observe(ctx, Event{Kind: EventFillUnknown, Key: p.name, Err: err})
 		o := c.unstored(out, g)
 		c.background(func(ctx context.Context) error { return c.tell(ctx, p, g, o, 0) }, asked.Add(c.opts.LeaseTTL))
 		res.Degraded = true
 	case ans == FillStored:
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
+		c.up(ctx, &c.storing)
 		res.FreshFor = ttl
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
@@ -121,7 +122,7 @@ func (c *Cache[V]) tell(ctx context.Context, p *pursuit[V], g Grant, o Outcome, 
 func (c *Cache[V]) settle(asked time.Time, end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {
-		c.storeDown(ctx, "", err)
+		c.down(ctx, &c.leasing, "", err)
 		c.background(end, asked.Add(c.opts.LeaseTTL))
 	}
 }

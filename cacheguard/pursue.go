@@ -69,12 +69,13 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			Token: token, TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: true,
 		})
 		if err != nil { // it may hold the lease all the same, or take it later: give it up by its token
-			c.storeDown(ctx, p.name, err)
+			c.down(ctx, &c.leasing, p.name, err)
 			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) }, asked.Add(c.opts.LeaseTTL))
 			p.storeErr = err
 			c.withoutStore(ctx, p, slot)
 			return
 		}
+		c.up(ctx, &c.leasing)
 		if ans.State == LeaseGranted {
 			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
 			if c.lead(ctx, p, slot, ans.Grant, asked) {

@@ -30,9 +30,10 @@ func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 	err = c.store.Set(context.WithoutCancel(ctx), c.key(id), f, ttl)
 	c.seal(id)
 	if err != nil {
-		c.storeDown(ctx, key, err)
+		c.down(ctx, &c.changing, key, err)
 		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), err)
 	}
+	c.up(ctx, &c.changing)
 	return nil
 }
 
@@ -75,9 +76,10 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 		c.seal(k.Key)
 	}
 	if err == nil {
+		c.up(ctx, &c.changing)
 		return nil
 	}
-	c.storeDown(ctx, keys[0], err)
+	c.down(ctx, &c.changing, keys[0], err)
 	failed := KeyErrors{}
 	var some KeyErrors
 	if !errors.As(err, &some) {
@@ -126,7 +128,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	grant, claimErr := c.store.Claim(context.WithoutCancel(ctx), p.key, token, c.opts.LeaseTTL)
 	c.seal(id)
 	if claimErr != nil {
-		c.storeDown(ctx, key, claimErr)
+		c.down(ctx, &c.changing, key, claimErr)
 		if c.opts.OnStoreDown == FailClosed {
 			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, claimErr), c.invalidate(ctx, []string{key}))
 		}

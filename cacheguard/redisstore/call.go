@@ -32,16 +32,22 @@ func call[T any](ctx context.Context, s *Store, step func(context.Context, redis
 	return v, err
 }
 
-// try runs a step on another goroutine and stops waiting for it when the time is over.
+// try runs a step aside for at most d.
 func try[T any](ctx context.Context, d time.Duration, step func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return aside(ctx, step)
+}
+
+// aside runs a step on another goroutine and stops waiting for it when ctx ends.
+func aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
 	}
-	ctx, cancel := context.WithTimeout(ctx, d)
+	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		defer cancel()
 		v, err := step(ctx)
 		done <- result{v, err}
 	}()
@@ -55,7 +61,7 @@ func try[T any](ctx context.Context, d time.Duration, step func(context.Context)
 		return r.v, r.err
 	default:
 		var zero T
-		return zero, fmt.Errorf("no answer within %v: %w", d, ctx.Err())
+		return zero, fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
 	}
 }
 

@@ -33,6 +33,7 @@ type Options struct {
 type Store struct {
 	rdb    redis.UniversalClient // the user's
 	direct *redis.Client         // the same where its calls end with their context; nil if that can't be had
+	listen redis.UniversalClient // the same for the subscription
 	opts   Options
 	name   string // of this process, for the log
 	names  names
@@ -93,16 +94,19 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	}
 
 	s := &Store{
-		rdb: rdb, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
+		rdb: rdb, listen: rdb, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
 		listeners: make(map[string][]*listener),
 	}
 	if c, ok := rdb.(*redis.Client); ok {
+		// A view of the client, on the same connections, whose calls end at their context's deadline and after
+		// OpTimeout. It doesn't have the client's hooks, which go-redis keeps to itself, so it is used for commands
+		// only where the client itself would not look at contexts.
+		view := c.WithTimeout(opts.OpTimeout)
+		view.Options().ContextTimeoutEnabled = true
+		s.listen = view
 		s.direct = c
 		if !c.Options().ContextTimeoutEnabled {
-			// A view of the client, on the same connections, whose calls end at their context's deadline. It doesn't
-			// have the client's hooks, which go-redis keeps to itself.
-			s.direct = c.WithTimeout(opts.OpTimeout)
-			s.direct.Options().ContextTimeoutEnabled = true
+			s.direct = view
 		}
 	}
 	s.reads.init(s)
@@ -132,18 +136,21 @@ func (s *Store) Warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, script := range scripts {
-		if err := script.Load(ctx, s.rdb).Err(); err != nil {
-			return fmt.Errorf("redisstore: loading scripts: %w", err)
+	_, err = aside(ctx, func(ctx context.Context) (struct{}, error) {
+		var dialling sync.WaitGroup
+		for range directReads {
+			dialling.Go(func() { _ = s.rdb.Ping(ctx).Err() })
 		}
-	}
-	var dialling sync.WaitGroup
-	for range directReads {
-		dialling.Go(func() { _ = s.rdb.Ping(ctx).Err() })
-	}
-	dialling.Wait()
-	if err := s.measure(ctx, s.rdb); err != nil {
-		return fmt.Errorf("redisstore: reading the clock: %w", err)
+		for _, script := range scripts {
+			if err := script.Load(ctx, s.rdb).Err(); err != nil {
+				return struct{}{}, fmt.Errorf("loading scripts: %w", err)
+			}
+		}
+		dialling.Wait()
+		return struct{}{}, s.measure(ctx, s.rdb)
+	})
+	if err != nil {
+		return fmt.Errorf("redisstore: warming up: %w", err)
 	}
 	return sub.ready(ctx)
 }

@@ -65,9 +65,15 @@ func (sub *subscription) ready(ctx context.Context) error {
 	}
 }
 
+// stop ends the subscription, and waits for it, but not for a cluster client that dials without looking at its context.
 func (sub *subscription) stop() {
 	sub.cancel()
-	<-sub.ended
+	timer := time.NewTimer(2 * sub.s.opts.OpTimeout)
+	defer timer.Stop()
+	select {
+	case <-sub.ended:
+	case <-timer.C:
+	}
 }
 
 // run holds one session after another.
@@ -106,7 +112,7 @@ func (sub *subscription) run(ctx context.Context) {
 // session subscribes and delivers messages until the connection is lost or silent.
 func (sub *subscription) session(ctx context.Context, standing func()) error {
 	s := sub.s
-	ps := s.rdb.Subscribe(ctx) // no channel yet: this doesn't dial
+	ps := s.listen.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
 	if err := ps.Subscribe(ctx, s.names.channel()); err != nil {
