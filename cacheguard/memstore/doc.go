@@ -14,7 +14,7 @@
 // survives the end of the process. Memory is bounded by Options.MaxBytes; a store that is full drops what would
 // expire next, and never a lease that is held.
 //
-// Frames that are handed in are copied. Frames that are handed out, in answers and in messages, are the store's own
-// and must not be changed. A context that is already done makes a step an error and nothing is done; after that
-// the context doesn't matter, for no step waits for anything.
+// Frames are copied when they are handed in and when they are handed out, in answers and in messages, as if they had
+// come from another machine: what one reader does with its bytes is seen by nobody else. A context that is already
+// done makes a step an error and nothing is done; after that the context doesn't matter, for no step waits for anything.
 package memstore

@@ -167,3 +167,25 @@ func TestNobodyIsToldWhatNobodyWaitsFor(t *testing.T) {
 		t.Errorf("told %d messages", told)
 	}
 }
+
+// TestEachListenerHasItsOwnFrame is for caches that play several processes, and then share no memory.
+func TestEachListenerHasItsOwnFrame(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	var got []string
+	for range 2 {
+		s.Listen("test", func(m cacheguard.Message) {
+			got = append(got, string(m.Frame))
+			clear(m.Frame)
+		})
+	}
+	g := lead(t, s, key("k"), 1, time.Hour)
+	if _, err := s.Lease(t.Context(), key("k"), cacheguard.LeaseAsk{Token: token(2), Wait: true}); err != nil {
+		t.Fatalf("Lease: %v", err)
+	}
+	if _, err := s.Fill(t.Context(), key("k"), g, []byte("frame"), time.Hour); err != nil {
+		t.Fatalf("Fill: %v", err)
+	}
+	if !slices.Equal(got, []string{"frame", "frame"}) {
+		t.Errorf("told %q", got)
+	}
+}

@@ -16,6 +16,7 @@ const maxTold = 4 << 10
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
 	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld}
 	err := s.step(ctx, func(t *turn) { answer = t.lease(k, ask) })
+	answer.Frame, answer.Outcome.Frame = bytes.Clone(answer.Frame), bytes.Clone(answer.Outcome.Frame)
 	return answer, err
 }
 

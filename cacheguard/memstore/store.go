@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -148,7 +149,13 @@ func (t *turn) after(ttl time.Duration) time.Duration {
 func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 	m.Key = k.Key
 	for _, l := range t.listeners[k.Cache] {
-		l.push(m)
+		l.push(ownCopy(m))
 		t.told = append(t.told, l)
 	}
+}
+
+// ownCopy is the message with memory that nobody else has, as if it had come from another process.
+func ownCopy(m cacheguard.Message) cacheguard.Message {
+	m.Frame, m.Outcome.Frame = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame)
+	return m
 }

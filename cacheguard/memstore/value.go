@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -15,7 +16,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
 			f = v.what
 		}
 	})
-	return f, err
+	return bytes.Clone(f), err
 }
 
 // Set stores a frame and ends whatever load is running. See cacheguard.Store.

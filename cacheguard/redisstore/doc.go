@@ -59,7 +59,7 @@
 // The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, EVAL, EVALSHA,
 // SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys <prefix>:* and the channel <prefix>:messages:
 //
-//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello +client|setinfo
+//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
 //
 // Whoever can write to that Redis is trusted with what callers get.
 //

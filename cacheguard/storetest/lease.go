@@ -225,10 +225,31 @@ func leaseSpoiled(e *env) {
 	e.stored(e.a, k, g, f)
 	e.value(k, f)
 
+	// Whoever had the lease has none any more, and each step says so instead of failing.
+	k = e.key("held")
+	g = e.leader(e.a, k)
+	e.fleet.SpoilLease(k)
+	if h := e.renew(e.a, k, g, long); h == cacheguard.HoldingMine {
+		e.Errorf("the holder of a spoiled lease was told %s", holding(h))
+	}
+	if answer := e.fill(e.a, k, g, e.frame(g.Token, "late")); answer == cacheguard.FillStored {
+		e.Errorf("the fill for a spoiled lease was %s", filling(answer))
+	}
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.release(e.a, k, g.Token)
+	e.noValue(k)
+	e.leader(e.b, k)
+
 	k = e.key("claimed")
 	e.fleet.SpoilLease(k)
 	g = e.claim(e.a, k, e.token())
 	e.stored(e.a, k, g, e.frame(g.Token, "v"))
+
+	k = e.key("set")
+	e.fleet.SpoilLease(k)
+	e.set(e.a, k, f)
+	e.value(k, f)
+	e.free(k)
 
 	k = e.key("invalidated")
 	e.fleet.SpoilLease(k)

@@ -18,7 +18,7 @@ var listenCases = []spec{
 // listenOther has caches with names that look alike.
 func listenOther(e *env) {
 	k := e.key("k")
-	names := []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":k", e.cache + ":", "", e.cache + "\x00", "*"}
+	names := []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":k", e.cache + ":", e.cache + "\x00", "*"}
 	var ins []*inbox
 	for _, cache := range names {
 		ins = append(ins, e.listen(e.b, cache))
@@ -67,7 +67,6 @@ func listenStop(e *env) {
 	stays.until(e.a, k)
 	leaves.await(k, cacheguard.MessageChanged)
 	stop()
-	stop() // is harmless
 	stays.until(e.a, k)
 	before := len(leaves.messages())
 	stays.until(e.a, k)

@@ -16,6 +16,7 @@ var messageCases = []spec{
 	{"message of a change to what isn't there", localTruth, toldChangeOfNothing},
 	{"message of a fill", oneResult, toldFill},
 	{"message of a large fill", oneResult, toldLargeFill},
+	{"message of a fill after the leader came again", oneResult, toldFillLater},
 	{"message of an outcome", oneResult, toldOutcome},
 	{"message of an outcome that isn't kept", oneResult, toldOutcomeNotKept},
 	{"message of a release", releases, toldRelease},
@@ -89,6 +90,22 @@ func toldFill(e *env) {
 			e.Errorf("the message carries the frame %s; want %s", brief(m.Frame), brief(f))
 		}
 	}
+}
+
+// toldFillLater has the leader ask once more, as after a lost reply, and renew: those who wait are not forgotten.
+func toldFillLater(e *env) {
+	k := e.key("k")
+	in := e.listen(e.b, e.cache)
+	g := e.leader(e.a, k)
+	e.waiter(e.b, k, g)
+	e.lead(e.a, k, cacheguard.LeaseAsk{Token: g.Token})
+	e.holds(k, g)
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}) // who does not wait changes nothing either
+	if answer.State != cacheguard.LeaseHeld {
+		e.Errorf("lease: %s; want it held", describe(answer))
+	}
+	e.stored(e.a, k, g, e.frame(g.Token, "v"))
+	in.await(k, cacheguard.MessageFilled)
 }
 
 func toldLargeFill(e *env) {

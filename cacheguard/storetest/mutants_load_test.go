@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -302,126 +301,10 @@ var fillMutants = []mutant{
 	{
 		name:   "fill is refused if somebody waits",
 		caught: []string{"fill of an undisturbed load is stored"},
-		mutate: func(b *broken) {
-			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-				answer, err := b.Store.Lease(ctx, k, ask)
-				if ask.Wait && answer.State == cacheguard.LeaseHeld {
-					b.revive(k, true)
-					b.locked(func() { b.revived = map[cacheguard.Grant]cacheguard.Grant{} })
-					_ = b.Store.Release(ctx, k, answer.Holder)
-				}
-				return answer, err
+		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+			if ask.Wait && answer.State == cacheguard.LeaseHeld {
+				_ = b.Store.Release(ctx, k, answer.Holder)
 			}
-		},
-	},
-}
-
-var outcomeMutants = []mutant{
-	{
-		name:   "outcome is for everybody for as long as it is kept",
-		caught: []string{"outcome answers those who name it after its back-off", "outcome without a back-off", "outcome ends the lease"},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, _ time.Duration) error {
-				return b.Store.Conclude(ctx, k, g, o, keep, keep)
-			}
-		},
-	},
-	{
-		name:   "outcome is for nobody after its back-off",
-		caught: []string{"outcome answers those who name it after its back-off", "outcome without a back-off"},
-		mutate: func(b *broken) {
-			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-				ask.Awaited = cacheguard.ID{}
-				return b.Store.Lease(ctx, k, ask)
-			}
-		},
-	},
-	{
-		name:   "outcome is for those who waited for any load",
-		caught: []string{"outcome without a back-off", "outcome answers those who name it after its back-off"},
-		mutate: func(b *broken) {
-			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-				if !ask.Awaited.IsZero() {
-					b.locked(func() { ask.Awaited = b.ended[k].load })
-				}
-				return b.Store.Lease(ctx, k, ask)
-			}
-		},
-	},
-	{
-		name:   "outcome isn't kept",
-		caught: []string{"outcome of each kind", "outcome answers everybody during its back-off", "outcome is not over before its back-off"},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, _, _ time.Duration) error {
-				return b.Store.Conclude(ctx, k, g, o, 0, 0)
-			}
-		},
-	},
-	{
-		name:   "outcome is kept for too long",
-		caught: []string{"outcome expires", "outcome that isn't kept"},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, _, backoff time.Duration) error {
-				return b.Store.Conclude(ctx, k, g, o, time.Hour, backoff)
-			}
-		},
-	},
-	{
-		name:   "outcome is cut at NUL",
-		caught: []string{"outcome of each kind", "message of an outcome"},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-				o.Text, _, _ = strings.Cut(o.Text, "\x00")
-				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
-			}
-		},
-	},
-	{
-		name: "outcome needs no lease",
-		caught: []string{
-			"outcome after an invalidation", "outcome after the lease expired", "outcome after a set", "outcome after the fill",
-		},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-				v, _ := b.Store.Get(ctx, k)
-				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: g.Token, TTL: keep, Seen: frame.ID(v)})
-				if err == nil && answer.State == cacheguard.LeaseGranted {
-					g = answer.Grant
-				}
-				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
-			}
-		},
-	},
-	{
-		name:   "outcome replaces any lease",
-		caught: []string{"outcome with the wrong number", "outcome after another took over", "outcome that is repeated"},
-		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, _ cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-				return b.Store.Conclude(ctx, k, b.last(k), o, keep, backoff)
-			}
-		},
-	},
-	{
-		name:   "outcome leaves the lease",
-		caught: []string{"outcome ends the lease", "fill after an outcome"},
-		mutate: func(b *broken) {
-			b.conclude = func(cacheguard.Key, cacheguard.Grant, cacheguard.Outcome, time.Duration, time.Duration) error {
-				return nil
-			}
-		},
-	},
-	{
-		name:   "outcome survives the next load",
-		caught: []string{"outcome is replaced by the next load"},
-		mutate: func(b *broken) {
-			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {
-				var last ending
-				b.locked(func() { last = b.ended[k] })
-				if !ask.Awaited.IsZero() && ask.Awaited == last.load {
-					return cacheguard.LeaseAnswer{State: cacheguard.LeaseOutcome, Holder: last.load, Outcome: last.outcome}, nil
-				}
-				return b.Store.Lease(ctx, k, ask)
-			}
-		},
+		}),
 	},
 }

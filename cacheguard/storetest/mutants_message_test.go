@@ -65,6 +65,16 @@ var messageMutants = []mutant{
 		mutate: without(cacheguard.MessageFilled),
 	},
 	{
+		name:   "messages don't tell of fills once the leader came again",
+		caught: []string{"message of a fill after the leader came again"},
+		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+			if answer.State == cacheguard.LeaseGranted && answer.Grant == b.last(k) {
+				_ = b.Store.Release(ctx, k, ask.Token)
+				b.revive(k, true)
+			}
+		}),
+	},
+	{
 		name:   "messages don't tell of outcomes",
 		caught: []string{"message of an outcome", "message of an outcome that isn't kept"},
 		mutate: without(cacheguard.MessageOutcome),

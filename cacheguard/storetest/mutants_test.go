@@ -37,7 +37,7 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 	}
 	f.WrongType = func(k cacheguard.Key) { mustSet(inner, k, nil) }
 	f.LoseLease = func(k cacheguard.Key) { mustRelease(inner, k, shared.last(k).Token) }
-	f.SpoilLease = func(cacheguard.Key) {}
+	f.SpoilLease = f.LoseLease // what is no lease is as good as none
 	f.LoseMessages = func() { shared.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}) }
 	if m.harm != nil {
 		m.harm(&f, bs)
@@ -75,6 +75,9 @@ func TestSuiteFailsBrokenStores(t *testing.T) {
 					t.Fatalf("there is no case %q", name)
 				}
 				r := run(t, c, m)
+				for tries := 1; len(r.failures) == 0 && tries < triesOf(name); tries++ {
+					r = run(t, c, m)
+				}
 				if len(r.failures) == 0 {
 					t.Errorf("case %q passes", name)
 				} else if !strings.Contains(r.failures[0], c.Promise) {
@@ -83,6 +86,14 @@ func TestSuiteFailsBrokenStores(t *testing.T) {
 			}
 		})
 	}
+}
+
+// triesOf gives cases that need some luck to see a race more than one try.
+func triesOf(name string) int {
+	if strings.HasPrefix(name, "together") {
+		return 30
+	}
+	return 1
 }
 
 func TestCasesAreNamed(t *testing.T) {

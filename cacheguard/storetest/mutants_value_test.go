@@ -200,6 +200,21 @@ var valueMutants = []mutant{
 		},
 	},
 	{
+		name:   "value is read from the store's own buffer",
+		caught: []string{"value belongs to its reader"},
+		mutate: func(b *broken) {
+			b.get = func(k cacheguard.Key) ([]byte, error) {
+				f, err := b.Store.Get(ctx, k)
+				b.locked(func() {
+					if f != nil && b.kept[k] == nil {
+						b.kept[k] = f
+					}
+				})
+				return b.kept[k], err
+			}
+		},
+	},
+	{
 		name:   "value lives for whole seconds, rounded down",
 		caught: []string{"value lives until its expiry"},
 		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {

@@ -204,15 +204,16 @@ var writeMutants = []mutant{
 		},
 	},
 	{
-		name:   "claim keeps the outcome",
+		name:   "claim respects the outcome",
 		caught: []string{"claim removes the outcome"},
 		mutate: func(b *broken) {
 			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
-				if b.last(k).Token == token || !b.alive(k) {
-					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
-					b.restore(k)
+				ended := false
+				b.locked(func() { _, ended = b.ended[k] })
+				if ended {
+					return cacheguard.Grant{Token: token}, nil
 				}
-				return cacheguard.Grant{Token: token}, nil
+				return b.Store.Claim(ctx, k, token, ttl)
 			}
 		},
 	},

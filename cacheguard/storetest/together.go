@@ -93,9 +93,12 @@ func togetherClaim(e *env) {
 	}
 	var fills [writers]cacheguard.FillAnswer
 	e.together(writers, func(i int, s cacheguard.Store) (err error) {
-		fills[i], err = s.Fill(e.ctx, k, grants[i], e.frame(grants[i].Token, "v"), long)
+		if i != last {
+			fills[i], err = s.Fill(e.ctx, k, grants[i], e.frame(grants[i].Token, "v"), long)
+		}
 		return err
 	})
+	fills[last] = e.fill(e.a, k, grants[last], e.frame(grants[last].Token, "v"))
 	for i, answer := range fills {
 		if (answer == cacheguard.FillStored) != (i == last) {
 			e.Errorf("claim %d has the lease, the fill of claim %d was %s", last, i, filling(answer))
@@ -120,9 +123,10 @@ func togetherInvalidate(e *env) {
 			return o.change(s, changes)
 		}
 		for !o.over.Load() {
-			if err := errors.Join(o.look(s), o.load(s, i%2 == 0)); err != nil {
+			if err := errors.Join(o.look(s), o.load(s, pace(i%3))); err != nil {
 				return err
 			}
+			runtime.Gosched()
 		}
 		return nil
 	})
@@ -157,8 +161,27 @@ func (o *origin) change(s cacheguard.Store, n int) error {
 	return nil
 }
 
-// load is a load like any other. A slow one goes on until what it has read is old.
-func (o *origin) load(s cacheguard.Store, slow bool) error {
+// pace is how long a load goes on.
+type pace int
+
+const (
+	quick            pace = iota
+	untilChanged          // until what it has read is old
+	untilInvalidated      // and that was told to everybody
+)
+
+func (o *origin) goesOn(p pace, version uint64) bool {
+	switch p {
+	case untilChanged:
+		return o.version.Load() == version && !o.over.Load()
+	case untilInvalidated:
+		return o.invalidated.Load() <= version && !o.over.Load()
+	}
+	return false
+}
+
+// load is a load like any other.
+func (o *origin) load(s cacheguard.Store, p pace) error {
 	f, err := s.Get(o.ctx, o.k)
 	if err != nil {
 		return err
@@ -168,7 +191,7 @@ func (o *origin) load(s cacheguard.Store, slow bool) error {
 		return err
 	}
 	version := o.version.Load()
-	for slow && o.version.Load() == version && !o.over.Load() {
+	for o.goesOn(p, version) {
 		runtime.Gosched()
 	}
 	o.yield()

@@ -17,6 +17,7 @@ var valueCases = []spec{
 	{"value of any size", anyValue, valueSizes},
 	{"value of any bytes", anyValue, valueBytes},
 	{"value is a copy", anyValue, valueIsCopy},
+	{"value belongs to its reader", anyValue, valueIsTheReaders},
 	{"value expires", bounded, valueExpires},
 	{"filled value expires", bounded, filledValueExpires},
 	{"value lives until its expiry", anyValue, valueLives},
@@ -102,6 +103,29 @@ func valueIsCopy(e *env) {
 	e.conclude(e.a, concluded, g, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: f}, long, long)
 	spoil(f)
 	e.outcome(e.b, concluded, g.Token, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
+}
+
+// valueIsTheReaders changes what was read, in each of the ways in which a frame comes out of a store. It becomes a part
+// of somebody's value, which may be changed.
+func valueIsTheReaders(e *env) {
+	k := e.key("k")
+	in := e.listen(e.b, e.cache)
+	g := e.leader(e.a, k)
+	e.waiter(e.b, k, g)
+	f := e.frame(g.Token, "as it was stored")
+	e.stored(e.a, k, g, f)
+	clear(in.await(k, cacheguard.MessageFilled).Frame)
+	e.value(k, f)
+	clear(e.get(e.a, k))
+	clear(e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}).Frame)
+	e.value(k, f)
+
+	k = e.key("unstored")
+	g = e.leader(e.a, k)
+	want := cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: f}
+	e.conclude(e.a, k, g, want, long, long)
+	clear(e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}).Outcome.Frame)
+	e.outcome(e.b, k, g.Token, want, e.token())
 }
 
 func valueExpires(e *env) {
