@@ -53,7 +53,7 @@ type Store interface {
 	Invalidate(ctx context.Context, keys []Key) error
 
 	// Now is the store's clock, the same for every process that shares the store: an estimate that does not follow
-	// this machine's wall clock. It never asks the store; Get and Lease see to it that the estimate exists.
+	// this machine's wall clock. Only when there is no estimate yet does it ask the store.
 	Now() time.Time
 
 	// Listen has tell called for each message about keys of this cache, until stop is called. Calls come one after

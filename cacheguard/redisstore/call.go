@@ -9,19 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// call runs one step in Redis within OpTimeout, whatever the client does: the step runs aside, because a client may
-// not look at contexts, may wait for a connection, or may dial. When no answer came within half of the time, the step
-// is sent once more; every step recognises what it did before. The step gets the client to use.
+// call runs one step in Redis within OpTimeout. When no answer came within half of the time, the step is sent once
+// more; every step recognises what it did before. The step gets the client to use.
 func call[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if s.closed.Load() {
 		return v, errClosed
 	}
-	var rdb redis.UniversalClient = s.rdb
-	if s.direct != nil {
-		rdb = s.direct
-	}
 	for range 2 {
-		v, err = try(ctx, s.opts.OpTimeout/2, func(ctx context.Context) (T, error) { return step(ctx, rdb) })
+		v, err = try(ctx, s, step)
 		if err == nil || !noAnswer(err) || ctx.Err() != nil {
 			break
 		}
@@ -32,11 +27,15 @@ func call[T any](ctx context.Context, s *Store, step func(context.Context, redis
 	return v, err
 }
 
-// try runs a step aside for at most d.
-func try[T any](ctx context.Context, d time.Duration, step func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+// try runs a step once: on this goroutine where the client's calls end with their context, for another goroutine would
+// have to wait for a processor just when thousands of callers have woken up; otherwise aside.
+func try[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.OpTimeout/2)
 	defer cancel()
-	return aside(ctx, step)
+	if s.direct != nil {
+		return step(ctx, s.direct)
+	}
+	return aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, s.rdb) })
 }
 
 // aside runs a step on another goroutine and stops waiting for it when ctx ends.

@@ -20,8 +20,7 @@ local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
 if type(id) == 'string' and id == string.sub(ARGV[2], 3, 18) then
   return 'stored'
 end
-local mark = lease and string.sub(lease, 1, 1)
-if mark == '-' or mark == '+' then
+if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone'
+return 'gone' -- an outcome, or nothing that is ours

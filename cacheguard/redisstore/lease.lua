@@ -4,7 +4,7 @@
 -- Returns granted, number | held, holder, ms left | value, frame (left out if it is large)
 --       | outcome, load, ms left of the back-off, kind, payload
 --
--- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant.
+-- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant in 16.
 -- In its place may stand the outcome of the last load: '!', kind, load, ':', ms kept, ':', ms of back-off, ':', payload.
 local seen = ARGV[3]
 local lease, value
@@ -17,7 +17,7 @@ end
 
 if lease then
   local mark = string.sub(lease, 1, 1)
-  if (mark == '-' or mark == '+') and #lease > 33 then
+  if #lease == 49 and string.find(lease, '^[-+]%x+$') then
     local holder = string.sub(lease, 2, 33)
     if holder == ARGV[1] then -- the first answer was lost
       return {'granted', string.sub(lease, 34)}

@@ -17,7 +17,11 @@ import (
 const (
 	directReads = 4   // reads at a time that each have a connection of their own
 	batchReads  = 128 // most reads in one trip
+	mostBatches = 64  // full ones that wait for their trip
 )
+
+// errManyReads turns reads away that would have to wait behind thousands of others.
+var errManyReads = fmt.Errorf("redisstore: %d reads wait already", batchReads*mostBatches)
 
 // reader reads values: on the caller's own goroutine and connection while few do so at a time, which is the quickest
 // for each, and in batches beyond that, which is many times cheaper for all.
@@ -35,8 +39,9 @@ type reader struct {
 
 // batch is reads that go in one trip.
 type batch struct {
-	names []string
-	done  chan struct{} // closed when the fields below are set
+	names   []string
+	readers atomic.Int32  // who still wait for it
+	done    chan struct{} // closed when the fields below are set
 
 	frames [][]byte
 	errs   []error // nil if none failed
@@ -95,6 +100,10 @@ func (r *reader) direct(ctx context.Context, name string) ([]byte, error) {
 // batched adds the read to the next batch and waits for it, for ctx and limit at most.
 func (r *reader) batched(ctx context.Context, name string, limit time.Duration) ([]byte, error) {
 	b, i := r.join(name)
+	if b == nil {
+		return nil, errManyReads
+	}
+	defer b.readers.Add(-1)
 	a := r.alarms.Get().(*alarm)
 	a.timer.Reset(limit)
 	defer func() {
@@ -118,15 +127,20 @@ func (r *reader) batched(ctx context.Context, name string, limit time.Duration) 
 	return b.frames[i], nil
 }
 
+// join returns no batch when too many wait.
 func (r *reader) join(name string) (*batch, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.next
 	if b == nil {
+		if len(r.waiting) >= mostBatches {
+			return nil, 0
+		}
 		b = &batch{done: make(chan struct{}), names: make([]string, 0, 16)}
 		r.next = b
 	}
 	b.names = append(b.names, name)
+	b.readers.Add(1)
 	if len(b.names) == batchReads {
 		r.waiting = append(r.waiting, b)
 		r.next = nil
@@ -157,7 +171,9 @@ func (r *reader) send() {
 			return
 		}
 		r.mu.Unlock()
-		r.read(b)
+		if b.readers.Load() > 0 { // or all have left while it waited
+			r.read(b)
+		}
 		close(b.done)
 	}
 }

@@ -7,8 +7,7 @@ if lease and string.sub(lease, 2) == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return 'mine'
 end
-local mark = lease and string.sub(lease, 1, 1)
-if mark == '-' or mark == '+' then
+if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone'
+return 'gone' -- an outcome, or nothing that is ours
