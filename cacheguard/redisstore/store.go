@@ -156,8 +156,11 @@ func (s *Store) Warm(ctx context.Context) error {
 }
 
 // Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no wall clock of a
-// client matters.
-func (s *Store) Now() time.Time { return s.clock.now() }
+// client matters. A process whose first call is a Set measures it here.
+func (s *Store) Now() time.Time {
+	_ = s.knowTime(context.Background())
+	return s.clock.now()
+}
 
 // Listening reports whether messages arrive.
 func (s *Store) Listening() bool { return s.listening.Load() }
