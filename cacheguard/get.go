@@ -53,28 +53,39 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	}
 
 	// The look-up runs on the caller's own goroutine: a hit costs no other.
-	raw, err := c.store.Get(ctx, c.key(id))
-	if err != nil {
-		return c.detach(ctx, f, c.unread(ctx, pursuit[V]{name: key, key: c.key(id), load: load}, err))
-	}
-	c.up(ctx, &c.reading)
-	got := c.open(raw)
+	k := c.key(id)
+	got, err := c.lookUp(ctx, f, key, k)
 	if got.res.Status == StatusHit {
 		f.Land(outcome[V]{res: got.res})
 		return c.hit(ctx, key, got.res)
 	}
-	c.missed(ctx, key, got)
-	return c.detach(ctx, f, &pursuit[V]{name: key, key: c.key(id), load: load, seen: got.id, prev: got.res})
+	return c.detach(ctx, f, &pursuit[V]{name: key, key: k, load: load, seen: got.id, prev: got.res, storeErr: err})
 }
 
-// unread is a pursuit whose look-up failed. If it failed because this caller's time is over, that is not the store's
-// fault nor the others' problem: the flight goes on without it, and asking for the lease looks the value up again.
-func (c *Cache[V]) unread(ctx context.Context, p pursuit[V], err error) *pursuit[V] {
-	if !over(ctx) {
-		c.down(ctx, &c.reading, p.name, err)
-		p.storeErr = err
+// lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
+// that is not the store's fault nor the others' problem: it is as if nothing were there, and who asks for the lease
+// looks again.
+func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key) (got found[V], storeErr error) {
+	whole := false
+	defer func() {
+		if !whole { // Goexit in a codec or an observer ends this goroutine, not the key
+			f.Land(outcome[V]{err: errGoexit})
+		}
+	}()
+	raw, err := c.store.Get(ctx, k)
+	switch {
+	case err == nil:
+		c.up(ctx, &c.reading)
+		got = c.open(raw)
+		if got.res.Status != StatusHit {
+			c.missed(ctx, key, got)
+		}
+	case !over(ctx):
+		c.down(ctx, &c.reading, key, err)
+		storeErr = err
 	}
-	return &p
+	whole = true
+	return got, storeErr
 }
 
 // over reports whether ctx has ended, also if its timer is a moment late.
@@ -105,13 +116,8 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 	}
 	// What stands there now is what the lease is asked for in spite of.
 	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: load}}
-	raw, err := c.store.Get(ctx, p.key)
-	if err != nil {
-		p = c.unread(ctx, *p, err)
-	} else {
-		got := c.open(raw)
-		p.seen, p.prev = got.id, got.res
-	}
+	got, err := c.lookUp(ctx, f, key, p.key)
+	p.seen, p.prev, p.storeErr = got.id, got.res, err
 	r, err := c.detach(ctx, f, p)
 	return r.Value, err
 }
@@ -141,8 +147,8 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 
 // enter checks what every call checks first.
 func (c *Cache[V]) enter(ctx context.Context) error {
-	if c.life.ended() {
-		return ErrClosed
+	if c.life.ended() && (c.life.closing.Err() != nil || !c.insideAny(ctx)) {
+		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
 	}
 	return ctx.Err()
 }
@@ -155,14 +161,18 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 	}
 	p.flight = f
 	work, cancel := f.Detach(ctx, errAbandoned)
+	recursive := c.inside(ctx, p.key.Key)
+	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
+		f.Leave()
+	}
 	go func() {
 		defer c.life.end()
 		defer cancel(nil)
+		defer f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
 		defer c.life.cancelOnClose(cancel)()
 		c.pursue(work, p)
 	}()
-	if c.inside(ctx, p.key.Key) { // those who have joined meanwhile may wait; a load must not wait for itself
-		f.Leave()
+	if recursive {
 		return Result[V]{}, recursion(p.name)
 	}
 	out, err := f.Wait(ctx)
@@ -180,6 +190,9 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	if c.inside(ctx, id) { // the flight may be waiting for this very load
 		f.Leave()
 		return Result[V]{}, recursion(key)
+	}
+	if insideLoad(ctx, c.opts.Limiter) {
+		f.Urge() // a load waits for it with a slot in hand, perhaps the one it needs
 	}
 	out, err := f.Wait(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,12 @@ const maxCarried = 4 << 10
 // lead runs the load under a granted lease, keeps the lease meanwhile, stores what comes of it and lands the flight.
 // It reports false if another load has taken the lease: then there is somebody to follow.
 func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant, asked time.Time) bool {
+	if ctx.Err() != nil || c.life.closing.Err() != nil { // the grant came too late: don't begin what nobody waits for
+		slot()
+		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
+		p.land(Result[V]{}, cmp.Or(context.Cause(ctx), ErrClosed))
+		return true
+	}
 	loadCtx, cancelLoad := c.loadContext(ctx)
 	defer cancelLoad()
 	loadCtx, lose := context.WithCancelCause(loadCtx)
@@ -26,34 +33,34 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 	ctx = context.WithoutCancel(ctx) // what follows must happen, whoever has left
 	switch cause := context.Cause(loadCtx); {
 	case out.err == nil:
-		c.keepResult(ctx, p, g, asked, out)
+		c.keepResult(ctx, p, g, out)
 	case errors.Is(cause, ErrLeaseLost):
 		return false
 	case errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed):
 		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves.
-		c.settle(asked, func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
+		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
 		p.land(Result[V]{}, cause)
 	default:
 		backoff := max(c.opts.ErrorTTL, 0)
-		c.failures.remember(p.key.Key, g.Token, out.err, backoff)
-		c.conclude(p, g, asked, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err)}, backoff)
+		c.failures.remember(p.key.Key, g.Token, out.err, max(backoff, c.opts.LeaseTTL))
+		c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err)}, backoff)
 		p.land(Result[V]{Status: StatusLoaded}, out.err)
 	}
 	return true
 }
 
 // keepResult stores the result of a load, or says to those who wait why not, and lands the flight.
-func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, asked time.Time, out loaded[V]) {
+func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) {
 	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
 	ttl := c.lifetime(out)
 	switch {
 	case out.entry.NoShare:
-		c.conclude(p, g, asked, Outcome{Kind: OutcomeUnshared}, 0)
+		c.conclude(p, g, Outcome{Kind: OutcomeUnshared}, 0)
 		p.flight.Land(outcome[V]{res: res, unshared: true})
 		return
 	case out.keepErr != nil || ttl <= 0:
 		c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
-		c.conclude(p, g, asked, c.unstored(out, g), 0)
+		c.conclude(p, g, c.unstored(out, g), 0)
 		p.land(res, nil)
 		return
 	}
@@ -64,7 +71,7 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, asked
 		c.down(ctx, &c.storing, p.name, err)
 		c.observe(ctx, Event{Kind: EventFillUnknown, Key: p.name, Err: err})
 		o := c.unstored(out, g)
-		c.background(func(ctx context.Context) error { return c.tell(ctx, p, g, o, 0) }, asked.Add(c.opts.LeaseTTL))
+		c.background(func(ctx context.Context) error { return c.tell(ctx, p, g, o, 0) })
 		res.Degraded = true
 	case ans == FillStored:
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
@@ -110,8 +117,8 @@ func (c *Cache[V]) unstored(out loaded[V], g Grant) Outcome {
 
 // conclude ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this
 // load, so that a lost message costs them no second load.
-func (c *Cache[V]) conclude(p *pursuit[V], g Grant, asked time.Time, o Outcome, backoff time.Duration) {
-	c.settle(asked, func(ctx context.Context) error { return c.tell(ctx, p, g, o, backoff) })
+func (c *Cache[V]) conclude(p *pursuit[V], g Grant, o Outcome, backoff time.Duration) {
+	c.settle(func(ctx context.Context) error { return c.tell(ctx, p, g, o, backoff) })
 }
 
 func (c *Cache[V]) tell(ctx context.Context, p *pursuit[V], g Grant, o Outcome, backoff time.Duration) error {
@@ -119,16 +126,18 @@ func (c *Cache[V]) tell(ctx context.Context, p *pursuit[V], g Grant, o Outcome, 
 }
 
 // settle does what ends a lease once, and if that fails, goes on trying behind the callers' backs.
-func (c *Cache[V]) settle(asked time.Time, end func(context.Context) error) {
+func (c *Cache[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {
 		c.down(ctx, &c.leasing, "", err)
-		c.background(end, asked.Add(c.opts.LeaseTTL))
+		c.background(end)
 	}
 }
 
 // background repeats what ends a lease until it worked, or until the lease is over by itself.
-func (c *Cache[V]) background(end func(context.Context) error, until time.Time) {
+func (c *Cache[V]) background(end func(context.Context) error) {
+	// The lease may have been renewed a moment ago.
+	until := time.Now().Add(c.opts.LeaseTTL)
 	if !c.life.begin() { // closing: one try, at once
 		_ = end(context.Background())
 		return

@@ -28,8 +28,9 @@ func NewLimiter(max, queue int) *Limiter {
 	return &Limiter{max: max, queue: queue}
 }
 
-// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience.
-func (l *Limiter) acquire(ctx context.Context, patience time.Duration) (release func(), err error) {
+// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience; when
+// urged is closed it does without a slot.
+func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
 	}
@@ -51,7 +52,12 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration) (release 
 	defer timer.Stop()
 	select {
 	case <-turn:
-		return l.release, nil
+		if ctx.Err() == nil {
+			return l.release, nil
+		}
+		err = context.Cause(ctx)
+	case <-urged:
+		release = func() {}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:
@@ -66,7 +72,7 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration) (release 
 		l.waiting.Remove(place)
 		l.mu.Unlock()
 	}
-	return nil, err
+	return release, err
 }
 
 // release hands the slot to the one who has waited longest.

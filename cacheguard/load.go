@@ -60,15 +60,20 @@ type loaded[V any] struct {
 func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan loaded[V] {
 	done := make(chan loaded[V], 1)
 	over := &atomic.Bool{}
-	ctx = context.WithValue(ctx, chainKey{}, &link{
-		cache: c, key: p.key.Key, limiter: c.opts.Limiter, over: over, parent: chainOf(ctx),
-	})
+	in := &link{cache: c, key: p.key.Key, over: over, parent: chainOf(ctx)}
+	if slot != nil {
+		in.limiter = c.opts.Limiter
+	} else {
+		slot = func() {}
+	}
+	ctx = context.WithValue(ctx, chainKey{}, in)
 	c.life.loads.Add(1)
 	began := time.Now()
 	go func() {
 		defer c.life.loads.Done()
 		defer slot()
 		out := loaded[V]{err: errGoexit}
+		defer func() { done <- out }()
 		defer func() {
 			if v := recover(); v != nil {
 				out = loaded[V]{err: &PanicError{Value: v, Stack: debug.Stack()}}
@@ -76,7 +81,6 @@ func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan
 			over.Store(true)
 			out.took = time.Since(began)
 			c.observe(ctx, Event{Kind: EventLoad, Key: p.name, Took: out.took, Err: out.err})
-			done <- out
 		}()
 		out = c.load(ctx, p)
 	}()
@@ -86,14 +90,16 @@ func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan
 // load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
 func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
 	out.entry, out.err = p.load.call(ctx, p.prev)
-	switch {
-	case errors.Is(out.err, ErrNotFound):
+	if errors.Is(out.err, ErrNotFound) {
 		out.notFound, out.err = true, nil
+	}
+	switch {
 	case out.err != nil:
 		return out
 	case out.entry.TTL < 0 || out.entry.TTL > maxTTL || (out.entry.TTL > 0 && out.entry.TTL < minTTL):
 		out.err = fmt.Errorf("cacheguard: load returned Entry.TTL %v, it must be 0 or from %v to %v", out.entry.TTL, minTTL, maxTTL)
 		return out
+	case out.notFound:
 	case out.entry.NotModified && p.prev.Status == StatusMiss:
 		out.err = errors.New("cacheguard: load returned Entry.NotModified, but there is no previous value")
 		return out
@@ -169,10 +175,20 @@ func (c *Cache[V]) inside(ctx context.Context, key string) bool {
 	return false
 }
 
+// insideAny reports whether ctx belongs to any running load of this cache.
+func (c *Cache[V]) insideAny(ctx context.Context) bool {
+	for l := chainOf(ctx); l != nil; l = l.parent {
+		if l.cache == any(c) && !l.over.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // insideLoad reports whether ctx belongs to a running load that has a slot of this limiter.
 func insideLoad(ctx context.Context, limiter *Limiter) bool {
 	for l := chainOf(ctx); l != nil; l = l.parent {
-		if l.limiter == limiter && !l.over.Load() {
+		if limiter != nil && l.limiter == limiter && !l.over.Load() {
 			return true
 		}
 	}

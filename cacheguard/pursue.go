@@ -57,7 +57,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				longest, quoteKey(p.name), context.DeadlineExceeded))
 			return
 		}
-		slot, err := c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout)
+		slot, err := c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged())
 		if err != nil {
 			c.refused(ctx, p, err)
 			return
@@ -70,7 +70,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		})
 		if err != nil { // it may hold the lease all the same, or take it later: give it up by its token
 			c.down(ctx, &c.leasing, p.name, err)
-			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) }, asked.Add(c.opts.LeaseTTL))
+			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) })
 			p.storeErr = err
 			c.withoutStore(ctx, p, slot)
 			return
@@ -164,7 +164,7 @@ func (c *Cache[V]) withoutStore(ctx context.Context, p *pursuit[V], slot func())
 func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degraded bool) bool {
 	if slot == nil {
 		var err error
-		if slot, err = c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout); err != nil {
+		if slot, err = c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged()); err != nil {
 			c.refused(ctx, p, err)
 			return true
 		}
@@ -197,16 +197,25 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.life.cancelOnClose(cancel)()
-	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout)
+	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout, nil)
 	if err != nil {
-		return Result[V]{}, err
+		return Result[V]{}, callersError(ctx, err)
 	}
 	p := &pursuit[V]{name: key, key: c.key(id), load: load}
 	loadCtx, stop := c.loadContext(work)
 	defer stop()
 	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
 	if out.err != nil {
-		return Result[V]{}, out.err
+		return Result[V]{}, callersError(ctx, out.err)
 	}
 	return answer(Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}, nil)
+}
+
+// callersError is the error of a load that ran on its caller's context: if that has ended, what callers get is its error
+// and not its cause.
+func callersError(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return ctx.Err()
+	}
+	return err
 }

@@ -54,7 +54,7 @@ func (c *Cache[V]) encodeSafely(v V) (f []byte, notFound bool, err error) {
 // then call it. It goes through although ctx ends. When it returns an error, a KeyErrors with the keys for which it is
 // not certain, the old value may live until its TTL is over.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
-	if c.life.ended() {
+	if c.life.ended() && (c.life.closing.Err() != nil || !c.insideAny(ctx)) {
 		return ErrClosed
 	}
 	return c.invalidate(ctx, keys)
@@ -144,7 +144,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 		// A write is not cancelled when its claim is lost: it may be half done. What it leaves is invalidated.
 		stop = c.keep(loadCtx, p, grant, asked, func(error) {})
 	}
-	out := c.wait(loadCtx, p, c.start(loadCtx, p, func() {}))
+	out := c.wait(loadCtx, p, c.start(loadCtx, p, nil))
 	stop()
 
 	stored := false
@@ -160,7 +160,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	}
 	switch {
 	case out.err != nil:
-		return zero, errors.Join(out.err, err)
+		return zero, errors.Join(callersError(ctx, out.err), err)
 	case out.notFound:
 		return zero, errors.Join(ErrNotFound, err)
 	}

@@ -14,12 +14,11 @@ import (
 	"sync"
 )
 
-// shards is a power of two, so that flights of different keys seldom meet at one lock.
-const shards = 32
+const shards = 32 // so that flights of different keys seldom meet at one lock
 
 // Group is a set of flights, at most one open for each key. The zero Group is ready to use and safe for concurrent use.
 type Group[T any] struct {
-	once  sync.Once
+	once  sync.Once // makes seed
 	seed  maphash.Seed
 	shard [shards]shard[T]
 }
@@ -41,6 +40,8 @@ type Flight[T any] struct {
 	landed  bool          // result is final
 	done    chan struct{} // closed when landed; made when somebody waits
 	abandon func()        // cancels detached work
+	urged   bool          // a member can't wait for the work to get its turn
+	urge    chan struct{} // closed when urged; made by Detach
 
 	result T // set once, before done is closed
 }
@@ -123,8 +124,25 @@ func (f *Flight[T]) Detach(parent context.Context, cause error) (context.Context
 	if f.done == nil {
 		f.done = make(chan struct{})
 	}
+	f.urge = make(chan struct{})
+	if f.urged {
+		close(f.urge)
+	}
 	return ctx, cancel
 }
+
+// Urge says that a member can't wait for the work to get its turn.
+func (f *Flight[T]) Urge() {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	if !f.urged && f.urge != nil {
+		close(f.urge)
+	}
+	f.urged = true
+}
+
+// Urged returns a channel that is closed when a member has urged. It is called after Detach.
+func (f *Flight[T]) Urged() <-chan struct{} { return f.urge }
 
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
 // result that is there already wins.
@@ -153,13 +171,12 @@ func (f *Flight[T]) Leave() bool {
 		return false
 	}
 	f.members--
-	var abandon func()
-	if f.members == 0 {
+	last, abandon := f.members == 0, f.abandon
+	if last {
 		f.seal()
-		abandon = f.abandon
 	}
 	f.shard.mu.Unlock()
-	if abandon != nil {
+	if last && abandon != nil {
 		abandon()
 	}
 	return true
