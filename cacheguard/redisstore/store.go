@@ -147,7 +147,7 @@ func (s *Store) Warm(ctx context.Context) error {
 			}
 		}
 		dialling.Wait()
-		return struct{}{}, s.measure(ctx, s.rdb)
+		return struct{}{}, s.remeasure(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: warming up: %w", err)

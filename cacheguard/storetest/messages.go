@@ -235,6 +235,7 @@ func toldInOrder(e *env) {
 		e.stored(e.a, k, g, e.frame(g.Token, "v"))
 		want = append(want, "changed", "filled "+g.Token.String())
 	}
+	e.eventually("all messages arrive", func() bool { return len(in.about(k)) >= len(want) })
 	var got []string
 	for _, m := range in.until(e.a, k) {
 		if m.Kind == cacheguard.MessageFilled {

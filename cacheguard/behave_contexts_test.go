@@ -1,0 +1,355 @@
+package cacheguard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// TestCallerThatLeaves gets its own context's error at once, whether it leads or has joined. The load goes on.
+func TestCallerThatLeaves(t *testing.T) {
+	for _, leaver := range []string{"leader", "joiner"} {
+		inBubble(t, leaver, func(t *testing.T) {
+			c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+			o := newScriptedOrigin[string](t)
+			leaving, leave := context.WithCancelCause(t.Context())
+			defer leave(nil)
+			ctxs := map[string]context.Context{"leader": t.Context(), "joiner": t.Context()}
+			ctxs[leaver] = leaving
+			calls := map[string]*begun[string]{}
+			calls["leader"] = getting(ctxs["leader"], t, c, "k", o.load)
+			load := o.next()
+			calls["joiner"] = getting(ctxs["joiner"], t, c, "k", o.load)
+			calls["joiner"].waits()
+
+			leave(errors.New("of no concern to the cache"))
+			calls[leaver].gives("", context.Canceled)
+			delete(calls, leaver)
+			if load.cancelled() {
+				t.Error("the load was cancelled while somebody waits for it")
+			}
+			load.gives("v")
+			for _, stays := range calls {
+				stays.gives("v", nil)
+			}
+			o.loads(1)
+		})
+	}
+}
+
+func TestCallerWithADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+		o := newScriptedOrigin[string](t)
+		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
+		defer cancel()
+		hasty, patient := getting(ctx, t, c, "k", o.load), getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		if _, err := hasty.later(); err != context.DeadlineExceeded || hasty.took != 70*time.Millisecond {
+			t.Errorf("the call returned %v after %v; want %v after 70ms", err, hasty.took, context.DeadlineExceeded)
+		}
+		load.gives("v")
+		patient.gives("v", nil)
+	})
+}
+
+// TestLastCallerToLeave cancels the load, and the lease is free at once: nothing failed, so nothing is remembered.
+func TestLastCallerToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		c := openOn(t, store, cacheguard.Options[string]{})
+		o := newScriptedOrigin[string](t)
+		ctx, leave := context.WithCancel(t.Context())
+		first, second := getting(ctx, t, c, "k", o.load), getting(ctx, t, c, "k", o.load)
+		load := o.next()
+		if leaseFree(t, store, "k") {
+			t.Error("the lease is free while the load runs")
+		}
+		leave()
+		first.gives("", context.Canceled)
+		second.gives("", context.Canceled)
+		if !load.cancelled() {
+			t.Error("the load was not cancelled")
+		}
+		if !leaseFree(t, store, "k") {
+			t.Error("the lease is held")
+		}
+		next := getting(t.Context(), t, c, "k", o.load)
+		o.next().gives("v")
+		next.gives("v", nil)
+	})
+}
+
+// TestAbandonedLoadIsTakenOver by a process that waits for it. What happened in the other one is no result.
+func TestAbandonedLoadIsTakenOver(t *testing.T) {
+	for _, kind := range []string{"load", "stubborn load"} {
+		inBubble(t, kind, func(t *testing.T) {
+			store := memstore.New(memstore.Options{})
+			here := openOn(t, store, cacheguard.Options[string]{})
+			there := openOn(t, store, cacheguard.Options[string]{})
+			o := newScriptedOrigin[string](t)
+			fn := o.load
+			if kind != "load" {
+				fn = o.stubborn
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			leaver := getting(ctx, t, here, "k", fn)
+			o.next()
+			first, second := getting(t.Context(), t, there, "k", o.load), getting(t.Context(), t, there, "k", o.load)
+			first.waits()
+			o.idle()
+			leave()
+			leaver.gives("", context.Canceled)
+			o.next().gives("v")
+			first.gives("v", nil)
+			second.gives("v", nil)
+			o.loads(2)
+		})
+	}
+}
+
+// TestNobodyJoinsAnAbandonedLoad, however long it takes to stop and to be given up.
+func TestNobodyJoinsAnAbandonedLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		o := newScriptedOrigin[string](t)
+		releasing := make(chan struct{})
+		store.onto("Release", func(context.Context) error { <-releasing; return nil })
+		ctx, leave := context.WithCancel(t.Context())
+		leaver := getting(ctx, t, c, "k", o.stubborn)
+		abandoned := o.next()
+		leave()
+		leaver.gives("", context.Canceled)
+		first := getting(t.Context(), t, c, "k", o.load)
+		first.waits() // for the lease
+		close(releasing)
+		load := o.next()
+		second := getting(t.Context(), t, c, "k", o.load)
+		abandoned.gives("old")
+		first.waits()
+		load.gives("new")
+		first.gives("new", nil)
+		second.gives("new", nil)
+		getting(t.Context(), t, c, "k", o.load).gives("new", nil)
+		o.loads(2)
+	})
+}
+
+// TestLoadThatNobodyWaitsFor does not begin: everybody left while its lease was on the way.
+func TestLoadThatNobodyWaitsFor(t *testing.T) {
+	for _, end := range []string{"caller leaves", "cache is closed"} {
+		inBubble(t, end, func(t *testing.T) {
+			store := newTampered()
+			c := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1})
+			granting := make(chan struct{})
+			store.past("Lease", func(context.Context) error { <-granting; return nil })
+			o := newScriptedOrigin[string](t)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			call := getting(ctx, t, c, "k", o.load)
+			call.waits()
+			want, closing := context.Canceled, (*begun[struct{}])(nil)
+			if end == "caller leaves" {
+				leave()
+				call.gives("", want)
+			} else {
+				want = cacheguard.ErrClosed
+				closing = beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
+				closing.waits()
+			}
+			close(granting)
+			call.gives("", want)
+			o.idle()
+			if !leaseFree(t, store, "k") {
+				t.Error("the lease is held")
+			}
+			if closing != nil {
+				closing.gives(struct{}{}, nil)
+			} else {
+				slotsAreFree(t, c, 1)
+			}
+		})
+	}
+}
+
+// TestLeaderThatLeavesAsItsLoadStarts is the request that is cancelled while others have come to depend on it.
+func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		o := newScriptedOrigin[string](t)
+		ctx, leave := context.WithCancel(t.Context())
+		looking := make(chan struct{})
+		store.onto("Get", func(context.Context) error { <-looking; return nil })
+		leader := getting(ctx, t, c, "k", func(ctx context.Context) (string, error) {
+			leave()
+			return o.load(ctx)
+		})
+		leader.waits()
+		joiner := getting(t.Context(), t, c, "k", o.load)
+		joiner.waits()
+		close(looking)
+		load := o.next()
+		leader.gives("", context.Canceled)
+		if load.cancelled() {
+			t.Error("the load was cancelled while somebody waits for it")
+		}
+		load.gives("v")
+		joiner.gives("v", nil)
+	})
+}
+
+// TestLeaderThatLeavesWhileItLooksUp: that its look-up was cut short says nothing about the store. Those who have
+// joined it get what they would have got without it.
+func TestLeaderThatLeavesWhileItLooksUp(t *testing.T) {
+	for name, policy := range map[string]cacheguard.StorePolicy{"open": cacheguard.FailOpen, "closed": cacheguard.FailClosed} {
+		for _, verb := range []string{"Get", "Refresh"} {
+			inBubble(t, verb+" fails "+name, func(t *testing.T) {
+				store := newTampered()
+				opts := cacheguard.Options[string]{OnStoreDown: policy}
+				c, other := openOn(t, store, opts), openOn(t, store, opts)
+				o := newScriptedOrigin[string](t)
+				get := func(ctx context.Context) *begun[string] {
+					return beginCall(t, func() (string, error) {
+						if verb == "Refresh" {
+							return c.Refresh(ctx, "k", o.load)
+						}
+						return c.Get(ctx, "k", o.load)
+					})
+				}
+				// This is how a store behaves that waits for an answer on its caller's context.
+				store.onto("Get", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				ctx, leave := context.WithCancel(t.Context())
+				leader := get(ctx)
+				leader.waits()
+				joiner := get(t.Context())
+				joiner.waits()
+				store.onto("Get", nil)
+				leave()
+				leader.gives("", context.Canceled)
+				load := o.next()
+				if leaseFree(t, store, "k") {
+					t.Error("the load has no lease: another process loads at the same time")
+				}
+				elsewhere := getting(t.Context(), t, other, "k", o.load)
+				load.gives("v")
+				joiner.gives("v", nil)
+				elsewhere.gives("v", nil)
+				o.loads(1)
+			})
+		}
+	}
+}
+
+type contextKey struct{}
+
+func TestContextOfALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{LoadTimeout: 20 * time.Second})
+		o := newScriptedOrigin[string](t)
+		starter, cancel := context.WithTimeout(context.WithValue(t.Context(), contextKey{}, "starter"), time.Second)
+		defer cancel()
+		joiner := context.WithValue(t.Context(), contextKey{}, "joiner")
+		began := time.Now()
+		first, second := getting(starter, t, c, "k", o.load), (*begun[string])(nil)
+		load := o.next()
+		second = getting(joiner, t, c, "k", o.load)
+		if v := load.ctx.Value(contextKey{}); v != "starter" {
+			t.Errorf("the load's context has the value %v; want the starter's", v)
+		}
+		if d, ok := load.ctx.Deadline(); !ok || d.Sub(began) != 20*time.Second {
+			t.Errorf("the load's deadline is %v after it began, %v; want LoadTimeout", d.Sub(began), ok)
+		}
+		if _, err := first.later(); err != context.DeadlineExceeded {
+			t.Errorf("the starter got %v; want %v", err, context.DeadlineExceeded)
+		}
+		if load.cancelled() {
+			t.Error("the starter's deadline ended the load")
+		}
+		load.gives("v")
+		second.gives("v", nil)
+	})
+}
+
+// TestContextThatIsDone ends a call before it has begun, also when the value is at hand; but a change that the origin
+// has seen already is made known.
+func TestContextThatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		before := store.steps("Get") + store.steps("Lease") + store.steps("Set") + store.steps("Claim")
+		load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, call := range map[string]func() error{
+			"Get":       func() error { _, err := c.Get(ctx, "k", load); return err },
+			"GetResult": func() error { _, err := c.GetResult(ctx, "other", load); return err },
+			"GetEntry": func() error {
+				_, err := c.GetEntry(ctx, "k", func(ctx context.Context, _ cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+					e.Value, err = load(ctx)
+					return e, err
+				})
+				return err
+			},
+			"Refresh": func() error { _, err := c.Refresh(ctx, "k", load); return err },
+			"Peek":    func() error { _, err := c.Peek(ctx, "k"); return err },
+			"Set":     func() error { return c.Set(ctx, "k", "w") },
+			"Update":  func() error { _, err := c.Update(ctx, "k", load); return err },
+		} {
+			if err := call(); err != context.Canceled {
+				t.Errorf("%s: %v; want %v", name, err, context.Canceled)
+			}
+		}
+		if after := store.steps("Get") + store.steps("Lease") + store.steps("Set") + store.steps("Claim"); after != before {
+			t.Errorf("the store was asked %d times", after-before)
+		}
+		if err := c.Invalidate(ctx, "k"); err != nil {
+			t.Errorf("Invalidate: %v", err)
+		}
+		if r, err := c.Peek(t.Context(), "k"); err != nil || r.Status != cacheguard.StatusMiss {
+			t.Errorf("after Invalidate there is %+v, %v", r, err)
+		}
+	})
+}
+
+// TestWritesGoThrough shows that what ends a lease, stores or tells never runs on a caller's context.
+func TestWritesGoThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Set", "Invalidate"} {
+			store.onto(step, func(ctx context.Context) error {
+				if ctx.Done() != nil {
+					t.Errorf("%s runs on a context that can end", step)
+				}
+				return nil
+			})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		c.Get(ctx, "filled", returning("v"))
+		c.Get(ctx, "failed", failingWith[string](errTampered))
+		c.Set(ctx, "set", "v")
+		c.Invalidate(ctx, "invalidated")
+		c.Update(ctx, "updated", returning("v"))
+		c.Update(ctx, "updated", failingWith[string](errTampered))
+		o := newScriptedOrigin[string](t)
+		left := getting(ctx, t, c, "left", o.load)
+		o.next()
+		cancel()
+		left.gives("", context.Canceled)
+		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Set", "Invalidate"} {
+			if store.steps(step) == 0 {
+				t.Errorf("this test had no %s", step)
+			}
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package cacheguard_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cacheguard/cacheguard"
+
+// layers says which packages of this module a package may import: bench, examples → middleware → cacheguard ← stores,
+// locks, observers. The line that fits best counts: "a" is a itself, "a/*" what is one level below it, "a/..." a and
+// all below it. Implementations don't import each other, and so that this holds for those to come, they have one line.
+var layers = map[string]string{
+	"internal/...":         "internal/...",
+	"cacheguard":           "internal/...",
+	"cacheguard/...":       "cacheguard internal/...",
+	"cacheguard/lock/*":    "cacheguard cacheguard/lock internal/...",
+	"cacheguard/lockstore": "cacheguard cacheguard/lock internal/...",
+	"cacheguard/guardtest": "cacheguard cacheguard/memstore internal/...",
+	"middleware/...":       "middleware/... cacheguard internal/...",
+	"examples/...":         "examples/... middleware/... cacheguard/... internal/...",
+	"bench/...":            "bench/... examples/... middleware/... cacheguard/... internal/...",
+}
+
+// inTests is what tests of any package may import besides.
+const inTests = "cacheguard/... internal/..."
+
+// serverForTests starts servers: nobody but tests and the benchmark has a use for it.
+const serverForTests = "internal/redistest"
+
+// libraries says who may import what is not in this module. A library that is not here is a new one: it is a cost for
+// ever to whoever uses the package, so think twice, then add it. Tests import what they like.
+var libraries = map[string]string{
+	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
+	"github.com/maypok86/otter/v2/...":     "cacheguard internal/...",
+	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore cacheguard/lock/redislock cacheguard/lock/redlock internal/redistest examples/... bench/...",
+	"github.com/google/uuid":               "cacheguard/redisstore cacheguard/lock/* middleware/... examples/... bench/...",
+	"github.com/go-chi/chi/v5/...":         "middleware/... examples/... bench/...",
+	"github.com/klauspost/compress/...":    "cacheguard/* middleware/... examples/... bench/...",
+	"go.opentelemetry.io/...":              "cacheguard/otelobserver examples/... bench/...",
+	"github.com/prometheus/...":            "cacheguard/promobserver examples/... bench/...",
+	"github.com/go-zookeeper/zk":           "cacheguard/lock/zklock examples/... bench/...",
+	"github.com/jackc/pgx/v5/...":          "examples/... bench/...",
+	"modernc.org/sqlite/...":               "examples/... bench/...",
+	"github.com/alicebob/miniredis/v2/...": "internal/redistest examples/... bench/...",
+	"github.com/anishathalye/porcupine":    "cacheguard/lock/locktest",
+}
+
+// forTests are the parts of the standard library that only tests, and packages named for them, import.
+const forTests = "testing/... net/http/httptest"
+
+func TestDependencies(t *testing.T) {
+	packages := map[string]bool{}
+	err := eachImport("..", func(file, from, to string) {
+		packages[from] = true
+		if why := forbidden(from, to, strings.HasSuffix(file, "_test.go")); why != "" {
+			t.Errorf("%s imports %s: %s", file, to, why)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"cacheguard", "cacheguard/memstore", "internal/frame"} {
+		if !packages[p] {
+			t.Errorf("this test doesn't see package %s", p)
+		}
+	}
+}
+
+// TestDependencyRules tries the rules on packages that need not exist.
+func TestDependencyRules(t *testing.T) {
+	const fine, wrong, test = true, false, true
+	for _, c := range []struct {
+		from, to string
+		test, ok bool
+	}{
+		{"cacheguard", "context", !test, fine},
+		{"cacheguard", "net/http", !test, fine},
+		{"cacheguard", "golang.org/x/sync/errgroup", !test, fine},
+		{"cacheguard", "golang.org/x/synchronous", !test, wrong},
+		{"cacheguard", module + "/internal/flight", !test, fine},
+		{"cacheguard", module + "/internal/local/sketch", !test, fine},
+		{"cacheguard", module + "/internal/redistest", !test, wrong},
+		{"cacheguard", module + "/internal/redistest", test, fine},
+		{"cacheguard", module + "/cacheguard/memstore", !test, wrong},
+		{"cacheguard", module + "/cacheguard/redisstore", test, fine},
+		{"cacheguard", module + "/middleware", test, wrong},
+		{"cacheguard", "github.com/redis/go-redis/v9", !test, wrong},
+		{"cacheguard", "github.com/redis/go-redis/v9", test, fine},
+		{"cacheguard", "github.com/go-chi/chi/v5", !test, wrong},
+		{"cacheguard", "github.com/google/uuid", !test, wrong},
+		{"cacheguard", "github.com/klauspost/compress/zstd", !test, wrong},
+		{"cacheguard", "go.opentelemetry.io/otel", !test, wrong},
+		{"cacheguard", "testing", !test, wrong},
+		{"cacheguard", "testing/synctest", test, fine},
+		{"internal/flight", module + "/cacheguard", !test, wrong},
+		{"internal/flight", module + "/internal/frame", !test, fine},
+		{"internal/flight", "github.com/redis/go-redis/v9", !test, wrong},
+		{"internal/redistest", "github.com/redis/go-redis/v9/logging", !test, fine},
+		{"internal/redistest", module + "/internal/flight", !test, fine},
+		{"internal/redistest", "testing", !test, fine},
+		{"internal/flight", module + "/internal/redistest", !test, wrong},
+		{"cacheguard/newstore", module + "/cacheguard", !test, fine},
+		{"cacheguard/newstore", module + "/cacheguard/memstore", !test, wrong},
+		{"cacheguard/newstore", module + "/cacheguard/storetest", test, fine},
+		{"cacheguard/newstore", "example.com/new", !test, wrong},
+		{"cacheguard/newstore", "example.com/new", test, fine},
+		{"cacheguard/memstore", "github.com/redis/go-redis/v9", !test, wrong},
+		{"cacheguard/redisstore", "github.com/redis/go-redis/v9/internal/pool", !test, fine},
+		{"cacheguard/storetest", "testing", !test, fine},
+		{"cacheguard/storetest", "go.uber.org/goleak", !test, wrong},
+		{"cacheguard/otelobserver", "go.opentelemetry.io/otel/metric", !test, fine},
+		{"cacheguard/promobserver", "go.opentelemetry.io/otel/metric", !test, wrong},
+		{"cacheguard/lock/redislock", module + "/cacheguard/lock", !test, fine},
+		{"cacheguard/lock/redislock", module + "/cacheguard/lock/redlock", !test, wrong},
+		{"cacheguard/lock/redislock", module + "/cacheguard/redisstore", !test, wrong},
+		{"cacheguard/lock/locktest", "testing", !test, fine},
+		{"cacheguard/lockstore", module + "/cacheguard/lock", !test, fine},
+		{"cacheguard/lockstore", module + "/cacheguard/lock/redislock", !test, wrong},
+		{"cacheguard/lock", module + "/cacheguard/lockstore", !test, wrong},
+		{"cacheguard/guardtest", module + "/cacheguard/memstore", !test, fine},
+		{"middleware", module + "/cacheguard", !test, fine},
+		{"middleware", module + "/cacheguard/redisstore", !test, wrong},
+		{"middleware", module + "/cacheguard/memstore", test, fine},
+		{"middleware", "github.com/go-chi/chi/v5", !test, fine},
+		{"middleware", module + "/examples/catalog", !test, wrong},
+		{"middleware", "net/http/httptest", !test, wrong},
+		{"examples/catalog", module + "/middleware", !test, fine},
+		{"examples/catalog", module + "/cacheguard/redisstore", !test, fine},
+		{"examples/catalog", module + "/bench", !test, wrong},
+		{"examples/catalog", module + "/internal/redistest", !test, wrong},
+		{"examples/catalog", module + "/internal/redistest", test, fine},
+		{"bench", module + "/internal/redistest", !test, fine},
+		{"bench/simulator", module + "/bench/report", !test, fine},
+		{"bench", module + "/examples/catalog/stages", !test, fine},
+		{"newlayer", module + "/cacheguard", !test, wrong},
+		{".", module + "/cacheguard", !test, wrong},
+	} {
+		if why := forbidden(c.from, c.to, c.test); (why == "") != c.ok {
+			t.Errorf("%s imports %s (in a test: %v): %q; want it fine: %v", c.from, c.to, c.test, why, c.ok)
+		}
+	}
+}
+
+// forbidden says why a package of this module may not import another one, or "".
+func forbidden(from, to string, test bool) string {
+	toHere, here := strings.CutPrefix(to, module+"/")
+	switch {
+	case here:
+		allowed, known := best(layers, from)
+		if test {
+			allowed += " " + inTests
+		}
+		switch {
+		case !known:
+			return "no layer has this package"
+		case toHere == serverForTests && !test && !matches("bench/... "+serverForTests, from):
+			return "it is for tests and the benchmark"
+		case !matches(allowed, toHere):
+			return "dependencies point the other way; this one may import " + allowed
+		}
+	case test:
+	case !strings.Contains(strings.Split(to, "/")[0], "."):
+		if matches(forTests, to) && !strings.HasSuffix(from, "test") {
+			return "it is for tests"
+		}
+	default:
+		importers, known := best(libraries, to)
+		if !known {
+			return "a new dependency"
+		}
+		if !matches(importers, from) {
+			return "it belongs to " + importers
+		}
+	}
+	return ""
+}
+
+// best returns the value of the pattern that fits best: the longest, and of two the one for the package itself.
+func best(table map[string]string, p string) (value string, ok bool) {
+	fit := -1
+	for pattern, v := range table {
+		root := strings.TrimRight(pattern, "/.*")
+		rank := 2 * len(root)
+		if root == pattern {
+			rank++
+		}
+		if matches(pattern, p) && rank > fit {
+			value, ok, fit = v, true, rank
+		}
+	}
+	return value, ok
+}
+
+// matches reports whether one of the patterns matches the path.
+func matches(patterns, p string) bool {
+	for _, pattern := range strings.Fields(patterns) {
+		switch root, below := strings.CutSuffix(pattern, "/..."); {
+		case below && (p == root || strings.HasPrefix(p, root+"/")):
+			return true
+		case !below:
+			if ok, err := path.Match(pattern, p); err != nil {
+				panic(err)
+			} else if ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// eachImport reads the imports of every file of the module, whatever system it is built for.
+func eachImport(root string, each func(file, from, to string)) error {
+	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			base := entry.Name()
+			_, nested := os.Stat(filepath.Join(name, "go.mod"))
+			if name != root && (nested == nil || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return fmt.Errorf("reading imports: %w", err)
+		}
+		from, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		for _, imported := range file.Imports {
+			to, err := strconv.Unquote(imported.Path.Value)
+			if err != nil {
+				return err
+			}
+			each(name, filepath.ToSlash(from), to)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,155 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A caller whose own time is over while the value is being read says nothing about Redis: those who have joined it are
+// served as if it had never been.
+func TestCallerThatLeavesDuringRead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for how, leaving := range map[string]func() (context.Context, context.CancelFunc){
+		"deadline":  func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), shortOp) },
+		"cancelled": func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+	} {
+		for where, client := range map[string]func(*testing.T, string) redis.UniversalClient{
+			"directly": clientKinds["careful"], "in a batch": clientKinds["own"],
+		} {
+			t.Run(how+" "+where, func(t *testing.T) {
+				t.Parallel()
+				proxy := newProxy(t, server.Addr())
+				r := newReplica(t, "", newPrefix(), func(s *site) {
+					s.rdb, s.cache.OnStoreDown = client(t, proxy.Addr()), cacheguard.FailClosed
+					s.store.OpTimeout = lossTime // a caller that is cancelled waits for half of it
+				})
+				r.listens(t)
+				gate := make(chan struct{})
+				late := proxy.DelayReply(redistest.IsCommand("GET"), gate)
+				o := newOrigin("v")
+
+				ctx, leave := leaving()
+				defer leave()
+				left := make(chan error, 1)
+				go func() {
+					_, err := r.cache.Get(ctx, "k", o.load)
+					left <- err
+				}()
+				select {
+				case <-late.Struck():
+				case <-time.After(shortOp): // its deadline was over before it began to read: it has shown nothing
+				}
+				stays := r.ask(t, 3, "k", o.load)
+				stays.arrived.Wait()
+				if how == "cancelled" {
+					leave()
+				}
+				select {
+				case err := <-left:
+					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+						t.Errorf("the caller that left got %v; want its context's error", err)
+					}
+				case <-time.After(patience):
+					t.Error("the caller that left has no answer")
+				}
+				close(gate)
+				stays.got(t, "v")
+				for _, a := range stays.answers {
+					if a.res.Degraded {
+						t.Errorf("a caller that stayed was served as if Redis were down")
+					}
+				}
+				o.loaded(t, 1)
+				if n := r.events.of(cacheguard.EventStoreError); n != 0 {
+					t.Errorf("%d errors of the store were seen; want none", n)
+				}
+				r.get(t, "k", mustNotLoad(t)).hit(t, "v")
+			})
+		}
+	}
+}
+
+// Reads that were given up are not sent when Redis answers again: a queue of them would be one more outage.
+func TestReadsThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := newProxy(t, server.Addr())
+	r := newReplica(t, proxy.Addr(), newPrefix(), func(s *site) {
+		s.store.OpTimeout = 100 * time.Millisecond
+		s.rdb = own{newClient(t, proxy.Addr())} // whose reads all go in batches
+	})
+	r.listens(t)
+	proxy.Blackhole(true)
+	var readers sync.WaitGroup
+	for i := range 5000 {
+		readers.Go(func() {
+			if _, err := r.cache.Peek(t.Context(), fmt.Sprint("k", i)); !errors.Is(err, cacheguard.ErrUnavailable) {
+				t.Errorf("Peek in a blackhole gave %v; want %v", err, cacheguard.ErrUnavailable)
+			}
+		})
+	}
+	readers.Wait()
+	proxy.Cut() // what is on the wire already doesn't count
+	proxy.Blackhole(false)
+	await(t, "Redis is used again", func() bool {
+		_, err := r.cache.Peek(t.Context(), "k")
+		return err == nil
+	})
+	if sent := proxy.Counts()["GET"]; sent > 200 {
+		t.Errorf("%d reads were sent after their readers had left", sent)
+	}
+}
+
+// Warm is bounded by its context, whatever the client.
+func TestWarmEndsWithContext(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := newProxy(t, server.Addr())
+	proxy.Blackhole(true)
+	for name, client := range clientKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t, client(t, proxy.Addr()), redisstore.Options{Prefix: newPrefix()})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			if err := s.Warm(ctx); err == nil {
+				t.Error("Warm succeeded in a blackhole")
+			}
+			if took := time.Since(began); took > soon {
+				t.Errorf("Warm returned %v after the beginning of a context of 100ms", took)
+			}
+		})
+	}
+}
+
+// Close doesn't wait for a server that doesn't answer.
+func TestCloseInBlackhole(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := newProxy(t, server.Addr())
+	proxy.Blackhole(true)
+	for name, client := range clientKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t, client(t, proxy.Addr()), redisstore.Options{Prefix: newPrefix()})
+			_, _ = s.Lease(t.Context(), cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{TTL: time.Second})
+			began := time.Now()
+			must(t, s.Close())
+			if took := time.Since(began); took > soon {
+				t.Errorf("Close took %v", took)
+			}
+		})
+	}
+}

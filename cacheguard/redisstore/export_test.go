@@ -1,0 +1,28 @@
+package redisstore
+
+import "github.com/cacheguard/cacheguard/cacheguard"
+
+// The scripts' texts, for faults that strike one of them.
+var (
+	LeaseScript      = leaseLua
+	FillScript       = fillLua
+	ConcludeScript   = concludeLua
+	RenewScript      = renewLua
+	ReleaseScript    = releaseLua
+	ClaimScript      = claimLua
+	SetScript        = setLua
+	InvalidateScript = invalidateLua
+	ClockScript      = clockLua
+)
+
+// ValueName is where a key's value stands.
+func ValueName(prefix string, k cacheguard.Key) string { return names{prefix: prefix}.value(k) }
+
+// LeaseName is where a key's lease stands.
+func LeaseName(prefix string, k cacheguard.Key) string {
+	n := names{prefix: prefix}
+	return n.lease(n.value(k))
+}
+
+// Channel is where a prefix' messages are published.
+func Channel(prefix string) string { return names{prefix: prefix}.channel() }

@@ -1,0 +1,242 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+const (
+	patience  = 30 * time.Second // for what has to happen
+	longLease = 2 * time.Minute  // whoever waits for its end has lost patience before
+	opTimeout = patience         // a busy machine is no reason to do without Redis
+	lossTime  = 4 * time.Second  // OpTimeout of a store that loses replies: it waits for each for half as long
+)
+
+// replica is a process of a fleet, as far as the others can tell: a client, a store and a cache of its own.
+type replica struct {
+	rdb    redis.UniversalClient
+	store  *spy
+	cache  *cacheguard.Cache[string]
+	events *tally
+	log    *logbook
+	prefix string
+}
+
+// site is what a replica is made of.
+type site struct {
+	rdb   redis.UniversalClient // instead of one with the options
+	redis redis.Options
+	store redisstore.Options
+	cache cacheguard.Options[string]
+}
+
+// newReplica makes a replica that speaks to addr. Replicas with one prefix are a fleet.
+func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *replica {
+	t.Helper()
+	r := &replica{events: &tally{}, log: &logbook{}, prefix: prefix}
+	logger := slog.New(slog.NewTextHandler(r.log, nil))
+	s := site{
+		redis: redis.Options{Addr: addr, ContextTimeoutEnabled: true},
+		store: redisstore.Options{Prefix: prefix, OpTimeout: opTimeout, Logger: logger},
+		cache: cacheguard.Options[string]{
+			Name: "test", LeaseTTL: longLease, Jitter: -1, Observer: r.events, Logger: logger,
+		},
+	}
+	for _, f := range change {
+		f(&s)
+	}
+	if r.rdb = s.rdb; r.rdb == nil {
+		r.rdb = redis.NewClient(&s.redis)
+		t.Cleanup(func() { _ = r.rdb.Close() })
+	}
+	r.store = &spy{Store: newStore(t, r.rdb, s.store)}
+	var err error
+	r.cache, err = cacheguard.New(r.store, s.cache)
+	must(t, err)
+	t.Cleanup(func() {
+		_ = r.cache.Close()
+		if t.Failed() {
+			t.Logf("a replica saw %v and said %q", r.events, r.log.lines())
+		}
+	})
+	return r
+}
+
+func newStore(t *testing.T, rdb redis.UniversalClient, opts redisstore.Options) *redisstore.Store {
+	t.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s, err := redisstore.New(rdb, opts)
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// newClient is a client that a careful user makes.
+func newClient(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// defaultClient is the client that everybody makes.
+func defaultClient(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// own is a client of a type of the user's own.
+type own struct{ redis.UniversalClient }
+
+func newPrefix() string { return "test-" + rand.Text() }
+
+// valueName is where the value of a key of the replica's cache stands.
+func (r *replica) valueName(key string) string {
+	return redisstore.ValueName(r.prefix, cacheguard.Key{Cache: "test", Key: key})
+}
+
+func (r *replica) leaseName(key string) string {
+	return redisstore.LeaseName(r.prefix, cacheguard.Key{Cache: "test", Key: key})
+}
+
+// listens waits until messages arrive.
+func (r *replica) listens(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, r.store.Warm(ctx))
+}
+
+// spy is a store that counts what its cache was told when it asked for leases.
+type spy struct {
+	*redisstore.Store
+
+	mu      sync.Mutex // guards answers
+	answers map[cacheguard.LeaseState]int
+}
+
+func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	ans, err := s.Store.Lease(ctx, k, ask)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.answers == nil {
+			s.answers = make(map[cacheguard.LeaseState]int)
+		}
+		s.answers[ans.State]++
+	}
+	return ans, err
+}
+
+func (s *spy) told(state cacheguard.LeaseState) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers[state]
+}
+
+// waits returns when the replica has been told once that another one has the lease, and so waits for that one's load.
+func (r *replica) waits(t *testing.T) {
+	t.Helper()
+	await(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })
+}
+
+// tally counts events.
+type tally struct {
+	mu     sync.Mutex // guards counts
+	counts map[cacheguard.EventKind]int
+}
+
+func (c *tally) Observe(_ context.Context, e cacheguard.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[cacheguard.EventKind]int)
+	}
+	c.counts[e.Kind]++
+}
+
+func (c *tally) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.counts)
+}
+
+func (c *tally) of(kind cacheguard.EventKind) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[kind]
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// lines returns the lines that have all of these words.
+func (l *logbook) lines(words ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+next:
+	for line := range strings.Lines(l.text.String()) {
+		for _, w := range words {
+			if !strings.Contains(line, w) {
+				continue next
+			}
+		}
+		found = append(found, line)
+	}
+	return found
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await returns when ok does so.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("did not happen within %v: %s", patience, what)
+		}
+	}
+}
+
+// arrives returns when the channel is closed or gets something.
+func arrives[T any](t *testing.T, what string, c <-chan T) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("did not happen within %v: %s", patience, what)
+	}
+}

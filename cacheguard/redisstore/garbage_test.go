@@ -1,0 +1,188 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// garbage is something that may stand where a value stands.
+type garbage struct {
+	what string
+	put  func(ctx context.Context, rdb redis.UniversalClient, name string) error
+}
+
+func text(what string, b []byte) garbage {
+	return garbage{what, func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.Set(ctx, name, b, 0).Err()
+	}}
+}
+
+// wrongTypes are what isn't a string.
+var wrongTypes = []garbage{
+	{"list", func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.RPush(ctx, name, "a", "b").Err()
+	}},
+	{"hash", func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.HSet(ctx, name, "a", "b").Err()
+	}},
+	{"set", func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.SAdd(ctx, name, "a", "b").Err()
+	}},
+	{"sorted set", func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.ZAdd(ctx, name, redis.Z{Score: 1, Member: "a"}).Err()
+	}},
+	{"stream", func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return rdb.XAdd(ctx, &redis.XAddArgs{Stream: name, Values: []string{"a", "b"}}).Err()
+	}},
+}
+
+// garbageValues are a thousand things that are no value, made from one that is.
+func garbageValues(good []byte) []garbage {
+	random := rand.New(rand.NewPCG(1, 2))
+	all := append([]garbage{text("empty string", nil)}, wrongTypes...)
+	for n := range good {
+		all = append(all, text(fmt.Sprintf("the first %d bytes", n), good[:n]))
+	}
+	for bit := range 8 * frame.HeaderSize {
+		b := bytes.Clone(good)
+		b[bit/8] ^= 1 << (bit % 8)
+		all = append(all, text(fmt.Sprintf("bit %d flipped", bit), b))
+	}
+	for version := 2; version < 256; version += 23 {
+		b := bytes.Clone(good)
+		b[0] = byte(version)
+		all = append(all, text(fmt.Sprintf("version %d", version), b))
+	}
+	h, body, err := frame.Parse(good)
+	if err != nil {
+		panic(err)
+	}
+	for _, codec := range []uint32{0, 1, h.Codec + 1, ^uint32(0)} {
+		other := h
+		other.Codec = codec
+		all = append(all, text(fmt.Sprintf("codec %d", codec), frame.New(other, body)))
+	}
+	expired := h
+	expired.Created = h.Created.Add(-time.Hour)
+	all = append(all, text("long past its TTL", frame.New(expired, body)))
+	future := h
+	future.Created = h.Created.Add(time.Hour)
+	all = append(all, text("from the future", frame.New(future, body)))
+	for _, foreign := range []string{
+		"x", "1", "null", "{}", `{"product":42}`, "PONG", "\x00", "\x01", "\x01\x00", "O:8:\"stdClass\":0:{}",
+		"\x80\x04\x95", "\x1f\x8b\x08", "*", "rueidisid:1", "LOCKED", "2026-11-21T00:00:00Z",
+	} {
+		all = append(all, text(fmt.Sprintf("foreign %q", foreign), []byte(foreign)))
+	}
+	for len(all) < 1000 {
+		b := make([]byte, random.IntN(200))
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		if random.IntN(2) == 0 && len(b) > 1 {
+			b[0], b[1] = frame.Version, 0
+		}
+		all = append(all, text(fmt.Sprintf("random %x", b), b))
+	}
+	return all
+}
+
+// Whatever stands where a value stands is a value or a miss. A miss is loaded, and the fill overwrites what was there.
+func TestGarbageValue(t *testing.T) {
+	ctx := t.Context()
+	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
+	must(t, r.cache.Set(ctx, "good", "value"))
+	good, err := r.rdb.Get(ctx, r.valueName("good")).Bytes()
+	must(t, err)
+
+	all := garbageValues(good)
+	for i, g := range all {
+		key := fmt.Sprint(i)
+		must(t, g.put(ctx, r.rdb, r.valueName(key)))
+		if res, err := r.cache.Peek(ctx, key); err != nil || res.Status == cacheguard.StatusHit || (res.Status == cacheguard.StatusMiss && res.Value != "") {
+			t.Errorf("%s: Peek gave %v, %v; want a miss", g.what, res, err)
+		}
+		r.missesAndHits(t, g.what, key)
+	}
+	// Each was looked at twice, and two are merely old.
+	if got, want := r.events.of(cacheguard.EventCorrupt), 2*(len(all)-2); got != want {
+		t.Errorf("corrupt values were counted %d times; want %d", got, want)
+	}
+	if lines := r.log.lines(); len(lines) != 1 || len(r.log.lines("no value")) != 1 {
+		t.Errorf("%d garbage values were logged in %d lines; want 1", len(all), len(lines))
+	}
+}
+
+// missesAndHits checks that the next call loads, and that the one after it finds what was loaded.
+func (r *replica) missesAndHits(t *testing.T, what, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience/3)
+	defer cancel()
+	o := newOrigin("loaded")
+	if v, err := r.cache.Get(ctx, key, o.load); v != "loaded" || err != nil {
+		t.Errorf("%s: a caller got %q, %v; want what was loaded", what, v, err)
+		return
+	}
+	res, err := r.cache.GetResult(ctx, key, o.load)
+	if res.Value != "loaded" || err != nil || res.Status != cacheguard.StatusHit {
+		t.Errorf("%s: the next caller got %v, %v; want a hit", what, res, err)
+	}
+	if n := o.loads.Load(); n != 1 {
+		t.Errorf("%s: %d loads; want 1", what, n)
+	}
+}
+
+// What can't be read in a batch is a miss for its own key alone.
+func TestGarbageInBatch(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Shared(t)
+	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb = own{newClient(t, server.Addr())} })
+	must(t, r.cache.Set(ctx, "good", "value"))
+	for i, g := range wrongTypes {
+		key := fmt.Sprint(i)
+		must(t, g.put(ctx, r.rdb, r.valueName(key)))
+		good, bad := r.ask(t, 1, "good", mustNotLoad(t)), r.ask(t, 1, key, newOrigin("loaded").load)
+		good.wait(t)[0].hit(t, "value")
+		bad.got(t, "loaded")
+		r.get(t, key, mustNotLoad(t)).hit(t, "loaded")
+	}
+}
+
+// A value that a codec of the user's can't read is a miss, also when the codec panics.
+func TestGarbageForCodec(t *testing.T) {
+	server := redistest.Shared(t)
+	prefix := newPrefix()
+	written := newReplica(t, server.Addr(), prefix)
+	must(t, written.cache.Set(t.Context(), "k", "no number"))
+	for name, codec := range map[string]cacheguard.Codec[string]{"error": refusing{}, "panic": panicking{}} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t, server.Addr(), prefix, func(s *site) { s.cache.Codec = codec })
+			o := newOrigin("loaded")
+			r.get(t, "k", o.load).is(t, "loaded")
+			o.loaded(t, 1)
+			if n := len(r.log.lines("no value")); n != 1 {
+				t.Errorf("the value was logged in %d lines; want 1", n)
+			}
+		})
+	}
+}
+
+type refusing struct{}
+
+func (refusing) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
+func (refusing) Decode(src []byte) (string, error)           { return "half a value", errDown }
+func (refusing) Name() string                                { return "raw" }
+
+type panicking struct{ refusing }
+
+func (panicking) Decode([]byte) (string, error) { panic("not for me") }

@@ -1,0 +1,179 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A lease that was granted and not heard of is asked for again, and is the asker's own: the leases here last longer
+// than anybody waits, so a process that waited for itself would be found out.
+func TestLostReplyOfLease(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		o := newOrigin("v")
+		letGo := o.hold()
+		lost := f.loseReply(redisstore.LeaseScript)
+		mine := f.first.ask(t, 5, "k", o.load)
+		arrives(t, "the reply is lost", lost.Struck())
+		others := f.othersAsk(t, "k", o.load)
+		arrives(t, "the first replica loads", o.began)
+		letGo()
+		mine.got(t, "v")
+		others.got(t, "v")
+		o.loaded(t, 1)
+		if n := f.first.events.of(cacheguard.EventLoad); n != 1 {
+			t.Errorf("the replica that was granted the lease did %d loads; want the one", n)
+		}
+		f.stored(t)
+		f.hits(t, "k", "v")
+	})
+}
+
+// The reply that somebody else has the lease says nothing about the asker's own token.
+func TestLostReplyOfHeldLease(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		o := newOrigin("v")
+		letGo := o.hold()
+		theirs := f.second.ask(t, 5, "k", o.load)
+		arrives(t, "the second replica loads", o.began)
+		lost := f.loseReply(redisstore.LeaseScript)
+		mine := f.first.ask(t, 5, "k", o.load)
+		arrives(t, "the reply is lost", lost.Struck())
+		f.first.waits(t)
+		letGo()
+		mine.got(t, "v")
+		theirs.got(t, "v")
+		o.loaded(t, 1)
+		f.hits(t, "k", "v")
+	})
+}
+
+// A fill that was carried out and not heard of is recognised when it comes again: it is stored, once, and reported as
+// stored.
+func TestLostReplyOfFill(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		o := newOrigin("v")
+		letGo := o.hold()
+		lost := f.loseReply(redisstore.FillScript)
+		mine := f.first.ask(t, 5, "k", o.load)
+		arrives(t, "the first replica loads", o.began)
+		others := f.othersAsk(t, "k", o.load)
+		letGo()
+		arrives(t, "the reply is lost", lost.Struck())
+		others.got(t, "v")
+		mine.got(t, "v")
+		o.loaded(t, 1)
+		f.stored(t)
+		f.hits(t, "k", "v")
+		if told := f.messages.of(cacheguard.MessageFilled, "k"); len(told) != 1 {
+			t.Errorf("those who waited were told %d times; want once", len(told))
+		}
+	})
+}
+
+// stored checks what the first replica reported of its load: stored, and nothing else.
+func (f *wired) stored(t *testing.T) {
+	t.Helper()
+	for kind, want := range map[cacheguard.EventKind]int{
+		cacheguard.EventFilled: 1, cacheguard.EventFillRefused: 0, cacheguard.EventFillUnknown: 0,
+		cacheguard.EventLeaseLost: 0, cacheguard.EventStoreError: 0,
+	} {
+		if got := f.first.events.of(kind); got != want {
+			t.Errorf("event %v was seen %d times; want %d", kind, got, want)
+		}
+	}
+}
+
+// What is invalidated between a fill and its repetition stays away, although the repetition is the load's own.
+func TestLostReplyOfFillThenInvalidated(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		ctx := t.Context()
+		o := newOrigin("old")
+		gate := make(chan struct{})
+		lost := f.loseReply(redisstore.FillScript)
+		again := f.proxy.DelayCommand(redistest.IsEval(redisstore.FillScript), gate)
+		mine := f.first.ask(t, 2, "k", o.load)
+		arrives(t, "the reply is lost", lost.Struck())
+		arrives(t, "the fill comes again", again.Struck())
+		must(t, f.second.cache.Invalidate(ctx, "k"))
+		close(gate)
+		mine.got(t, "old")
+		if err := f.second.rdb.Get(ctx, f.first.valueName("k")).Err(); !errors.Is(err, redis.Nil) {
+			t.Errorf("reading the invalidated value gave %v; want none", err)
+		}
+		o.set("new", nil)
+		f.third.get(t, "k", o.load).is(t, "new")
+		o.loaded(t, 2)
+		f.hits(t, "k", "new")
+	})
+}
+
+// A load that fails is told to all who wait, however often its end has to be repeated, and nobody repeats the load.
+func TestLostReplyOfConclude(t *testing.T) {
+	t.Parallel()
+	down := errors.New("the origin is down")
+	onBothWires(t, func(t *testing.T, f *wired) {
+		o := newOrigin("")
+		o.set("", down)
+		letGo := o.hold()
+		lost := f.loseReply(redisstore.ConcludeScript)
+		mine := f.first.ask(t, 5, "k", o.load)
+		arrives(t, "the first replica loads", o.began)
+		others := f.othersAsk(t, "k", o.load)
+		mine.arrived.Wait()
+		letGo()
+		arrives(t, "the reply is lost", lost.Struck())
+		for _, a := range others.wait(t) {
+			var remote *cacheguard.LoadError
+			if !errors.As(a.err, &remote) || !strings.Contains(remote.Text, down.Error()) {
+				t.Errorf("a caller in another replica got %v; want a LoadError that says %q", a.err, down)
+			}
+		}
+		for _, a := range mine.wait(t) {
+			if !errors.Is(a.err, down) {
+				t.Errorf("a caller got %v; want %v", a.err, down)
+			}
+		}
+		o.loaded(t, 1)
+		if told := f.messages.of(cacheguard.MessageOutcome, "k"); len(told) != 1 {
+			t.Errorf("those who waited were told %d times; want once", len(told))
+		}
+		// Nothing is left of it that would hold up the next one: the failure answers only those who waited for it.
+		o.set("v", nil)
+		f.second.get(t, "k", o.load).is(t, "v")
+		o.loaded(t, 2)
+	}, func(s *site) { s.cache.ErrorTTL = -1 })
+}
+
+// A load that is given up because its callers have left gives its lease back, and those who wait elsewhere load.
+func TestLostReplyOfRelease(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		given := newOrigin("never")
+		given.hold()
+		o := newOrigin("v")
+		lost := f.loseReply(redisstore.ReleaseScript)
+		mine := f.first.ask(t, 1, "k", given.load)
+		arrives(t, "the first replica loads", given.began)
+		others := f.othersAsk(t, "k", o.load)
+		mine.leave()
+		arrives(t, "the reply is lost", lost.Struck())
+		others.got(t, "v")
+		if err := mine.wait(t)[0].err; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that left got %v; want %v", err, context.Canceled)
+		}
+		o.loaded(t, 1)
+		f.hits(t, "k", "v")
+	})
+}

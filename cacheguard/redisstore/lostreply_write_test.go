@@ -1,0 +1,120 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+func TestLostReplyOfSet(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		lost := f.loseReply(redisstore.SetScript)
+		must(t, f.first.cache.Set(t.Context(), "k", "v"))
+		arrives(t, "the reply is lost", lost.Struck())
+		f.hits(t, "k", "v")
+	})
+}
+
+// A Set ends a load that runs meanwhile, also when its reply is lost.
+func TestLostReplyOfSetDuringLoad(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		o := newOrigin("old")
+		letGo := o.hold()
+		theirs := f.second.ask(t, 1, "k", o.load)
+		arrives(t, "the second replica loads", o.began)
+		lost := f.loseReply(redisstore.SetScript)
+		must(t, f.first.cache.Set(t.Context(), "k", "set"))
+		arrives(t, "the reply is lost", lost.Struck())
+		letGo()
+		theirs.got(t, "old") // they asked before
+		f.hits(t, "k", "set")
+	})
+}
+
+func TestLostReplyOfInvalidate(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		must(t, f.second.cache.Set(t.Context(), "k", "old"))
+		f.first.get(t, "k", mustNotLoad(t)).hit(t, "old")
+		lost := f.loseReply(redisstore.InvalidateScript)
+		must(t, f.first.cache.Invalidate(t.Context(), "k"))
+		arrives(t, "the reply is lost", lost.Struck())
+		o := newOrigin("new")
+		f.third.get(t, "k", o.load).is(t, "new")
+		f.hits(t, "k", "new")
+		o.loaded(t, 1)
+	})
+}
+
+// Many keys go in a pipeline. What is lost is the reply to one in the middle, and on a silent wire all that follow.
+func TestLostReplyOfInvalidateMany(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		keys := []string{"a", "b", "c", "d"}
+		for _, k := range keys {
+			must(t, f.second.cache.Set(t.Context(), k, "old"))
+		}
+		lost := f.proxy.DropReply(redistest.All(
+			redistest.IsEval(redisstore.InvalidateScript), redistest.HasKey(f.first.valueName("c")),
+		), f.then)
+		must(t, f.first.cache.Invalidate(t.Context(), keys...))
+		arrives(t, "the reply is lost", lost.Struck())
+		for _, k := range keys {
+			res, err := f.third.cache.Peek(t.Context(), k)
+			if must(t, err); res.Status != cacheguard.StatusMiss {
+				t.Errorf("%s is still there: %v", k, res)
+			}
+		}
+	})
+}
+
+// A claim that was made and not heard of is made again and is the same claim: the write runs once, its value is
+// stored, and readers wait for it.
+func TestLostReplyOfClaim(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		must(t, f.second.cache.Set(t.Context(), "k", "old"))
+		origin := newOrigin("written")
+		letGo := origin.hold()
+		lost := f.loseReply(redisstore.ClaimScript)
+		updated := make(chan answer, 1)
+		go func() {
+			v, err := f.first.cache.Update(context.Background(), "k", origin.load)
+			updated <- answer{res: cacheguard.Result[string]{Value: v}, err: err}
+		}()
+		arrives(t, "the reply is lost", lost.Struck())
+		readers := f.othersAsk(t, "k", mustNotLoad(t))
+		arrives(t, "the write runs", origin.began)
+		letGo()
+		readers.got(t, "written")
+		select {
+		case a := <-updated:
+			a.is(t, "written")
+		case <-t.Context().Done():
+		}
+		origin.loaded(t, 1)
+		f.hits(t, "k", "written")
+	})
+}
+
+// The fill of an Update is repeated like any other. If it were taken for a refused one, the value would be invalidated.
+func TestLostReplyOfUpdatesFill(t *testing.T) {
+	t.Parallel()
+	onBothWires(t, func(t *testing.T, f *wired) {
+		origin := newOrigin("written")
+		lost := f.loseReply(redisstore.FillScript)
+		v, err := f.first.cache.Update(t.Context(), "k", origin.load)
+		answer{res: cacheguard.Result[string]{Value: v}, err: err}.is(t, "written")
+		arrives(t, "the reply is lost", lost.Struck())
+		origin.loaded(t, 1)
+		f.hits(t, "k", "written")
+		if told := f.messages.of(cacheguard.MessageChanged, "k"); len(told) != 1 {
+			t.Errorf("the key was told to have changed %d times; want once, by the claim", len(told))
+		}
+	})
+}

@@ -1,0 +1,22 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// TestMain fails if a store, a cache or a proxy leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(redistest.Wrap(m))
+}
+
+// silent drops what go-redis logs, which is a line for each connection that a test refuses.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,54 @@
+package redisstore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A pool that the application has used up is a Redis that doesn't answer, until there is a connection again.
+func TestPoolExhausted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, careful := range map[string]bool{"careful": true, "default": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: careful})
+			t.Cleanup(func() { _ = rdb.Close() })
+			admin := newClient(t, server.Addr())
+			prefix := newPrefix()
+			r := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
+			await(t, "the replica is ready", func() bool { return r.store.Warm(t.Context()) == nil })
+
+			queue := prefix + ":queue"
+			blocked := make(chan error, 1)
+			go func() { blocked <- rdb.BLPop(context.Background(), 0, queue).Err() }()
+			await(t, "the one connection is blocked", func() bool {
+				clients, err := admin.ClientList(t.Context()).Result()
+				return err == nil && strings.Contains(clients, "cmd=blpop") && rdb.PoolStats().IdleConns == 0
+			})
+			o := newOrigin("v")
+			letGo := o.hold()
+			all := r.ask(t, 5, "k", o.load)
+			all.arrived.Wait()
+			letGo()
+			for _, a := range all.wait(t) {
+				a.inTime(t, "v")
+			}
+			o.loaded(t, 1)
+
+			must(t, admin.RPush(t.Context(), queue, "go on").Err())
+			arrives(t, "the blocking command ends", blocked)
+			await(t, "Redis is used again", func() bool {
+				a := r.get(t, "k", o.load)
+				a.is(t, "v")
+				return a.res.Status == cacheguard.StatusHit
+			})
+		})
+	}
+}

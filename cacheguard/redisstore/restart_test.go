@@ -1,0 +1,145 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Scripts that were flushed under a running load are sent again: nobody notices.
+func TestScriptFlushDuringLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := newWired(t, server, redistest.Silence)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	others := f.othersAsk(t, "k", o.load)
+	must(t, f.second.rdb.ScriptFlush(t.Context()).Err())
+	letGo()
+	mine.got(t, "v")
+	others.got(t, "v")
+	o.loaded(t, 1)
+	f.stored(t)
+	f.hits(t, "k", "v")
+
+	// Every step that is a script finds its script gone.
+	flush := func() { must(t, f.second.rdb.ScriptFlush(t.Context()).Err()) }
+	flush()
+	must(t, f.first.cache.Set(t.Context(), "set", "v"))
+	f.hits(t, "set", "v")
+	flush()
+	_, err := f.first.cache.Update(t.Context(), "set", newOrigin("written").load)
+	must(t, err)
+	f.hits(t, "set", "written")
+	flush()
+	must(t, f.first.cache.Invalidate(t.Context(), "set"))
+	flush()
+	must(t, f.first.cache.Invalidate(t.Context(), "k", "set"))
+	for _, k := range []string{"k", "set"} {
+		if res, err := f.third.cache.Peek(t.Context(), k); err != nil || res.Status != cacheguard.StatusMiss {
+			t.Errorf("%s is %v, %v after its invalidation; want a miss", k, res, err)
+		}
+	}
+}
+
+// Redis that comes back empty under a running load has lost the lease, so what was loaded is given to the callers and
+// not stored, and those who wait elsewhere load once more. After that all is as before.
+func TestRestartDuringLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := newWired(t, server, redistest.Silence)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	others := f.othersAsk(t, "k", o.load)
+
+	must(t, server.Restart())
+	arrives(t, "another replica loads", o.began) // for it found no lease
+	letGo()
+	mine.got(t, "v")
+	others.got(t, "v")
+	o.loaded(t, 2)
+	if n := f.first.events.of(cacheguard.EventFilled); n != 0 {
+		t.Errorf("a fill under a lost lease was reported stored")
+	}
+	f.hits(t, "k", "v")
+	f.serves(t)
+}
+
+// A leader that is alone finds that its lease has gone when it stores, and the next caller loads again.
+func TestRestartDuringLoadOfOne(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := newWired(t, server, redistest.Silence)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	must(t, server.Restart())
+	letGo()
+	mine.got(t, "v")
+	if n := f.first.events.of(cacheguard.EventFillRefused); n != 1 {
+		t.Errorf("%d refused fills were reported; want 1", n)
+	}
+	f.first.get(t, "k", o.load).is(t, "v")
+	o.loaded(t, 2)
+	f.hits(t, "k", "v")
+	f.serves(t)
+}
+
+// serves checks that the fleet is in order: messages arrive everywhere, a load serves all and is stored. On a machine
+// that is so busy that a step takes longer than OpTimeout, that says nothing, and is tried again.
+func (f *wired) serves(t *testing.T) {
+	t.Helper()
+	for _, r := range []*replica{f.first, f.second, f.third} {
+		r.listens(t)
+	}
+	leader, waiter := f.second, f.first
+	for range 2 {
+		served, tries := false, 0
+		for !served {
+			if tries++; tries > 10 {
+				t.Fatalf("no load served all: the replicas saw %v and %v, and said %q and %q",
+					leader.events, waiter.events, leader.log.lines(), waiter.log.lines())
+			}
+			served = serve(t, leader, waiter)
+		}
+		leader, waiter = waiter, leader
+	}
+}
+
+// serve has one replica load for callers in both. It reports false if something didn't go as in quiet times.
+func serve(t *testing.T, leader, waiter *replica) bool {
+	t.Helper()
+	for _, r := range []*replica{leader, waiter} {
+		await(t, "messages arrive", r.store.Listening)
+	}
+	errors := func() int {
+		return leader.events.of(cacheguard.EventStoreError) + waiter.events.of(cacheguard.EventStoreError)
+	}
+	key, before := newPrefix(), errors()
+	o := newOrigin("served")
+	letGo := o.hold()
+	defer letGo()
+	held := waiter.store.told(cacheguard.LeaseHeld)
+	mine := leader.ask(t, 2, key, o.load)
+	arrives(t, "the leader loads", o.began)
+	others := waiter.ask(t, 2, key, o.load)
+	await(t, "the waiter waits", func() bool { return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before })
+	letGo()
+	mine.got(t, "served")
+	others.got(t, "served") // by message: the lease would last too long
+	for _, r := range []*replica{leader, waiter} {
+		a := r.get(t, key, o.load)
+		if errors() > before {
+			return false
+		}
+		a.hit(t, "served")
+	}
+	o.loaded(t, 1)
+	return true
+}

@@ -1,0 +1,125 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/storetest"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// leastRights is the ACL rule that the package documentation gives for the prefix "cg".
+func leastRights(t *testing.T) []any {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	must(t, err)
+	found := regexp.MustCompile(`(?m)^//\s+ACL SETUSER cacheguard (.*)$`).FindSubmatch(doc)
+	if found == nil {
+		t.Fatal("the package documentation has no ACL rule")
+	}
+	args := []any{"ACL", "SETUSER", "cacheguard"}
+	for _, word := range strings.Fields(string(found[1])) {
+		args = append(args, word)
+	}
+	return args
+}
+
+// newUser is a client of a user who may do what the documentation says and what change adds or takes away.
+func newUser(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
+	t.Helper()
+	rule := append(leastRights(t), change...)
+	must(t, admin.Do(t.Context(), rule...).Err())
+	rdb := redis.NewClient(&redis.Options{
+		Addr: admin.Options().Addr, Username: "cacheguard", Password: "secret", ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// TestConformanceLeastRights shows that the documented rights are enough.
+func TestConformanceLeastRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := newClient(t, server.Addr())
+	storetest.Run(t, func(t *testing.T) storetest.Fleet {
+		keys, channels := "~"+conformancePrefix+":*", "&"+conformancePrefix+":messages"
+		return openFleet(t, newUser(t, admin, keys, channels), newUser(t, admin, keys, channels), admin)
+	})
+	refused, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
+	must(t, err)
+	for _, entry := range refused {
+		if said := fmt.Sprint(entry); !strings.Contains(said, "client") { // go-redis gives its name, and takes no for an answer
+			t.Errorf("something was refused: %s", said)
+		}
+	}
+}
+
+// Without the right to subscribe nobody is told anything: waiters ask from time to time, ever more seldom, and there
+// still is one load. One line of the log says so.
+func TestNoRightToSubscribe(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := newClient(t, server.Addr())
+	prefix := newPrefix()
+	var replicas []*replica
+	for range 3 {
+		rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-subscribe")
+		replicas = append(replicas, newReplica(t, "", prefix, func(s *site) { s.rdb = rdb }))
+	}
+	o := newOrigin("v")
+	letGo := o.hold()
+	all := crowds{replicas[0].ask(t, 3, "k", o.load)}
+	arrives(t, "the first replica loads", o.began)
+	began := time.Now()
+	const asks = 6
+	for _, r := range replicas[1:] {
+		all = append(all, r.ask(t, 3, "k", o.load))
+	}
+	for _, r := range replicas[1:] {
+		await(t, "a waiter asks from time to time", func() bool { return r.store.told(cacheguard.LeaseHeld) >= asks })
+	}
+	// 25 ms, and twice as long each time.
+	if took := time.Since(began); took < 25*(1+2+4+8+16)*time.Millisecond {
+		t.Errorf("a waiter asked %d times in %v; want ever longer pauses", asks, took)
+	}
+	letGo()
+	all.got(t, "v")
+	o.loaded(t, 1)
+	for i, r := range replicas {
+		if r.store.Listening() {
+			t.Errorf("replica %d says that messages arrive", i)
+		}
+		if n := len(r.log.lines("messages don't arrive")); n != 1 {
+			t.Errorf("replica %d has logged that no messages arrive %d times; want once", i, n)
+		}
+		r.get(t, "k", mustNotLoad(t)).hit(t, "v")
+	}
+}
+
+// Without the right to run scripts, what is missing is said in the log, and callers are served.
+func TestNoRightToRunScripts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := newClient(t, server.Addr())
+	prefix := newPrefix()
+	rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-evalsha", "-eval")
+	r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
+	o := newOrigin("v")
+	for range 5 {
+		a := r.get(t, "k", o.load)
+		a.is(t, "v")
+		if !a.res.Degraded {
+			t.Errorf("a caller who was served without Redis wasn't told so")
+		}
+	}
+	if lines := r.log.lines("NOPERM", "evalsha"); len(lines) != 1 {
+		t.Errorf("what is missing was logged in %d lines; want 1: %q", len(lines), r.log.lines())
+	}
+}

@@ -1,0 +1,170 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// apart is a client whose subscriptions take another way than its commands, so that one can be harmed without the
+// other.
+type apart struct {
+	redis.UniversalClient
+	subscriptions redis.UniversalClient
+}
+
+func (c apart) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return c.subscriptions.Subscribe(ctx, channels...)
+}
+
+// earshot is a fleet of two in which the messages to the second one pass through a proxy.
+type earshot struct {
+	*wired
+	messages *redistest.Proxy
+}
+
+func newEarshot(t *testing.T, change ...func(*site)) earshot {
+	t.Helper()
+	server := redistest.Start(t)
+	messages := newProxy(t, server.Addr())
+	prefix := newPrefix()
+	f := &wired{first: newReplica(t, server.Addr(), prefix, change...)}
+	f.second = newReplica(t, server.Addr(), prefix, append(change, func(s *site) {
+		s.rdb = apart{newClient(t, server.Addr()), defaultClient(t, messages.Addr())}
+	})...)
+	f.third = f.second
+	f.first.listens(t)
+	f.second.listens(t)
+	return earshot{f, messages}
+}
+
+// A waiter whose connection broke looks again when it stands again, and finds what it was not told: the lease here
+// would last longer than anybody waits.
+func TestSubscriptionCut(t *testing.T) {
+	t.Parallel()
+	f := newEarshot(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := f.second.ask(t, 3, "k", o.load)
+	f.second.waits(t)
+
+	said := len(f.second.log.lines("messages don't arrive"))
+	must(t, f.messages.Refuse(true))
+	f.messages.Cut()
+	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
+	letGo()
+	mine.got(t, "v") // it is stored, and whoever was not there was not told
+	await(t, "the break is logged", func() bool { return len(f.second.log.lines("messages don't arrive")) == said+1 })
+	must(t, f.messages.Refuse(false))
+	theirs.got(t, "v")
+	o.loaded(t, 1)
+	await(t, "messages arrive again", f.second.store.Listening)
+	await(t, "the end of the break is logged", func() bool { return len(f.second.log.lines("messages arrive again")) == said+1 })
+	f.serves(t)
+}
+
+// A cut during a load that goes on: the waiter looks again, is told to wait again, and then is told the result.
+func TestSubscriptionCutAndRestored(t *testing.T) {
+	t.Parallel()
+	f := newEarshot(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 1, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := f.second.ask(t, 3, "k", o.load)
+	f.second.waits(t)
+	held := f.second.store.told(cacheguard.LeaseHeld)
+	f.messages.Cut()
+	await(t, "the waiter has looked again", func() bool {
+		return f.second.store.Listening() && f.second.store.told(cacheguard.LeaseHeld) > held
+	})
+	letGo()
+	mine.got(t, "v")
+	theirs.got(t, "v")
+	o.loaded(t, 1)
+}
+
+// A connection on which nothing comes any more, though nobody closed it, counts as broken within two seconds.
+func TestSubscriptionHalfOpen(t *testing.T) {
+	t.Parallel()
+	f := newEarshot(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 1, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := f.second.ask(t, 3, "k", o.load)
+	f.second.waits(t)
+
+	f.messages.Blackhole(true)
+	began := time.Now()
+	await(t, "the half-open connection is noticed", func() bool { return !f.second.store.Listening() })
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("a half-open connection was noticed after %v; want 2s and what a busy machine needs", took)
+	}
+	letGo()
+	mine.got(t, "v")
+	f.messages.Cut() // what was sent to the old connection is lost
+	f.messages.Blackhole(false)
+	theirs.got(t, "v")
+	o.loaded(t, 1)
+	f.serves(t)
+}
+
+// A connection that is merely quiet stays. On a machine that stands still for a while it may not, so it may try again.
+func TestSubscriptionQuiet(t *testing.T) {
+	t.Parallel()
+	const tries = 5
+	for range tries {
+		f := newEarshot(t)
+		await(t, "the quiet connection is tried", func() bool { return f.messages.Counts()["PING"] >= 3 })
+		if f.messages.Counts()["SUBSCRIBE"] == 1 && len(f.second.log.lines()) == 0 {
+			return
+		}
+	}
+	t.Errorf("a connection without messages was made anew in each of %d trials", tries)
+}
+
+var errDown = errors.New("the origin is down")
+
+// A message that is lost on a connection that seems whole costs what is left of the lease, and no load.
+func TestMessageLost(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	for what, fail := range map[string]error{"fill": nil, "outcome": errDown} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newEarshot(t, func(s *site) { s.cache.LeaseTTL = lease })
+			o := newOrigin("v")
+			o.set("v", fail)
+			letGo := o.hold()
+			mine := f.first.ask(t, 1, what, o.load)
+			arrives(t, "the first replica loads", o.began)
+			theirs := f.second.ask(t, 3, what, o.load)
+			f.second.waits(t)
+			theirs.arrived.Wait()
+			// Whether somebody waits is noted in the lease. Without the note nobody is told.
+			must(t, f.first.rdb.SetRange(t.Context(), f.first.leaseName(what), 0, "-").Err())
+			began := time.Now()
+			letGo()
+			for _, a := range append(mine.wait(t), theirs.wait(t)...) {
+				if fail == nil {
+					a.is(t, "v")
+				} else if a.err == nil {
+					t.Errorf("a caller got %q; want the load's error", a.res.Value)
+				}
+			}
+			if took := time.Since(began); took > lease+patience/2 {
+				t.Errorf("a lost message cost %v; want no more than the lease of %v", took, lease)
+			}
+			o.loaded(t, 1)
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package redisstore_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// wired is a fleet of three replicas, the first of which speaks to Redis through a proxy.
+type wired struct {
+	proxy                *redistest.Proxy
+	then                 redistest.Then // what becomes of a connection that loses something
+	first, second, third *replica
+	messages             *inbox // what the second replica is told
+}
+
+// onBothWires runs a test with a connection that falls silent when it loses something, and with one that breaks. Both
+// run on one server, beside each other.
+func onBothWires(t *testing.T, test func(t *testing.T, f *wired), change ...func(*site)) {
+	t.Helper()
+	server := redistest.Start(t)
+	for name, then := range map[string]redistest.Then{"silence": redistest.Silence, "hangup": redistest.Hangup} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWired(t, server, then, change...))
+		})
+	}
+}
+
+func newWired(t *testing.T, server *redistest.Server, then redistest.Then, change ...func(*site)) *wired {
+	t.Helper()
+	f := &wired{proxy: newProxy(t, server.Addr()), then: then, messages: &inbox{}}
+	prefix := newPrefix()
+	f.first = newReplica(t, f.proxy.Addr(), prefix, append(change, func(s *site) { s.store.OpTimeout = lossTime })...)
+	f.second = newReplica(t, server.Addr(), prefix, change...)
+	f.third = newReplica(t, server.Addr(), prefix, change...)
+	t.Cleanup(f.second.store.Listen("test", f.messages.tell))
+	for _, r := range []*replica{f.first, f.second, f.third} {
+		r.listens(t)
+	}
+	return f
+}
+
+func newProxy(t *testing.T, target string) *redistest.Proxy {
+	t.Helper()
+	p, err := redistest.NewProxy(target)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("proxy: %v", err)
+		}
+	})
+	return p
+}
+
+// loseReply has the first replica lose the reply to one call of a script.
+func (f *wired) loseReply(script string) *redistest.Fault {
+	return f.proxy.DropReply(redistest.IsEval(script), f.then)
+}
+
+// othersAsk has callers in the other replicas ask for a key, and returns when they wait for the load of the first one.
+func (f *wired) othersAsk(t *testing.T, key string, load cacheguard.LoadFunc[string]) crowds {
+	t.Helper()
+	all := crowds{f.second.ask(t, 3, key, load), f.third.ask(t, 3, key, load)}
+	f.second.waits(t)
+	f.third.waits(t)
+	for _, c := range all {
+		c.arrived.Wait()
+	}
+	return all
+}
+
+// crowds are callers in several replicas.
+type crowds []*crowd
+
+func (cs crowds) wait(t *testing.T) (all []answer) {
+	t.Helper()
+	for _, c := range cs {
+		all = append(all, c.wait(t)...)
+	}
+	return all
+}
+
+func (cs crowds) got(t *testing.T, want string) {
+	t.Helper()
+	for _, c := range cs {
+		c.got(t, want)
+	}
+}
+
+// hits checks that every replica has the value from the store.
+func (f *wired) hits(t *testing.T, key, want string) {
+	t.Helper()
+	for _, r := range []*replica{f.first, f.second, f.third} {
+		r.get(t, key, mustNotLoad(t)).hit(t, want)
+	}
+}
+
+// inbox keeps the messages about one cache.
+type inbox struct {
+	mu  sync.Mutex // guards all
+	all []cacheguard.Message
+}
+
+func (in *inbox) tell(m cacheguard.Message) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.all = append(in.all, m)
+}
+
+// of returns the messages of one kind about one key.
+func (in *inbox) of(kind cacheguard.MessageKind, key string) []cacheguard.Message {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(in.all), func(m cacheguard.Message) bool {
+		return m.Kind != kind || m.Key != key
+	})
+}
