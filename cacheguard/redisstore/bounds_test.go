@@ -106,7 +106,7 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		_, err := r.cache.Peek(t.Context(), "k")
 		return err == nil
 	})
-	if sent := proxy.Counts()["GET"]; sent > 200 {
+	if sent := proxy.Counts()["GET"]; sent > 3*128 { // a batch on its way, and its repetition
 		t.Errorf("%d reads were sent after their readers had left", sent)
 	}
 }

@@ -51,7 +51,7 @@ func TestClockAfterSlowReply(t *testing.T) {
 	proxy := newProxy(t, server.Addr())
 	prefix := newPrefix()
 	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix) // each waits for long
-	good.listens(t) // and has loaded the scripts
+	good.listens(t)                                                                         // and has loaded the scripts
 	gate := make(chan struct{})
 	late := proxy.DelayReply(redistest.IsEval(redisstore.ClockScript), gate)
 	go func() {

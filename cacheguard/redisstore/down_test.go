@@ -209,6 +209,7 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 				s.cache.LeaseTTL = 3 * time.Second
 			}), second: newReplica(t, server.Addr(), prefix)}
 			f.third = f.second
+			f.first.listens(t)
 			o := newOrigin("v")
 			letGo := o.hold()
 			mine := f.first.ask(t, 5, "k", o.load)

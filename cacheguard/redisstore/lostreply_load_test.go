@@ -103,7 +103,7 @@ func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 		gate := make(chan struct{})
 		lost := f.loseReply(redisstore.FillScript)
 		again := f.proxy.DelayCommand(redistest.IsEval(redisstore.FillScript), gate)
-		mine := f.first.ask(t, 2, "k", o.load)
+		mine := f.first.ask(t, 1, "k", o.load)
 		arrives(t, "the reply is lost", lost.Struck())
 		arrives(t, "the fill comes again", again.Struck())
 		must(t, f.second.cache.Invalidate(ctx, "k"))

@@ -56,6 +56,7 @@ func TestRestartDuringLoad(t *testing.T) {
 	mine := f.first.ask(t, 3, "k", o.load)
 	arrives(t, "the first replica loads", o.began)
 	others := f.othersAsk(t, "k", o.load)
+	mine.arrived.Wait()
 
 	must(t, server.Restart())
 	arrives(t, "another replica loads", o.began) // for it found no lease
@@ -79,6 +80,7 @@ func TestRestartDuringLoadOfOne(t *testing.T) {
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
 	arrives(t, "the first replica loads", o.began)
+	mine.arrived.Wait()
 	must(t, server.Restart())
 	letGo()
 	mine.got(t, "v")

@@ -69,6 +69,9 @@ func TestValueOverCap(t *testing.T) {
 	prefix := newPrefix()
 	f := &wired{first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix)}
 	f.third = newReplica(t, server.Addr(), prefix)
+	for _, r := range []*replica{f.first, f.second, f.third} {
+		r.listens(t) // else a subscription that comes to stand parts callers from their flight
+	}
 	value := strings.Repeat("v", 10<<20)
 	o := newOrigin(value)
 	letGo := o.hold()
