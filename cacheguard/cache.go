@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
@@ -37,7 +38,7 @@ type Cache[V any] struct {
 // invalid option at once, joined, and never dials. Close the cache before the store.
 func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	opts, err := opts.withDefaults()
-	if store == nil {
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() { // also that of a constructor's ignored error
 		err = errors.Join(errors.New("cacheguard: the store is nil"), err)
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	id := keyID(key)
 	f, leads := c.reads.Join(id, c.opts.MaxWaiters)
 	if f == nil {
-		return c.turnAway(ctx, key)
+		return c.turnAway(ctx, key, id)
 	}
 	if !leads {
 		return c.await(ctx, f, key, id, load)
@@ -107,7 +107,7 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 	id := keyID(key)
 	f, leads := c.refreshes.Join(id, c.opts.MaxWaiters)
 	if f == nil {
-		_, err := c.turnAway(ctx, key)
+		_, err := c.turnAway(ctx, key, id)
 		return zero, err
 	}
 	if !leads {
@@ -237,7 +237,10 @@ func (c *Cache[V]) missed(ctx context.Context, key string, got found[V]) {
 	}
 }
 
-func (c *Cache[V]) turnAway(ctx context.Context, key string) (Result[V], error) {
+func (c *Cache[V]) turnAway(ctx context.Context, key, id string) (Result[V], error) {
+	if c.inside(ctx, id) {
+		return Result[V]{}, recursion(key)
+	}
 	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters, quoteKey(key))
 	c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
 	return Result[V]{}, err

@@ -145,7 +145,11 @@ func (c *Cache[V]) background(end func(context.Context) error) {
 	go func() {
 		defer c.life.end()
 		for pause := 20 * time.Millisecond; ; pause *= 2 {
-			if end(context.Background()) == nil || time.Now().Add(pause).After(until) || !c.life.sleep(pause) {
+			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
+				return
+			}
+			if !c.life.sleep(pause) { // closing: once more, at once
+				_ = end(context.Background())
 				return
 			}
 		}
