@@ -1,5 +1,5 @@
-// Package redisstore shares cached values and leases through Redis 6.2 or later: a single server, Sentinel or a
-// cluster.
+// Package redisstore shares cached values and leases through Redis: a single server, Sentinel or a cluster. It is
+// tested on Redis 7.0 and on miniredis.
 //
 // # In Redis
 //
