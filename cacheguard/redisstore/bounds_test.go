@@ -57,6 +57,11 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				}
 				select {
 				case err := <-left:
+					// A read ends at its caller's deadline, and the context's timer may be late on a busy machine: a
+					// result that is there first wins.
+					if how == "deadline" && err == nil {
+						break
+					}
 					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 						t.Errorf("the caller that left got %v; want its context's error", err)
 					}
