@@ -27,20 +27,32 @@ func TestWallClocksDontMatter(t *testing.T) {
 				must(t, err)
 			},
 		} {
-			t.Run(name+", "+what, func(t *testing.T) {
-				server := miniredis.RunT(t)
-				server.SetTime(time.Now().Add(ahead))
-				prefix := newPrefix()
-				store(t, newReplica(t, server.Addr(), prefix))
-
-				a := newReplica(t, server.Addr(), prefix).get(t, "k", mustNotLoad(t))
-				a.hit(t, "v")
-				if a.res.Age < 0 || a.res.Age > patience || a.res.Status != cacheguard.StatusHit {
-					t.Errorf("a value made a moment ago is %v old", a.res.Age)
-				}
-			})
+			t.Run(name+", "+what, func(t *testing.T) { hitAtOnce(t, ahead, store) })
 		}
 	}
+}
+
+// hitAtOnce has one replica store a value, and checks that another one finds it fresh. The server's clock stands still
+// here while theirs go on, so a trial that took long says nothing.
+func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *replica)) {
+	t.Helper()
+	const atOnce = 200 * time.Millisecond
+	for range 10 {
+		server := miniredis.RunT(t)
+		server.SetTime(time.Now().Add(ahead))
+		prefix := newPrefix()
+		began := time.Now()
+		store(t, newReplica(t, server.Addr(), prefix))
+		res, err := newReplica(t, server.Addr(), prefix).cache.Peek(t.Context(), "k")
+		if err == nil && res.Status == cacheguard.StatusHit && res.Value == "v" && res.Age >= 0 && res.Age < patience {
+			return
+		}
+		if time.Since(began) < atOnce {
+			t.Errorf("a value made a moment ago is a %v, %v old, %v; want a hit", res.Status, res.Age, err)
+			return
+		}
+	}
+	t.Logf("this machine is too slow to see what holds for %v", atOnce)
 }
 
 // An answer that took long says little about the time: the replica asks again rather than take new values for ones
