@@ -116,7 +116,8 @@ func TestRefreshThatFails(t *testing.T) {
 		}
 		refreshing(t.Context(), t, c, failingWith[string](errOrigin)).gives("", errOrigin)
 		getting(t.Context(), t, c, "k", returning("unexpected")).gives("v", nil)
-		<-time.After(time.Second)
+		refreshing(t.Context(), t, c, returning("unexpected")).gives("", errOrigin)
+		<-time.After(10 * time.Second) // Backoff: there is a value to serve meanwhile
 		refreshing(t.Context(), t, c, failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
 		getting(t.Context(), t, c, "k", returning("unexpected")).gives("", cacheguard.ErrNotFound)
 	})

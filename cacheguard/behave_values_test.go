@@ -17,7 +17,7 @@ import (
 
 // TestAnyBytesAreAValue, also those that other caches mean something by, and those that this one has for itself.
 func TestAnyBytesAreAValue(t *testing.T) {
-	header := frame.Header{ID: [16]byte{1, 2, 3}, Created: time.Unix(1e9, 0), Soft: time.Hour, Hard: time.Hour}
+	header := frame.Header{ID: [16]byte{1, 2, 3}, Created: time.Unix(1e9, 0), Soft: time.Hour}
 	null := header
 	null.Null = true
 	values := map[string][]byte{
@@ -129,7 +129,7 @@ func TestNilIsAValue(t *testing.T) {
 
 // TestForeignBytes are a miss, whatever they are, and the next load writes over them.
 func TestForeignBytes(t *testing.T) {
-	whole := frame.New(frame.Header{ID: [16]byte{1}, Created: time.Now(), Soft: time.Hour, Hard: time.Hour}, []byte("foreign"))
+	whole := frame.New(frame.Header{ID: [16]byte{1}, Created: time.Now(), Soft: time.Hour}, []byte("foreign"))
 	flipped := bytes.Clone(whole)
 	flipped[20] ^= 1
 	for name, raw := range map[string][]byte{

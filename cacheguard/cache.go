@@ -21,9 +21,10 @@ type Cache[V any] struct {
 	codec uint32     // fingerprint of opts.Codec
 
 	reads     flight.Group[outcome[V]] // Get and its kin
-	refreshes flight.Group[outcome[V]] // Refresh: a flight that began as a read may end with a hit
+	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
 	waits     waits                    // of those flights, for loads in other processes
 	failures  failures                 // of loads in this process, as error values
+	restraint restraint                // from refreshing what another process loads or what has failed
 
 	life          life
 	stopListening func()
@@ -59,6 +60,7 @@ func (c *Cache[V]) hear(m Message) {
 	case MessageRestored:
 		c.reads.SealAll()
 		c.refreshes.SealAll()
+		c.restraint.clear()
 		c.waits.tellAll(m)
 		return
 	case MessageChanged:
@@ -72,6 +74,7 @@ func (c *Cache[V]) seal(id string) {
 	c.reads.Seal(id)
 	c.refreshes.Seal(id)
 	c.failures.forget(id)
+	c.restraint.forget(id)
 }
 
 // Keys up to this length stand in the store as they are, longer ones as their hash.

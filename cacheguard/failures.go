@@ -16,15 +16,16 @@ type failure struct {
 	load  ID
 	err   error
 	until time.Time
+
+	from, to time.Time // the back-off is over for others, but not yet for this process
 }
 
 // maxFailures bounds the memory; what is not remembered is a *LoadError.
 const maxFailures = 1024
 
-func (fs *failures) remember(key string, load ID, err error, d time.Duration) {
-	if d <= 0 {
-		return
-	}
+// remember keeps the error of a load that has just failed for at least the time of its back-off and of a lease.
+func (fs *failures) remember(key string, load ID, err error, backoff, lease time.Duration) {
+	d := max(backoff, lease)
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	now := time.Now()
@@ -41,7 +42,10 @@ func (fs *failures) remember(key string, load ID, err error, d time.Duration) {
 	if fs.byKey == nil {
 		fs.byKey = make(map[string]failure)
 	}
-	fs.byKey[key] = failure{load: load, err: err, until: now.Add(d + time.Second)}
+	fs.byKey[key] = failure{
+		load: load, err: err, until: now.Add(d + time.Second),
+		from: now.Add(backoff), to: now.Add(backoff + grace(backoff)),
+	}
 }
 
 func (fs *failures) find(key string, load ID) error {
@@ -51,6 +55,20 @@ func (fs *failures) find(key string, load ID) error {
 		return f.err
 	}
 	return nil
+}
+
+// recent returns the error of a load that failed in this process if the back-off has just ended: others go first.
+func (fs *failures) recent(key string) error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f, ok := fs.byKey[key]
+	if !ok {
+		return nil
+	}
+	if now := time.Now(); now.Before(f.from) || !now.Before(f.to) {
+		return nil
+	}
+	return f.err
 }
 
 func (fs *failures) forget(key string) {

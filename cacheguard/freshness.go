@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -13,31 +14,60 @@ import (
 // store's clock, each with an error of up to half a round trip.
 const clockSlack = 250 * time.Millisecond
 
-// age returns how old a value is and whether it is fresh. An age that can't be (the clock was set, or the store fell
-// back to another machine with another clock) is stale, not fresh for ever.
-func age(h frame.Header, now time.Time) (age time.Duration, fresh bool) {
+// use is what a value is good for, by its age.
+type use uint8
+
+const (
+	useNone      use = iota // nothing: it is shown to the next load, no more
+	useOnError              // instead of an error
+	useMeanwhile            // while it is refreshed, or instead of an error
+	useFresh
+)
+
+// judge says how old a value is and what it is good for. An age that can't be (the clock was set, or the store fell
+// back to another machine with another clock) is good for nothing, not for ever.
+func judge(h frame.Header, now time.Time) (age time.Duration, good use) {
 	age = now.Sub(h.Created)
-	switch {
-	case age < -clockSlack, age > h.Hard:
-		return age, false
-	case age < 0:
-		age = 0
+	if age < -clockSlack {
+		return age, useNone
 	}
-	return age, age < h.Soft
+	age = max(age, 0)
+	switch {
+	case age < h.Soft:
+		return age, useFresh
+	case age < h.Soft+h.Revalidate:
+		return age, useMeanwhile
+	case age < h.Soft+h.IfError:
+		return age, useOnError
+	}
+	return age, useNone
 }
 
-// jittered shortens a TTL by a random share of up to jitter.
-func jittered(ttl time.Duration, jitter float64) time.Duration {
-	ttl -= time.Duration(float64(ttl) * jitter * rand.Float64())
-	return max(ttl.Truncate(time.Millisecond), minTTL)
+// early is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
+// still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015,
+// figure 3: now - took * beta * ln(draw) >= expiry.
+func early(left, took time.Duration, beta float64, draw func() float64) bool {
+	if beta <= 0 || float64(left) > 37*beta*float64(took) { // no draw makes up for this: ln(2^-53) is -36.7
+		return false
+	}
+	return -float64(took)*beta*math.Log(draw()) >= float64(left)
+}
+
+// jittered shortens a duration by a random share of up to jitter.
+func jittered(d time.Duration, jitter float64) time.Duration {
+	d -= time.Duration(float64(d) * jitter * rand.Float64())
+	return max(d.Truncate(time.Millisecond), minTTL)
 }
 
 // found is what stands in the store under a key.
 type found[V any] struct {
-	res     Result[V] // StatusMiss, StatusHit or StatusStale
-	load    ID        // the load that made it
-	id      []byte    // of whatever stands there, for LeaseAsk.Seen
-	corrupt error     // why it is no value
+	res     Result[V]     // StatusMiss, StatusHit or StatusStale
+	good    use           // what res is good for
+	keeps   time.Duration // for how long that lasts, at most
+	early   bool          // it is fresh, and this reader is to refresh it
+	load    ID            // the load that made it
+	id      []byte        // of whatever stands there, for LeaseAsk.Seen
+	corrupt error         // why it is no value
 }
 
 // open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.
@@ -61,13 +91,16 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 	}
 	got.load = h.ID
 	got.res.NotFound = h.Null
-	var fresh bool
-	if got.res.Age, fresh = age(h, c.store.Now()); fresh {
-		got.res.Status = StatusHit
-	} else {
-		got.res.Status = StatusStale
-	}
+	got.res.Age, got.good = judge(h, c.store.Now())
 	got.res.FreshFor = h.Soft - got.res.Age
+	got.res.Status = StatusStale
+	if got.good == useFresh {
+		got.res.Status = StatusHit
+		got.early = early(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
+	}
+	if got.good != useNone {
+		got.keeps = h.Hard() - got.res.Age
+	}
 	return got
 }
 

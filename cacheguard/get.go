@@ -37,8 +37,9 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 	return c.get(ctx, key, loader[V]{entry: load})
 }
 
-// get is the read path: join the key's flight; its leader looks the value up; if it is fresh, return it; else pursue
-// it by lease and load, or by waiting for who has them, until somebody has the result for all.
+// get is the read path: join the key's flight; its leader looks the value up; if it is fresh, return it; if it is
+// stale but good enough for now, return it and refresh it behind the caller's back; else pursue it by lease and load,
+// or by waiting for who has them, until somebody has the result for all.
 func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
@@ -55,11 +56,34 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	// The look-up runs on the caller's own goroutine: a hit costs no other.
 	k := c.key(id)
 	got, err := c.lookUp(ctx, f, key, k)
-	if got.res.Status == StatusHit {
+	if got.good == useFresh {
 		f.Land(outcome[V]{res: got.res})
+		if got.early {
+			c.refreshBehind(ctx, key, k, load, got)
+		}
 		return c.hit(ctx, key, got.res)
 	}
-	return c.detach(ctx, f, &pursuit[V]{name: key, key: k, load: load, seen: got.id, prev: got.res, storeErr: err})
+	if got.good != useNone {
+		held, failed := c.restraint.find(id, got.id)
+		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
+			got.res.Err = failed
+			f.Land(outcome[V]{res: got.res})
+			if !held {
+				c.refreshBehind(ctx, key, k, load, got)
+			}
+			return c.stale(ctx, key, got.res)
+		}
+		if c.opts.SoftTimeout > 0 {
+			f.Hold()
+			f.Offer(outcome[V]{res: got.res})
+		}
+	} else if failed := c.failures.recent(id); failed != nil && c.store.Listening() {
+		f.Land(outcome[V]{res: Result[V]{Status: StatusCoalesced}, err: failed})
+		return Result[V]{Status: StatusCoalesced}, failed
+	}
+	p := &pursuit[V]{name: key, key: k, load: load, storeErr: err, reads: true}
+	p.saw(got)
+	return c.detach(ctx, f, p)
 }
 
 // lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
@@ -77,7 +101,7 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 	case err == nil:
 		c.up(ctx, &c.reading)
 		got = c.open(raw)
-		if got.res.Status != StatusHit {
+		if got.good != useFresh {
 			c.missed(ctx, key, got)
 		}
 	case !over(ctx):
@@ -95,7 +119,8 @@ func over(ctx context.Context) bool {
 }
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
-// is under way when Refresh is called is waited for and counts.
+// is under way when Refresh is called is waited for and counts; so does one that has failed, for as long as its
+// back-off lasts. Refresh never returns a stale value in place of an error.
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
 	var zero V
 	if load == nil {
@@ -117,7 +142,8 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 	// What stands there now is what the lease is asked for in spite of.
 	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: load}}
 	got, err := c.lookUp(ctx, f, key, p.key)
-	p.seen, p.prev, p.storeErr = got.id, got.res, err
+	p.saw(got)
+	p.storeErr = err
 	r, err := c.detach(ctx, f, p)
 	return r.Value, err
 }
@@ -159,30 +185,44 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 		f.Land(outcome[V]{err: ErrClosed})
 		return Result[V]{}, ErrClosed
 	}
-	p.flight = f
 	work, cancel := f.Detach(ctx, errAbandoned)
 	recursive := c.inside(ctx, p.key.Key)
 	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
 		f.Leave()
 	}
-	go func() {
-		defer c.life.end()
-		defer cancel(nil)
-		defer f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
-		defer c.life.cancelOnClose(cancel)()
-		c.pursue(work, p)
-	}()
+	go c.work(work, cancel, f, p)
 	if recursive {
 		return Result[V]{}, recursion(p.name)
 	}
-	out, err := f.Wait(ctx)
+	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
 	}
-	if out.res.Status == StatusCoalesced {
+	switch out.res.Status {
+	case StatusStale:
+		return c.stale(ctx, p.name, out.res)
+	case StatusCoalesced:
 		c.observe(ctx, Event{Kind: EventCoalesced, Key: p.name, Err: out.err})
 	}
 	return answer(out.res, out.err)
+}
+
+// work is the goroutine of a flight that no longer runs on a caller's own.
+func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *flight.Flight[outcome[V]], p *pursuit[V]) {
+	defer c.life.end()
+	defer cancel(nil)
+	defer f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
+	defer c.life.cancelOnClose(cancel)()
+	p.flight = f
+	c.pursue(ctx, p)
+}
+
+// result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
+func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
+	if c.opts.SoftTimeout > 0 {
+		return f.WaitAtMost(ctx, c.opts.SoftTimeout)
+	}
+	return f.Wait(ctx)
 }
 
 // await waits for a flight that another caller leads.
@@ -194,17 +234,19 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	if insideLoad(ctx, c.opts.Limiter) {
 		f.Urge() // a load waits for it with a slot in hand, perhaps the one it needs
 	}
-	out, err := f.Wait(ctx)
+	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
 	}
 	if out.unshared {
 		return c.loadUnshared(ctx, key, id, load)
 	}
-	if out.res.Status == StatusHit {
+	switch out.res.Status {
+	case StatusHit:
 		return c.hit(ctx, key, out.res)
-	}
-	if out.res.Status == StatusLoaded {
+	case StatusStale:
+		return c.stale(ctx, key, out.res)
+	case StatusLoaded:
 		out.res.Status = StatusCoalesced
 	}
 	c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: out.err})
@@ -214,6 +256,12 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 // hit answers with a fresh value.
 func (c *Cache[V]) hit(ctx context.Context, key string, res Result[V]) (Result[V], error) {
 	c.observe(ctx, Event{Kind: EventHit, Key: key})
+	return answer(res, nil)
+}
+
+// stale answers with a value past its TTL.
+func (c *Cache[V]) stale(ctx context.Context, key string, res Result[V]) (Result[V], error) {
+	c.observe(ctx, Event{Kind: EventStale, Key: key, Err: res.Err})
 	return answer(res, nil)
 }
 

@@ -36,15 +36,16 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 		c.keepResult(ctx, p, g, out)
 	case errors.Is(cause, ErrLeaseLost):
 		return false
-	case errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed):
+	case givenUp(cause):
 		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves.
 		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
 		p.land(Result[V]{}, cause)
 	default:
-		backoff := max(c.opts.ErrorTTL, 0)
-		c.failures.remember(p.key.Key, g.Token, out.err, max(backoff, c.opts.LeaseTTL))
-		c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err)}, backoff)
-		p.land(Result[V]{Status: StatusLoaded}, out.err)
+		backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
+		c.failures.remember(p.key.Key, g.Token, out.err, backoff, c.opts.LeaseTTL)
+		c.restraint.remember(p.key.Key, p.seen, backoff+grace(backoff), out.err)
+		c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err), Failures: p.failures + 1}, backoff)
+		p.fail(Result[V]{Status: StatusLoaded}, out.err)
 	}
 	return true
 }
@@ -52,77 +53,83 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 // keepResult stores the result of a load, or says to those who wait why not, and lands the flight.
 func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) {
 	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
-	ttl := c.lifetime(out)
+	h := c.header(out, g.Token)
 	switch {
 	case out.entry.NoShare:
-		c.conclude(p, g, Outcome{Kind: OutcomeUnshared}, 0)
+		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}, 0)
 		p.flight.Land(outcome[V]{res: res, unshared: true})
 		return
-	case out.keepErr != nil || ttl <= 0:
+	case out.keepErr != nil || h.Soft <= 0:
 		c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
-		c.conclude(p, g, c.unstored(out, g), 0)
+		c.conclude(p, g, c.unstored(p, out, h), 0)
 		p.land(res, nil)
 		return
 	}
-	frame.Seal(out.frame, c.header(out.notFound, g.Token, ttl, out.took))
-	switch ans, err := c.store.Fill(ctx, p.key, g, out.frame, ttl); {
+	frame.Seal(out.frame, h)
+	switch ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard()); {
 	case err != nil:
 		// It may have been stored or not. If not, those who wait are told; if so, that does nothing.
 		c.down(ctx, &c.storing, p.name, err)
 		c.observe(ctx, Event{Kind: EventFillUnknown, Key: p.name, Err: err})
-		o := c.unstored(out, g)
+		o := c.unstored(p, out, h)
 		c.background(func(ctx context.Context) error { return c.tell(ctx, p, g, o, 0) })
 		res.Degraded = true
 	case ans == FillStored:
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
 		c.up(ctx, &c.storing)
-		res.FreshFor = ttl
+		res.FreshFor = h.Soft
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
 	}
 	p.land(res, nil)
 }
 
-// lifetime is how long a result is fresh and kept, 0 if it is not to be stored.
-func (c *Cache[V]) lifetime(out loaded[V]) time.Duration {
+// header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.
+func (c *Cache[V]) header(out loaded[V], token ID) frame.Header {
+	h := frame.Header{ID: token, Null: out.notFound, Took: out.took, Codec: c.codec}
 	ttl := c.opts.TTL
 	if out.notFound {
 		ttl = c.opts.NegativeTTL
+	} else { // what does not exist is not served for longer than NegativeTTL, which is there to be short
+		h.Revalidate, h.IfError = c.opts.StaleWhileRevalidate, c.opts.StaleIfError
 	}
-	switch {
-	case out.entry.NoStore || ttl < 0:
-		return 0
-	case out.entry.TTL > 0:
-		return out.entry.TTL // the load's own word: exactly that
+	if out.entry.NoStore || ttl < 0 {
+		return h
 	}
-	return jittered(ttl, c.opts.Jitter)
-}
-
-func (c *Cache[V]) header(notFound bool, token ID, ttl, took time.Duration) frame.Header {
-	return frame.Header{
-		ID: token, Null: notFound, Created: c.store.Now(), Soft: ttl, Hard: ttl, Took: took, Codec: c.codec,
+	// The load's own word counts, and exactly that.
+	if h.Soft = out.entry.TTL; h.Soft == 0 {
+		h.Soft = jittered(ttl, c.opts.Jitter)
 	}
+	if d := out.entry.StaleWhileRevalidate; d != 0 {
+		h.Revalidate = max(d, 0)
+	}
+	if d := out.entry.StaleIfError; d != 0 {
+		h.IfError = max(d, 0)
+	}
+	h.Created = c.store.Now()
+	return h
 }
 
 // unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
-// everybody for themselves, in parallel.
-func (c *Cache[V]) unstored(out loaded[V], g Grant) Outcome {
+// everybody for themselves, in parallel. What stands in the store goes: it is out of date.
+func (c *Cache[V]) unstored(p *pursuit[V], out loaded[V], h frame.Header) Outcome {
 	if out.frame == nil || len(out.frame) > maxCarried {
-		return Outcome{Kind: OutcomeUnshared}
+		return Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}
 	}
+	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0
 	f := append([]byte(nil), out.frame...)
-	frame.Seal(f, c.header(out.notFound, g.Token, minTTL, out.took))
-	return Outcome{Kind: OutcomeUnstored, Frame: f}
+	frame.Seal(f, h)
+	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: p.seen != nil}
 }
 
 // conclude ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this
-// load, so that a lost message costs them no second load.
+// load, so that a lost message costs them no second load, and its own back-off, so that the next one can grow.
 func (c *Cache[V]) conclude(p *pursuit[V], g Grant, o Outcome, backoff time.Duration) {
 	c.settle(func(ctx context.Context) error { return c.tell(ctx, p, g, o, backoff) })
 }
 
 func (c *Cache[V]) tell(ctx context.Context, p *pursuit[V], g Grant, o Outcome, backoff time.Duration) error {
-	return c.store.Conclude(ctx, p.key, g, o, max(backoff, c.opts.LeaseTTL+time.Second), backoff)
+	return c.store.Conclude(ctx, p.key, g, o, max(2*backoff, c.opts.LeaseTTL+time.Second), backoff)
 }
 
 // settle does what ends a lease once, and if that fails, goes on trying behind the callers' backs.

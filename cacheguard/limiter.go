@@ -28,9 +28,9 @@ func NewLimiter(max, queue int) *Limiter {
 	return &Limiter{max: max, queue: queue}
 }
 
-// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience; when
-// urged is closed it does without a slot.
-func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}) (release func(), err error) {
+// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience, and
+// only if less than that share of the queue is taken; when urged is closed it does without a slot.
+func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
 	}
@@ -40,9 +40,9 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 		l.mu.Unlock()
 		return l.release, nil
 	}
-	if l.waiting.Len() >= l.queue {
+	if waiting := l.waiting.Len(); float64(waiting) >= share*float64(l.queue) {
 		l.mu.Unlock()
-		return nil, fmt.Errorf("%w: %d loads run and %d wait", ErrOverloaded, l.max, l.queue)
+		return nil, fmt.Errorf("%w: %d loads run and %d wait", ErrOverloaded, l.max, waiting)
 	}
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)

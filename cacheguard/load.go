@@ -18,17 +18,33 @@ import (
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value, if there is one (Status other than StatusMiss), and decides about
-// the new one's fate. Beside ErrNotFound, of the Entry it returns TTL and NoStore still count: an Entry with NoStore
-// and ErrNotFound says "does not exist" without having it remembered.
+// the new one's fate. Beside ErrNotFound, of the Entry it returns TTL, the stale windows and NoStore still count: an
+// Entry with NoStore and ErrNotFound says "does not exist" without having it remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
-// Entry is what an EntryFunc returns. At most one of NoStore, NoShare and NotModified is set.
+// Entry is what an EntryFunc returns. At most one of NoStore, NoShare and NotModified is set. A result that is not
+// stored still removes what stood there, for that is out of date.
 type Entry[V any] struct {
-	Value       V
-	TTL         time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 0: as there
-	NoStore     bool          // give it to those who wait, keep nothing
-	NoShare     bool          // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
-	NotModified bool          // keep prev.Value, begin a new lifetime
+	Value V
+	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 0: as there
+
+	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative: none.
+	StaleWhileRevalidate, StaleIfError time.Duration
+
+	NoStore     bool // give it to those who wait, keep nothing
+	NoShare     bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
+	NotModified bool // keep prev.Value, begin a new lifetime
+}
+
+// wrong returns what is wrong with the entry's durations.
+func (e Entry[V]) wrong() error {
+	if e.TTL < 0 || e.TTL > maxTTL || (e.TTL > 0 && e.TTL < minTTL) {
+		return fmt.Errorf("cacheguard: load returned Entry.TTL %v, it must be 0 or from %v to %v", e.TTL, minTTL, maxTTL)
+	}
+	if most := max(e.StaleWhileRevalidate, e.StaleIfError); most > maxTTL {
+		return fmt.Errorf("cacheguard: load returned an Entry with a stale window of %v, above the most of %v", most, maxTTL)
+	}
+	return nil
 }
 
 // loader is one of the two kinds of loads, without a closure on the way of a hit.
@@ -96,8 +112,8 @@ func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
 	switch {
 	case out.err != nil:
 		return out
-	case out.entry.TTL < 0 || out.entry.TTL > maxTTL || (out.entry.TTL > 0 && out.entry.TTL < minTTL):
-		out.err = fmt.Errorf("cacheguard: load returned Entry.TTL %v, it must be 0 or from %v to %v", out.entry.TTL, minTTL, maxTTL)
+	case out.entry.wrong() != nil:
+		out.err = out.entry.wrong()
 		return out
 	case out.notFound:
 	case out.entry.NotModified && p.prev.Status == StatusMiss:

@@ -42,6 +42,7 @@ const (
 	EventCorrupt                           // what the store had under a key is not a value; Err
 	EventStoreError                        // the store could not be used; Err
 	EventOverloaded                        // a caller or a load was turned away
+	EventStale                             // a stale value was served; Err if a load failed
 )
 
 var eventNames = [...]string{
@@ -50,6 +51,7 @@ var eventNames = [...]string{
 	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
 	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
+	EventStale: "stale",
 }
 
 // String is the kind in words.

@@ -29,6 +29,31 @@ type Options[V any] struct {
 	// below 1.
 	Jitter float64
 
+	// StaleWhileRevalidate is how long after its TTL a value is still served at once, while one process of the fleet
+	// refreshes it behind its callers' backs (RFC 5861, section 3). Default 0 or negative: not at all. It doesn't
+	// apply to "does not exist".
+	StaleWhileRevalidate time.Duration
+
+	// StaleIfError is how long after its TTL a value is served when its load fails, with the error in Result.Err,
+	// when it is not begun because too many wait already, or when the store can't be used (RFC 5861, section 4).
+	// Default 0 or negative: not at all. It doesn't apply to "does not exist".
+	StaleIfError time.Duration
+
+	// SoftTimeout is how long a caller for whom there is a stale value, by either window, waits for the load before
+	// it gets the stale one; the load goes on. Default 0 or negative: within StaleWhileRevalidate it doesn't wait,
+	// within StaleIfError alone it waits for as long as the load takes.
+	SoftTimeout time.Duration
+
+	// Backoff is how long the whole fleet leaves an origin alone after a failed load of a key for which there is a
+	// value that can be served. It grows by half with each further failure, up to three times, and is shortened by a
+	// random fifth at most. Default 10 seconds.
+	Backoff time.Duration
+
+	// EarlyRefresh is the beta of XFetch: before a value's TTL is over, a reader decides by lot to refresh it behind
+	// its callers' backs, the more likely the nearer the end is and the longer the load takes (see the package
+	// documentation). 1 is the paper's default, more is earlier. Default 0 or negative: off.
+	EarlyRefresh float64
+
 	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a third of it.
 	// Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
@@ -90,6 +115,7 @@ const (
 	minTTL        = time.Millisecond
 	minLease      = 10 * time.Millisecond
 	maxTTL        = 10 * 365 * 24 * time.Hour // far below where microseconds in a float64, Lua's number, lose precision
+	maxBeta       = 1000
 	defaultLimits = 64
 )
 
@@ -122,6 +148,11 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
 	duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)
 	duration("ErrorTTL", &o.ErrorTTL, time.Second, minTTL, true)
+	duration("StaleWhileRevalidate", &o.StaleWhileRevalidate, 0, minTTL, true)
+	duration("StaleIfError", &o.StaleIfError, 0, minTTL, true)
+	duration("SoftTimeout", &o.SoftTimeout, 0, time.Microsecond, true)
+	o.StaleWhileRevalidate, o.StaleIfError, o.SoftTimeout = max(o.StaleWhileRevalidate, 0), max(o.StaleIfError, 0), max(o.SoftTimeout, 0)
+	duration("Backoff", &o.Backoff, 10*time.Second, minTTL, false)
 	duration("LeaseTTL", &o.LeaseTTL, 3*time.Second, minLease, false)
 	duration("LoadTimeout", &o.LoadTimeout, 30*time.Second, minTTL, false)
 	switch {
@@ -131,6 +162,12 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 		o.Jitter = 0
 	case !(o.Jitter < 1): // also not a number
 		wrong("Jitter is %v, it must be below 1", o.Jitter)
+	}
+	switch {
+	case o.EarlyRefresh <= 0:
+		o.EarlyRefresh = 0
+	case !(o.EarlyRefresh <= maxBeta): // also not a number
+		wrong("EarlyRefresh is %v, it must be at most %v", o.EarlyRefresh, maxBeta)
 	}
 	if o.MaxLoads != 0 && o.Limiter != nil {
 		wrong("MaxLoads and Options.Limiter exclude each other")

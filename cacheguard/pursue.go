@@ -25,15 +25,36 @@ type pursuit[V any] struct {
 
 	seen     []byte    // the id of what stands there and can't be used
 	prev     Result[V] // and its value, if it is one
+	good     use       // what that is good for
+	until    time.Time // and when that ends
+	reads    bool      // a stale value may be served
+	behind   bool      // nobody has asked for the result: don't wait for anybody
 	storeErr error     // the look-up failed
+	failures int       // loads that have failed in a row before
 
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
 	awaited  ID // the load in another process that was waited for last
 }
 
+// saw notes what stands in the store and is not what this pursuit is after.
+func (p *pursuit[V]) saw(got found[V]) {
+	p.seen, p.prev, p.good = got.id, got.res, got.good
+	p.until = time.Now().Add(got.keeps)
+}
+
 func (p *pursuit[V]) land(res Result[V], err error) {
 	p.flight.Land(outcome[V]{res: res, err: err})
+}
+
+// fail lands the flight with an error, or with the stale value where there is one that may be served instead.
+func (p *pursuit[V]) fail(res Result[V], err error) {
+	if p.reads && p.good != useNone && time.Now().Before(p.until) {
+		stale := p.prev
+		stale.Err, stale.Degraded = err, res.Degraded
+		res, err = stale, nil
+	}
+	p.land(res, err)
 }
 
 // pursue gets the result for a flight: take a slot, ask for the lease; granted, lead; held, give the slot back and
@@ -53,11 +74,11 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			return
 		}
 		if time.Since(began) > longest {
-			p.land(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
+			p.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
 				longest, quoteKey(p.name), context.DeadlineExceeded))
 			return
 		}
-		slot, err := c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged())
+		slot, err := c.slot(ctx, p)
 		if err != nil {
 			c.refused(ctx, p, err)
 			return
@@ -66,18 +87,20 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		token, asked := newID(), time.Now()
 		c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
 		ans, err := c.store.Lease(context.WithoutCancel(ctx), p.key, LeaseAsk{
-			Token: token, TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: true,
+			Token: token, TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: !p.behind,
 		})
 		if err != nil { // it may hold the lease all the same, or take it later: give it up by its token
 			c.down(ctx, &c.leasing, p.name, err)
 			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) })
 			p.storeErr = err
+			c.restraint.remember(p.key.Key, p.seen, pauseWithoutLeases, nil)
 			c.withoutStore(ctx, p, slot)
 			return
 		}
 		c.up(ctx, &c.leasing)
 		if ans.State == LeaseGranted {
 			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
+			p.failures = ans.Failures
 			if c.lead(ctx, p, slot, ans.Grant, asked) {
 				return
 			}
@@ -92,10 +115,19 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			}
 			p.restarts++ // it is none that can be used: ask again in spite of it
 		case LeaseOutcome:
+			err := c.failure(p, ans.Holder, ans.Outcome)
+			c.restraint.remember(p.key.Key, p.seen, ans.Remaining, err)
 			if c.landOutcome(ctx, p, ans.Holder, ans.Outcome) {
 				return
 			}
 		case LeaseHeld:
+			if p.behind {
+				c.restraint.remember(p.key.Key, p.seen, ans.Remaining, nil)
+				if c.stepBack(ctx, p) {
+					return
+				}
+				continue // somebody has joined who waits
+			}
 			if c.follow(ctx, p, w, ans) {
 				return
 			}
@@ -113,7 +145,7 @@ func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, a
 		if got.corrupt != nil {
 			c.missed(ctx, p.name, got)
 		}
-		p.seen, p.prev = got.id, got.res
+		p.saw(got)
 		return false
 	}
 	got.res.Status = StatusCoalesced
@@ -125,11 +157,7 @@ func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, a
 func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Outcome) bool {
 	switch o.Kind {
 	case OutcomeFailed:
-		err := c.failures.find(p.key.Key, load) // the error itself, if it happened here
-		if err == nil {
-			err = &LoadError{Key: p.name, Text: o.Text}
-		}
-		p.land(Result[V]{Status: StatusCoalesced}, err)
+		p.fail(Result[V]{Status: StatusCoalesced}, c.failure(p, load, o))
 		return true
 	case OutcomeUnstored:
 		got := c.open(o.Frame)
@@ -147,14 +175,32 @@ func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Ou
 	return false
 }
 
+// failure is the error of a failed load: itself if it happened in this process, else its text.
+func (c *Cache[V]) failure(p *pursuit[V], load ID, o Outcome) error {
+	if o.Kind != OutcomeFailed {
+		return nil
+	}
+	if err := c.failures.find(p.key.Key, load); err != nil {
+		return err
+	}
+	return &LoadError{Key: p.name, Text: o.Text}
+}
+
 // withoutStore goes on when the store can't be used, as the policy says. slot may be nil.
 func (c *Cache[V]) withoutStore(ctx context.Context, p *pursuit[V], slot func()) {
-	if c.opts.OnStoreDown == FailClosed {
+	serves := p.reads && p.good != useNone
+	if serves || p.behind || c.opts.OnStoreDown == FailClosed {
 		if slot != nil {
 			slot()
 		}
-		p.land(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, p.storeErr))
-		return
+		if p.behind && c.stepBack(ctx, p) {
+			return
+		}
+		if serves || c.opts.OnStoreDown == FailClosed {
+			p.fail(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, p.storeErr))
+			return
+		}
+		slot = nil
 	}
 	c.alone(ctx, p, slot, true)
 }
@@ -164,7 +210,7 @@ func (c *Cache[V]) withoutStore(ctx context.Context, p *pursuit[V], slot func())
 func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degraded bool) bool {
 	if slot == nil {
 		var err error
-		if slot, err = c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged()); err != nil {
+		if slot, err = c.slot(ctx, p); err != nil {
 			c.refused(ctx, p, err)
 			return true
 		}
@@ -172,20 +218,39 @@ func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degrad
 	loadCtx, cancel := c.loadContext(ctx)
 	defer cancel()
 	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
-	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded, Degraded: degraded}
 	if out.err != nil {
-		res = Result[V]{Degraded: degraded}
+		if givenUp(context.Cause(loadCtx)) {
+			p.land(Result[V]{Degraded: degraded}, out.err)
+		} else {
+			p.fail(Result[V]{Degraded: degraded}, out.err)
+		}
+		return true
 	}
-	p.flight.Land(outcome[V]{res: res, err: out.err, unshared: out.entry.NoShare})
+	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded, Degraded: degraded}
+	p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare})
 	return true
 }
+
+// givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.
+func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }
 
 // refused lands a flight that got no slot.
 func (c *Cache[V]) refused(ctx context.Context, p *pursuit[V], err error) {
 	if errors.Is(err, ErrOverloaded) {
 		c.observe(ctx, Event{Kind: EventOverloaded, Key: p.name, Err: err})
+		p.fail(Result[V]{}, err)
+		return
 	}
 	p.land(Result[V]{}, err)
+}
+
+// slot takes a slot of the budget. What nobody waits for leaves half of the queue to those who do.
+func (c *Cache[V]) slot(ctx context.Context, p *pursuit[V]) (release func(), err error) {
+	share := 1.0
+	if p.behind {
+		share = 0.5
+	}
+	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged(), share)
 }
 
 // loadUnshared loads for one caller whose result may be nobody else's.
@@ -197,7 +262,7 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.life.cancelOnClose(cancel)()
-	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout, nil)
+	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout, nil, 1)
 	if err != nil {
 		return Result[V]{}, callersError(ctx, err)
 	}

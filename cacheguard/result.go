@@ -13,6 +13,7 @@ type Result[V any] struct {
 	Degraded bool          // the store was not usable
 	Age      time.Duration // since the value was stored, on the store's clock
 	FreshFor time.Duration // negative when stale; 0 for a result that was not stored
+	Err      error         // why a stale value was served, if a load failed or could not be begun
 }
 
 // Status says where a Result came from.
@@ -21,7 +22,7 @@ type Status uint8
 const (
 	StatusMiss      Status = iota // nothing there
 	StatusHit                     // a fresh value from the store
-	StatusStale                   // a value past its TTL
+	StatusStale                   // a value past its TTL, within a stale window unless Peek returned it
 	StatusLoaded                  // this caller's load
 	StatusCoalesced               // somebody else's load, in this process or another one
 )

@@ -31,7 +31,8 @@ type Store interface {
 	// Conclude ends the lease without a value, if it still carries the grant: the outcome is recorded under the
 	// lease's own name for keep, and those who wait are told. For the first backoff of it everybody who asks is
 	// given the outcome, after that only those who name this load in LeaseAsk.Awaited. With a keep of zero the
-	// lease is removed and only the message tells.
+	// lease is removed and only the message tells. With Outcome.Drop the value that stands there is removed in the
+	// same step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
 	// Renew sets the lease's remaining time to ttl, if it still carries the grant.
@@ -57,10 +58,12 @@ type Store interface {
 	Now() time.Time
 
 	// Listen has tell called for each message about keys of this cache, until stop is called. Calls come one after
-	// another; tell must not block and must not call the store. After a loss of messages it is told Restored.
+	// another; tell must not block and must not call the store. It is told Lost when messages may not arrive any more
+	// and Restored when they do again, and, once, when they do for the first time or already.
 	Listen(cache string, tell func(Message)) (stop func())
 
-	// Listening reports whether messages arrive at present. While they don't, waiters ask again from time to time.
+	// Listening reports whether messages arrive at present, and begins to listen if nothing has yet. It doesn't
+	// block. While they don't arrive, waiters ask again from time to time.
 	Listening() bool
 
 	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for it.
@@ -116,6 +119,7 @@ type LeaseAnswer struct {
 	Remaining time.Duration // of the lease, or of the outcome's back-off; 0 if not known
 	Frame     []byte
 	Outcome   Outcome
+	Failures  int // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
 }
 
 // FillAnswer says what became of a fill.
@@ -147,9 +151,11 @@ const (
 
 // Outcome is how a load ended without a stored value. Text and Frame are at most a few KiB.
 type Outcome struct {
-	Kind  OutcomeKind
-	Text  string
-	Frame []byte
+	Kind     OutcomeKind
+	Text     string
+	Frame    []byte
+	Failures int  // loads that failed in a row, this one included; it stays in the record and goes with no message
+	Drop     bool // what stands in the store is superseded and goes in the same step; it is not part of the record
 }
 
 // MessageKind says what a Message tells.
@@ -160,7 +166,8 @@ const (
 	MessageFilled                          // Load filled it; Frame if it is small
 	MessageOutcome                         // Load ended without a value: Outcome
 	MessageReleased                        // Load was given up
-	MessageRestored                        // messages may have been lost: look again at every key
+	MessageRestored                        // messages arrive from now on, and some may have been lost: look again at every key
+	MessageLost                            // messages may not arrive from now on, until Restored
 )
 
 // Message is what a store tells every process. It means "look again"; what counts is the state in the store, except

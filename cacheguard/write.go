@@ -21,13 +21,13 @@ func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 	}
 	id := keyID(key)
 	f, notFound, err := c.encodeSafely(v)
-	ttl := c.lifetime(loaded[V]{notFound: notFound})
-	if err != nil || ttl <= 0 {
+	h := c.header(loaded[V]{notFound: notFound}, newID())
+	if err != nil || h.Soft <= 0 {
 		return errors.Join(err, c.invalidate(ctx, []string{key}))
 	}
-	frame.Seal(f, c.header(notFound, newID(), ttl, 0))
+	frame.Seal(f, h)
 	c.seal(id)
-	err = c.store.Set(context.WithoutCancel(ctx), c.key(id), f, ttl)
+	err = c.store.Set(context.WithoutCancel(ctx), c.key(id), f, h.Hard())
 	c.seal(id)
 	if err != nil {
 		c.down(ctx, &c.changing, key, err)
@@ -148,10 +148,10 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	stop()
 
 	stored := false
-	ttl := c.lifetime(out)
-	if claimErr == nil && out.err == nil && out.keepErr == nil && ttl > 0 {
-		frame.Seal(out.frame, c.header(out.notFound, token, ttl, out.took))
-		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, ttl)
+	h := c.header(out, token)
+	if claimErr == nil && out.err == nil && out.keepErr == nil && h.Soft > 0 {
+		frame.Seal(out.frame, h)
+		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, h.Hard())
 		stored = err == nil && ans == FillStored
 	}
 	var err error

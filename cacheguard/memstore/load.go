@@ -31,13 +31,18 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.Lease
 			State:     cacheguard.LeaseOutcome,
 			Holder:    r.what.load,
 			Remaining: max(r.what.backoff-t.now, 0),
-			Outcome:   r.what.outcome,
+			Outcome:   told(r.what.outcome),
 		}
 	}
 	if v := t.values.get(k, t.now); v != nil && !bytes.Equal(frame.ID(v.what), ask.Seen) {
 		return cacheguard.LeaseAnswer{State: cacheguard.LeaseValue, Frame: v.what}
 	}
-	return cacheguard.LeaseAnswer{State: cacheguard.LeaseGranted, Grant: t.grant(k, ask.Token, ask.TTL)}
+	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseGranted}
+	if r := t.records.get(k, t.now); r != nil {
+		answer.Failures = r.what.outcome.Failures
+	}
+	answer.Grant = t.grant(k, ask.Token, ask.TTL)
+	return answer
 }
 
 func answerHeld(held *item[lease], ask cacheguard.LeaseAsk, now time.Duration) cacheguard.LeaseAnswer {
@@ -115,14 +120,22 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 			return
 		}
 		t.leases.remove(k)
+		if o.Drop {
+			t.values.remove(k)
+		}
 		if keep > 0 {
 			r := record{load: g.Token, outcome: o, backoff: t.after(backoff)}
 			t.records.put(k, r, len(o.Text)+len(o.Frame), t.after(keep))
 		}
 		if mine.what.waited {
-			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: o})
+			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: told(o)})
 		}
 	})
+}
+
+// told is what others get to know of an outcome.
+func told(o cacheguard.Outcome) cacheguard.Outcome {
+	return cacheguard.Outcome{Kind: o.Kind, Text: o.Text, Frame: o.Frame}
 }
 
 // Renew sets a lease's remaining time. See cacheguard.Store.

@@ -79,11 +79,14 @@ func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn)
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return func() {}
 	}
 	s.listeners[cache] = append(s.listeners[cache], l)
+	l.push(cacheguard.Message{Kind: cacheguard.MessageRestored})
+	s.mu.Unlock()
+	l.deliver()
 	return func() {
 		l.stop()
 		s.mu.Lock()

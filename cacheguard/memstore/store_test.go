@@ -38,6 +38,10 @@ func TestClosedStore(t *testing.T) {
 	}
 	told := 0
 	stop := s.Listen("test", func(cacheguard.Message) { told++ })
+	if told != 1 {
+		t.Errorf("a new listener was told %d messages; want one, that they arrive", told)
+	}
+	told = 0
 	if !s.Listening() {
 		t.Error("an open store is not listening")
 	}

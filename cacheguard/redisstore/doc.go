@@ -24,11 +24,12 @@
 //	     2   16  id of the load that made the value
 //	    18    8  created-at, microseconds since 1970 on Redis' clock
 //	    26    8  how long it is fresh, in microseconds
-//	    34    8  how long it is kept, in microseconds
-//	    42    4  how long the load took, in microseconds
-//	    46    4  FNV-1a hash of the codec's name, 0 if it has none
-//	    50    4  CRC-32C (Castagnoli) of the frame without these four bytes
-//	    54       body
+//	    34    8  how long after that it may be served while it is refreshed, in microseconds
+//	    42    8  how long after that it may be served when a load fails, in microseconds
+//	    50    4  how long the load took, in microseconds
+//	    54    4  FNV-1a hash of the codec's name, 0 if it has none
+//	    58    4  CRC-32C (Castagnoli) of the frame without these four bytes
+//	    62       body
 //
 // A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
 //

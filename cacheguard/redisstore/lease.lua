@@ -1,13 +1,15 @@
 -- Asks for the right to load a key, with the double check inside.
 -- KEYS: value, lease
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
--- Returns granted, number | held, holder, ms left | value, frame (left out if it is large)
+-- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
 --       | outcome, load, ms left of the back-off, kind, payload
 --
 -- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant in 16.
--- In its place may stand the outcome of the last load: '!', kind, load, ':', ms kept, ':', ms of back-off, ':', payload.
+-- In its place may stand the outcome of the last load:
+-- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
 local seen = ARGV[3]
 local lease, value
+local before = 0
 if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
   local both = redis.call('MGET', KEYS[2], KEYS[1])
   lease, value = both[1], both[2]
@@ -20,7 +22,7 @@ if lease then
   if #lease == 49 and string.find(lease, '^[-+]%x+$') then
     local holder = string.sub(lease, 2, 33)
     if holder == ARGV[1] then -- the first answer was lost
-      return {'granted', string.sub(lease, 34)}
+      return {'granted', string.sub(lease, 34), 0}
     end
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 then
@@ -30,8 +32,9 @@ if lease then
       return {'held', holder, left}
     end
   elseif mark == '!' then
-    local kind, load, kept, backoff, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(.*)$')
+    local kind, load, kept, backoff, failures, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(%d+):(.*)$')
     if kind then
+      before = tonumber(failures)
       local left = redis.call('PTTL', KEYS[2])
       local rest = backoff - (kept - left)
       if left >= 0 and (rest > 0 or load == ARGV[4]) then
@@ -58,4 +61,4 @@ end
 local time = redis.call('TIME')
 local number = time[1] .. string.format('%06d', time[2])
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-return {'granted', number}
+return {'granted', number, before}

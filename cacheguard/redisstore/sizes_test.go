@@ -53,7 +53,7 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
 	k := cacheguard.Key{Cache: "test", Key: "k"}
 	for _, size := range []int{100, 65_536, 65_537, 1 << 20} {
-		f := frame.New(frame.Header{ID: [16]byte{1}, Created: r.store.Now(), Soft: time.Hour, Hard: time.Hour}, make([]byte, size))
+		f := frame.New(frame.Header{ID: [16]byte{1}, Created: r.store.Now(), Soft: time.Hour}, make([]byte, size))
 		must(t, r.store.Set(t.Context(), k, f, time.Hour))
 		ans, err := r.store.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{2}, TTL: longLease})
 		if err != nil || ans.State != cacheguard.LeaseValue || !bytes.Equal(ans.Frame, f) {

@@ -56,17 +56,19 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 		s, _ := reply[i].(string)
 		return s
 	}
-	left := func(i int) time.Duration {
+	number := func(i int) int64 {
 		if i >= len(reply) {
 			return 0
 		}
 		n, _ := reply[i].(int64)
-		return time.Duration(n) * time.Millisecond
+		return n
 	}
+	left := func(i int) time.Duration { return time.Duration(number(i)) * time.Millisecond }
 	switch text(0) {
 	case "granted":
 		ans.State = cacheguard.LeaseGranted
 		ans.Grant, err = grant(token, text(1))
+		ans.Failures = int(number(2))
 	case "held":
 		ans.State, ans.Holder, ans.Remaining = cacheguard.LeaseHeld, parseID(text(1)), left(2)
 	case "value":
@@ -113,10 +115,14 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 // Conclude ends a lease without a value.
 func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
 	letter, payload := encodeOutcome(o)
-	record := fmt.Appendf(nil, "!%c%s:%d:%d:%s", letter, g.Token, millis(keep), millis(backoff), payload)
+	record := fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, g.Token, millis(keep), millis(backoff), o.Failures, payload)
 	message := encodeMessage(kindOutcome, k, g.Token, append([]byte{letter}, payload...)...)
-	return s.run(ctx, concludeScript, []string{s.names.lease(s.names.value(k))},
-		holder(g), record, millis(keep), s.names.channel(), message)
+	value, drop := s.names.value(k), "0"
+	if o.Drop {
+		drop = "1"
+	}
+	return s.run(ctx, concludeScript, []string{s.names.lease(value), value},
+		holder(g), record, millis(keep), s.names.channel(), message, drop)
 }
 
 // Renew prolongs a lease.

@@ -162,5 +162,11 @@ func (s *Store) Now() time.Time {
 	return s.clock.now()
 }
 
-// Listening reports whether messages arrive.
-func (s *Store) Listening() bool { return s.listening.Load() }
+// Listening reports whether messages arrive. It begins the subscription, without waiting for it.
+func (s *Store) Listening() bool {
+	if s.listening.Load() {
+		return true
+	}
+	_, _ = s.subscribe()
+	return false
+}

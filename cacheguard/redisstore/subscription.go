@@ -88,7 +88,9 @@ func (sub *subscription) run(ctx context.Context) {
 				said = false
 			}
 		})
-		s.listening.Store(false)
+		if s.listening.Load() {
+			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -140,10 +142,9 @@ func (sub *subscription) session(ctx context.Context, standing func()) error {
 			// Only now is it certain that nothing published from here on is missed. What was published before may
 			// have been, also when go-redis has subscribed again by itself.
 			_ = s.remeasure(ctx)
-			s.listening.Store(true)
 			standing()
+			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}, true)
 			sub.confirm()
-			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored})
 		case *redis.Message:
 			s.deliver(got.Payload)
 		}
@@ -176,8 +177,14 @@ type listener struct {
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
+	already := s.listening.Load()
+	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
+	s.mu.Unlock()
+	if already {
+		tell(cacheguard.Message{Kind: cacheguard.MessageRestored})
+	}
+	l.mu.Unlock()
 	return func() {
 		s.mu.Lock()
 		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(x *listener) bool { return x == l })
@@ -213,8 +220,10 @@ func (s *Store) deliver(payload string) {
 	}
 }
 
-func (s *Store) tellAll(m cacheguard.Message) {
+// tellAll tells every cache that messages arrive, or that they don't.
+func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 	s.mu.Lock()
+	s.listening.Store(listening)
 	var all []*listener
 	for _, some := range s.listeners {
 		all = append(all, some...)

@@ -67,7 +67,7 @@ func (e *env) token() (id cacheguard.ID) {
 
 // frame is what a load with this token would store.
 func (e *env) frame(load cacheguard.ID, body string) []byte {
-	h := frame.Header{ID: load, Created: e.a.Now(), Soft: long, Hard: long}
+	h := frame.Header{ID: load, Created: e.a.Now(), Soft: long}
 	return frame.New(h, []byte(body))
 }
 

@@ -13,6 +13,7 @@ var listenCases = []spec{
 	{"listener that stopped", bounded, listenStop},
 	{"listener is called one call at a time", localTruth, listenOneAtATime},
 	{"listener is told of lost messages", oneResult, listenRestored},
+	{"listener is told that messages arrive", localTruth, listenBegins},
 }
 
 // listenOther has caches with names that look alike.
@@ -128,4 +129,22 @@ func listenRestored(e *env) {
 	e.eventually("the listener is told that messages may have been lost", func() bool { return restored() > before })
 	e.listening(e.b)
 	in.until(e.a, k)
+}
+
+// listenBegins has one listener that was there before messages arrived and one that came later: what a process keeps
+// may only be used once it is certain that changes are heard of.
+func listenBegins(e *env) {
+	k := e.key("k")
+	for range 2 {
+		in := e.listen(e.b, e.cache)
+		e.eventually("the listener is told that messages arrive", func() bool {
+			for _, m := range in.messages() {
+				if m.Kind == cacheguard.MessageRestored {
+					return true
+				}
+			}
+			return false
+		})
+		in.until(e.a, k)
+	}
 }

@@ -27,6 +27,11 @@ func without(kind cacheguard.MessageKind) func(*broken) {
 
 var messageMutants = []mutant{
 	{
+		name:   "listeners aren't told that messages arrive",
+		caught: []string{"listener is told that messages arrive"},
+		mutate: without(cacheguard.MessageRestored),
+	},
+	{
 		name: "messages don't name the load",
 		caught: []string{
 			"message of a fill", "message of a large fill", "message of an outcome", "message of a release",

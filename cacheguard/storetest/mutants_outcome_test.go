@@ -59,6 +59,38 @@ var outcomeMutants = []mutant{
 		},
 	},
 	{
+		name:   "outcome never supersedes the value",
+		caught: []string{"outcome that supersedes the value"},
+		mutate: func(b *broken) {
+			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+				o.Drop = false
+				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
+			}
+		},
+	},
+	{
+		name:   "outcome supersedes any value",
+		caught: []string{"outcome that comes too late supersedes nothing"},
+		mutate: func(b *broken) {
+			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+				if o.Drop {
+					_ = b.Store.Set(ctx, k, nil, time.Nanosecond)
+				}
+				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
+			}
+		},
+	},
+	{
+		name:   "outcome forgets failures",
+		caught: []string{"outcome counts failures in a row"},
+		mutate: func(b *broken) {
+			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+				o.Failures = 0
+				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
+			}
+		},
+	},
+	{
 		name:   "outcome is cut at NUL",
 		caught: []string{"outcome of each kind", "message of an outcome"},
 		mutate: func(b *broken) {

@@ -31,6 +31,9 @@ var outcomeCases = []spec{
 	{"outcome after another took over", noLateFill, outcomeAfterClaim},
 	{"outcome after a set", noLateFill, outcomeAfterSet},
 	{"outcome that is repeated", repeatable, outcomeRepeated},
+	{"outcome that supersedes the value", noLateFill, outcomeDrops},
+	{"outcome that comes too late supersedes nothing", noLateFill, outcomeDropsLate},
+	{"outcome counts failures in a row", backsOff, outcomeFailures},
 	{"outcome after the fill", repeatable, outcomeAfterFill},
 }
 
@@ -281,4 +284,52 @@ func outcomeAfterFill(e *env) {
 	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
 	e.value(k, f)
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
+}
+
+// outcomeDrops has a load find out that what stands there is no longer so, without anything to store instead.
+func outcomeDrops(e *env) {
+	k, kept := e.key("k"), e.key("kept")
+	f := e.frame(e.token(), "stale")
+	for _, k := range []cacheguard.Key{k, kept} {
+		e.set(e.a, k, f)
+		g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+		o := cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared, Drop: k != kept}
+		e.conclude(e.a, k, g, o, long, long)
+		e.outcome(e.b, k, g.Token, cacheguard.Outcome{Kind: o.Kind}, e.token())
+	}
+	e.noValue(k)
+	e.value(kept, f)
+}
+
+func outcomeDropsLate(e *env) {
+	k := e.key("k")
+	old := e.leader(e.a, k)
+	f := e.frame(e.token(), "set meanwhile")
+	e.set(e.b, k, f)
+	late := cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared, Drop: true}
+	e.conclude(e.a, k, old, late, long, long)
+	e.value(k, f)
+	g := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+	e.conclude(e.a, k, old, late, long, long)
+	e.conclude(e.a, k, other(g), late, long, long)
+	e.value(k, f)
+}
+
+// outcomeFailures is how a fleet knows for how long an origin has been failing, whoever loads next.
+func outcomeFailures(e *env) {
+	k := e.key("k")
+	for n, s := range []cacheguard.Store{e.a, e.b, e.a} {
+		answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token()})
+		if answer.State != cacheguard.LeaseGranted || answer.Failures != n {
+			e.Fatalf("lease after %d failures: %s with %d failures", n, describe(answer), answer.Failures)
+		}
+		o := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no: 7:1", Failures: n + 1}
+		e.conclude(s, k, answer.Grant, o, long, 0)
+	}
+	g := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}).Grant
+	e.stored(e.a, k, g, e.frame(g.Token, "v"))
+	e.invalidate(e.a, k)
+	if answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token()}); answer.Failures != 0 {
+		e.Errorf("%d failures are remembered after a load that didn't fail", answer.Failures)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 const shards = 32 // so that flights of different keys seldom meet at one lock
@@ -42,8 +43,11 @@ type Flight[T any] struct {
 	abandon func()        // cancels detached work
 	urged   bool          // a member can't wait for the work to get its turn
 	urge    chan struct{} // closed when urged; made by Detach
+	offered chan struct{} // closed when interim is set; made when somebody waits for it
+	offers  bool          // interim is set
 
-	result T // set once, before done is closed
+	interim T // set once, before offered is closed
+	result  T // set once, before done is closed
 }
 
 // Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
@@ -160,6 +164,63 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 		return result, ctx.Err()
 	}
 	return f.result, nil
+}
+
+// Offer gives the flight something that members who lose patience get instead of its result. It is called once at
+// most.
+func (f *Flight[T]) Offer(interim T) {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.interim, f.offers = interim, true
+	if f.offered != nil {
+		close(f.offered)
+	}
+}
+
+// offer returns the channel that is closed when there is an offer.
+func (f *Flight[T]) offer() <-chan struct{} {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	if f.offered == nil {
+		f.offered = make(chan struct{})
+		if f.offers {
+			close(f.offered)
+		}
+	}
+	return f.offered
+}
+
+// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has waited for that long.
+func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, err error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return f.result, nil
+	case <-ctx.Done():
+	case <-timer.C:
+		select {
+		case <-f.done:
+			return f.result, nil
+		case <-ctx.Done():
+		case <-f.offer():
+			if f.Leave() {
+				return f.interim, nil
+			}
+			return f.result, nil
+		}
+	}
+	if f.Leave() {
+		return result, ctx.Err()
+	}
+	return f.result, nil
+}
+
+// Hold makes the work a member of its own flight: it goes on when all callers have left.
+func (f *Flight[T]) Hold() {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.members++
 }
 
 // Leave ends the caller's membership. If it was the last member, the flight is sealed and its work is cancelled:

@@ -216,3 +216,75 @@ func canceled() context.Context {
 	cancel()
 	return ctx
 }
+
+// TestOffer: who loses patience takes what is offered, and leaves; who is patient gets the result.
+func TestOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[string]
+		f, _ := g.Join("k", 0)
+		f.Hold()
+		type got struct {
+			result string
+			after  time.Duration
+		}
+		results := make(chan got, 3)
+		began := time.Now()
+		wait := func(f *Flight[string], patience time.Duration) {
+			r, err := f.WaitAtMost(t.Context(), patience)
+			if err != nil {
+				t.Error(err)
+			}
+			results <- got{r, time.Since(began)}
+		}
+		early, _ := g.Join("k", 0)
+		go wait(early, time.Second) // before there is an offer
+		time.Sleep(3 * time.Second)
+		f.Offer("offered")
+		if r := <-results; r != (got{"offered", 3 * time.Second}) {
+			t.Errorf("got %+v", r)
+		}
+		impatient, _ := g.Join("k", 0)
+		patient, _ := g.Join("k", 0)
+		work, cancel := f.Detach(t.Context(), errors.New("everybody has left"))
+		defer cancel(nil)
+		go wait(impatient, time.Second)
+		go wait(patient, time.Hour)
+		if r := <-results; r != (got{"offered", 4 * time.Second}) {
+			t.Errorf("got %+v", r)
+		}
+		f.Leave()
+		ctx, leave := context.WithCancel(t.Context())
+		leaver, _ := g.Join("k", 0)
+		leave()
+		if _, err := leaver.WaitAtMost(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		if work.Err() != nil {
+			t.Error("work that holds itself was cancelled")
+		}
+		f.Land("landed")
+		if r := <-results; r != (got{"landed", 4 * time.Second}) {
+			t.Errorf("got %+v", r)
+		}
+		if r, err := early.WaitAtMost(t.Context(), time.Nanosecond); r != "landed" || err != nil {
+			t.Errorf("after landing: %q, %v", r, err)
+		}
+	})
+}
+
+// TestHold: held work goes on when all callers have left, and newcomers join it.
+func TestHold(t *testing.T) {
+	var g Group[string]
+	f, _ := g.Join("k", 0)
+	f.Hold()
+	work, cancel := f.Detach(t.Context(), errors.New("everybody has left"))
+	defer cancel(nil)
+	f.Leave()
+	if work.Err() != nil {
+		t.Error("work that holds itself was cancelled")
+	}
+	if again, leads := g.Join("k", 0); leads || again != f {
+		t.Error("a newcomer did not join")
+	}
+}

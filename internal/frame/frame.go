@@ -8,11 +8,15 @@
 //	     2   16  id of the load that made the value
 //	    18    8  created-at, microseconds since 1970 on the store's clock
 //	    26    8  soft TTL in microseconds: fresh until created-at plus this
-//	    34    8  hard TTL in microseconds: kept until created-at plus this
-//	    42    4  how long the load took, in microseconds (saturating)
-//	    46    4  fingerprint of the codec that wrote the body, 0 for one without a name
-//	    50    4  CRC-32C (Castagnoli) of the whole frame with these four bytes left out
-//	    54       body
+//	    34    8  stale-while-revalidate in microseconds: after the soft TTL, served at once while it is refreshed
+//	    42    8  stale-if-error in microseconds: after the soft TTL, served when a load fails
+//	    50    4  how long the load took, in microseconds (saturating)
+//	    54    4  fingerprint of the codec that wrote the body, 0 for one without a name
+//	    58    4  CRC-32C (Castagnoli) of the whole frame with these four bytes left out
+//	    62       body
+//
+// The windows are those of the writer, so that a value is treated alike by every process. It is kept for the hard TTL,
+// the soft TTL and the larger of the two.
 //
 // "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header and the body:
 // a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
@@ -33,7 +37,7 @@ import (
 const Version = 1
 
 // HeaderSize is the length of a frame with an empty body.
-const HeaderSize = 54
+const HeaderSize = 62
 
 // IDStart and IDEnd bound the load's id inside a frame: frame[IDStart:IDEnd]. Stores compare these bytes to recognise
 // a fill that was applied although its reply was lost.
@@ -45,12 +49,13 @@ const (
 const (
 	flagNull = 1 << 0
 
-	offCreated = 18
-	offSoft    = 26
-	offHard    = 34
-	offTook    = 42
-	offCodec   = 46
-	offSum     = 50
+	offCreated    = 18
+	offSoft       = 26
+	offRevalidate = 34
+	offIfError    = 42
+	offTook       = 50
+	offCodec      = 54
+	offSum        = 58
 )
 
 // Frame errors. All of them mean: treat it as a miss.
@@ -70,10 +75,14 @@ type Header struct {
 	Null    bool          // the null sentinel: the origin says this does not exist
 	Created time.Time     // on the store's clock, microseconds
 	Soft    time.Duration // fresh for this long after Created
-	Hard    time.Duration // kept for this long after Created
-	Took    time.Duration // how long the load took
-	Codec   uint32        // fingerprint of the codec
+	// After Soft: served at once while it is refreshed, and served when a load fails.
+	Revalidate, IfError time.Duration
+	Took                time.Duration // how long the load took
+	Codec               uint32        // fingerprint of the codec
 }
+
+// Hard is how long after Created the value is kept.
+func (h Header) Hard() time.Duration { return h.Soft + max(h.Revalidate, h.IfError) }
 
 // Seal makes a frame of f in place: f is HeaderSize bytes of room followed by the body, and the header is written
 // into that room.
@@ -86,7 +95,8 @@ func Seal(f []byte, h Header) {
 	copy(f[IDStart:IDEnd], h.ID[:])
 	binary.BigEndian.PutUint64(f[offCreated:], uint64(h.Created.UnixMicro()))
 	binary.BigEndian.PutUint64(f[offSoft:], micros(h.Soft))
-	binary.BigEndian.PutUint64(f[offHard:], micros(h.Hard))
+	binary.BigEndian.PutUint64(f[offRevalidate:], micros(h.Revalidate))
+	binary.BigEndian.PutUint64(f[offIfError:], micros(h.IfError))
 	binary.BigEndian.PutUint32(f[offTook:], uint32(min(micros(h.Took), math.MaxUint32)))
 	binary.BigEndian.PutUint32(f[offCodec:], h.Codec)
 	binary.BigEndian.PutUint32(f[offSum:], sum(f))
@@ -125,11 +135,12 @@ func Parse(f []byte) (Header, []byte, error) {
 		Codec:   binary.BigEndian.Uint32(f[offCodec:]),
 	}
 	copy(h.ID[:], f[IDStart:IDEnd])
-	var ok1, ok2 bool
+	var ok1, ok2, ok3 bool
 	h.Soft, ok1 = duration(binary.BigEndian.Uint64(f[offSoft:]))
-	h.Hard, ok2 = duration(binary.BigEndian.Uint64(f[offHard:]))
+	h.Revalidate, ok2 = duration(binary.BigEndian.Uint64(f[offRevalidate:]))
+	h.IfError, ok3 = duration(binary.BigEndian.Uint64(f[offIfError:]))
 	body := f[HeaderSize:len(f):len(f)]
-	if !ok1 || !ok2 || h.Soft > h.Hard || (h.Null && len(body) != 0) {
+	if !ok1 || !ok2 || !ok3 || (h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
 	}
 	return h, body, nil
@@ -148,10 +159,13 @@ func sum(f []byte) uint32 {
 	return crc32.Update(crc32.Checksum(f[:offSum], castagnoli), castagnoli, f[offSum+4:])
 }
 
-func micros(d time.Duration) uint64 { return uint64(max(d, 0) / time.Microsecond) }
+func micros(d time.Duration) uint64 {
+	return uint64(min(max(d, 0), math.MaxInt64/2) / time.Microsecond)
+}
 
+// duration refuses what would make a sum of two overflow.
 func duration(us uint64) (time.Duration, bool) {
-	if us > uint64(math.MaxInt64/time.Microsecond) {
+	if us > uint64(math.MaxInt64/2/time.Microsecond) {
 		return 0, false
 	}
 	return time.Duration(us) * time.Microsecond, true

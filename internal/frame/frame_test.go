@@ -22,10 +22,10 @@ var golden = map[string]struct {
 }{
 	"value": {Header{
 		ID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Created: time.UnixMicro(1_763_712_345_678_901),
-		Soft: 10 * time.Minute, Hard: 15 * time.Minute, Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
+		Soft: 10 * time.Minute, Revalidate: 5 * time.Minute, IfError: time.Hour, Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
 	}, `{"name":"lamp"}`},
-	"null":  {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, Hard: time.Second}, ""},
-	"empty": {Header{Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Second, Hard: time.Second}, ""},
+	"null":  {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
+	"empty": {Header{Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Second}, ""},
 }
 
 // The files are what another program has to read; they never change for a version.
@@ -110,8 +110,9 @@ func TestErrorsSayWhy(t *testing.T) {
 		{"unknown flag", resealed(func(f []byte) { f[1] = 2 }), ErrFlags},
 		{"checksum", change(func(f []byte) { f[len(f)-1]++ }), ErrChecksum},
 		{"null with a body", resealed(func(f []byte) { f[1] = flagNull }), ErrHeader},
-		{"soft above hard", resealed(func(f []byte) { copy(f[offSoft:], []byte{0, 1}) }), ErrHeader},
-		{"endless", resealed(func(f []byte) { copy(f[offHard:], []byte{255, 255}) }), ErrHeader},
+		{"endless", resealed(func(f []byte) { copy(f[offSoft:], []byte{255, 255}) }), ErrHeader},
+		{"endless stale-while-revalidate", resealed(func(f []byte) { copy(f[offRevalidate:], []byte{255, 255}) }), ErrHeader},
+		{"endless stale-if-error", resealed(func(f []byte) { copy(f[offIfError:], []byte{255, 255}) }), ErrHeader},
 	} {
 		if _, _, err := Parse(c.f); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
@@ -132,11 +133,11 @@ func TestID(t *testing.T) {
 }
 
 func TestDurationsSaturate(t *testing.T) {
-	h, _, err := Parse(New(Header{Soft: -time.Second, Hard: math.MaxInt64, Took: 1000 * time.Hour}, nil))
+	h, _, err := Parse(New(Header{Soft: -time.Second, Revalidate: math.MaxInt64, IfError: math.MaxInt64, Took: 1000 * time.Hour}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Soft != 0 || h.Took != math.MaxUint32*time.Microsecond {
+	if h.Soft != 0 || h.Took != math.MaxUint32*time.Microsecond || h.Hard() < h.Revalidate || h.Revalidate != h.IfError {
 		t.Errorf("got %+v", h)
 	}
 }

@@ -1,0 +1,4 @@
+package cacheguard
+
+// Early is the decision of XFetch.
+var Early = early
