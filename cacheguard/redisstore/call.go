@@ -10,8 +10,28 @@ import (
 )
 
 // call runs one step in Redis within OpTimeout. When no answer came within half of the time, the step is sent once
-// more; every step recognises what it did before. The step gets the client to use.
-func call[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+// more; every step recognises what it did before. The step gets the client to use. name is where it goes; while Redis
+// doesn't answer there, it is not sent.
+func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+	if err := s.health.of(name).refusal(); err != nil {
+		return v, err
+	}
+	return change(ctx, s, name, step)
+}
+
+// change is call for a step that must be tried whatever has been heard of Redis last: something has changed, and it is
+// not the cache that says whether that is known.
+func change[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+	began := time.Now()
+	v, err = twice(ctx, s, step)
+	if !errors.Is(err, errClosed) && ctx.Err() == nil {
+		s.health.of(name).answered(name, err, time.Since(began))
+	}
+	return v, err
+}
+
+// twice sends a step, and once more if no answer came.
+func twice[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if s.closed.Load() {
 		return v, errClosed
 	}
@@ -22,7 +42,7 @@ func call[T any](ctx context.Context, s *Store, step func(context.Context, redis
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("redisstore: %w", err)
+		err = fmt.Errorf("redisstore: %w", explained(s, err))
 	}
 	return v, err
 }

@@ -30,6 +30,9 @@ func (c *clock) now() time.Time {
 	return m.server.Add(time.Since(c.base))
 }
 
+// elapsed is the time since base.
+func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
+
 func (c *clock) due() bool {
 	m := c.last.Load()
 	return m != nil && time.Since(m.taken) > clockAge
@@ -57,7 +60,7 @@ const (
 func (s *Store) remeasure(ctx context.Context) error {
 	var best sample
 	for n := range samples {
-		m, err := call(ctx, s, s.readClock)
+		m, err := call(ctx, s, s.names.clock(), s.readClock)
 		if err != nil {
 			if n > 0 {
 				break // it is better than nothing

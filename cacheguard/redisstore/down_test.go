@@ -244,12 +244,12 @@ func TestNewDoesntDial(t *testing.T) {
 	}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb = rdb })
+	if n := dials.Load(); n != 0 {
+		t.Errorf("%d connections were dialled; want none", n)
+	}
 	if r.store.Listening() {
 		t.Error("messages arrive without a connection")
 	}
 	must(t, r.cache.Close())
 	must(t, r.store.Close())
-	if n := dials.Load(); n != 0 {
-		t.Errorf("%d connections were dialled; want none", n)
-	}
 }

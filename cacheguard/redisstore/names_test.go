@@ -96,8 +96,8 @@ func hashTag(name string) string {
 	return tag
 }
 
-// slotOf is a name's slot: CRC-16 in its XMODEM form, modulo 16384.
-func slotOf(name string) int {
+// slotBySpec is a name's slot: CRC-16 in its XMODEM form, modulo 16384.
+func slotBySpec(name string) int {
 	var crc uint16
 	for _, b := range []byte(hashTag(name)) {
 		crc ^= uint16(b) << 8
@@ -117,8 +117,8 @@ func TestSlotOf(t *testing.T) {
 		"": 0, "123456789": 12739, "foo": 12182, "a{foo}b": 12182, "foo{bar}{zap}": 5061, "foo{{bar}}zap": 4015,
 		"foo{}{bar}": 8363,
 	} {
-		if got := slotOf(name); got != want {
-			t.Errorf("slot of %q is %d; want %d", name, got, want)
+		if got := slotBySpec(name); got != want || slotOf(name) != want {
+			t.Errorf("slot of %q is %d, and %d; want %d", name, got, slotOf(name), want)
 		}
 	}
 }

@@ -66,6 +66,10 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
 		return nil, err
 	}
 	name := s.names.value(k)
+	b := s.health.of(name)
+	if err := b.refusal(); err != nil {
+		return nil, err
+	}
 	r := &s.reads
 	if s.direct == nil || r.under.Add(1) > directReads {
 		if s.direct != nil {
@@ -73,10 +77,15 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
 		}
 		return r.batched(ctx, name, s.opts.OpTimeout)
 	}
+	began := time.Now()
 	frame, err := r.direct(ctx, name)
 	r.under.Add(-1)
-	if err == nil || !noAnswer(err) || ctx.Err() != nil {
+	if err == nil || !noAnswer(err) {
+		b.answered(name, err, time.Since(began))
 		return frame, err
+	}
+	if ctx.Err() != nil { // it was this caller's time that was over
+		return nil, err
 	}
 	return r.batched(ctx, name, s.opts.OpTimeout/2) // no answer: once more, with the other half of the time
 }
@@ -94,7 +103,7 @@ func (r *reader) direct(ctx context.Context, name string) ([]byte, error) {
 	if a.timer.Stop() {
 		r.alarms.Put(a)
 	}
-	return frameOf(cmd.Bytes())
+	return r.s.frameOf(cmd.Bytes())
 }
 
 // batched adds the read to the next batch and waits for it, for ctx and limit at most.
@@ -184,13 +193,28 @@ type frames struct {
 }
 
 func (r *reader) read(b *batch) {
-	got, err := call(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+	began := time.Now()
+	got, err := twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
 			return readMany(ctx, rdb, b.names)
 		}
-		return readEach(ctx, rdb, b.names)
+		return readEach(ctx, r.s, rdb, b.names)
 	})
 	b.frames, b.errs, b.err = got.frames, got.errs, err
+	took := time.Since(began)
+	var last *breaker
+	for i, name := range b.names { // those of one breaker together count once, if they are neighbours
+		of := r.s.health.of(name)
+		if of == last {
+			continue
+		}
+		last = of
+		if err == nil && got.errs != nil {
+			of.answered(name, got.errs[i], took)
+		} else {
+			of.answered(name, err, took)
+		}
+	}
 }
 
 // readMany is one command for all. MGET gives nil for a value of a wrong type, which is a miss like any other.
@@ -212,7 +236,7 @@ func readMany(ctx context.Context, rdb redis.UniversalClient, names []string) (f
 }
 
 // readEach is a pipeline, which a cluster client sends to the nodes that have the keys.
-func readEach(ctx context.Context, rdb redis.UniversalClient, names []string) (frames, error) {
+func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []string) (frames, error) {
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, len(names))
 	for i, name := range names {
@@ -223,13 +247,13 @@ func readEach(ctx context.Context, rdb redis.UniversalClient, names []string) (f
 	}
 	got := frames{frames: make([][]byte, len(names)), errs: make([]error, len(names))}
 	for i, cmd := range cmds {
-		got.frames[i], got.errs[i] = frameOf(cmd.Bytes())
+		got.frames[i], got.errs[i] = s.frameOf(cmd.Bytes())
 	}
 	return got, nil
 }
 
 // frameOf turns GET's answer into the port's: nil for nothing, an empty frame for what is no string.
-func frameOf(b []byte, err error) ([]byte, error) {
+func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	switch {
 	case err == nil && b == nil:
 		return []byte{}, nil
@@ -240,7 +264,7 @@ func frameOf(b []byte, err error) ([]byte, error) {
 	case isWrongType(err):
 		return []byte{}, nil
 	}
-	return nil, fmt.Errorf("redisstore: %w", err)
+	return nil, fmt.Errorf("redisstore: %w", explained(s, err))
 }
 
 // bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not changed.

@@ -42,3 +42,6 @@ var (
 var scripts = []*redis.Script{
 	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, setScript, invalidateScript, clockScript,
 }
+
+// sources has the text of each of scripts.
+var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, setLua, invalidateLua, clockLua}

@@ -34,7 +34,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	if ask.Wait {
 		wait = "1"
 	}
-	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
+	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
 		return leaseScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
 			ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait).Slice()
 	})
@@ -94,7 +94,7 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 // Fill stores a load's result, if its lease is still its own.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	value := s.names.value(k)
-	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return fillScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
 			holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried).Text()
 	})
@@ -121,14 +121,15 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	if o.Drop {
 		drop = "1"
 	}
-	return s.run(ctx, concludeScript, []string{s.names.lease(value), value},
+	return s.run(ctx, call, concludeScript, []string{s.names.lease(value), value},
 		holder(g), record, millis(keep), s.names.channel(), message, drop)
 }
 
 // Renew prolongs a lease.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
-	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return renewScript.Run(ctx, rdb, []string{s.names.lease(s.names.value(k))}, holder(g), millis(ttl)).Text()
+	value := s.names.value(k)
+	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return renewScript.Run(ctx, rdb, []string{s.names.lease(value)}, holder(g), millis(ttl)).Text()
 	})
 	if err != nil {
 		return 0, err
@@ -146,16 +147,13 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 
 // Release gives a lease up.
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
-	return s.run(ctx, releaseScript, []string{s.names.lease(s.names.value(k))},
+	return s.run(ctx, call, releaseScript, []string{s.names.lease(s.names.value(k))},
 		token.String(), s.names.channel(), encodeMessage(kindReleased, k, token))
 }
 
 // Claim removes the value and takes the lease over.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
-	if err := s.knowTime(ctx); err != nil {
-		return cacheguard.Grant{}, err
-	}
-	reply, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return claimScript.Run(ctx, rdb, s.all(k),
 			token.String(), millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
 	})
@@ -167,7 +165,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 
 // Set stores a value and ends the lease.
 func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl time.Duration) error {
-	return s.run(ctx, setScript, s.all(k), frame, millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+	return s.run(ctx, change, setScript, s.all(k), frame, millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
 }
 
 // Invalidate removes everything known about the keys, in pipelines.
@@ -184,7 +182,7 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 		some := keys[:min(most, len(keys))]
 		keys = keys[len(some):]
 		// The whole script goes along: after a SCRIPT FLUSH nothing in a pipeline would send it again.
-		errs, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
+		errs, err := change(ctx, s, s.names.value(some[0]), func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
 			pipe := rdb.Pipeline()
 			for _, k := range some {
 				invalidateScript.Eval(ctx, pipe, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
@@ -214,12 +212,15 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 }
 
 func (s *Store) invalidate(ctx context.Context, k cacheguard.Key) error {
-	return s.run(ctx, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+	return s.run(ctx, change, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
 }
 
+// way is call or change.
+type way func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (struct{}, error)) (struct{}, error)
+
 // run runs a script whose answer doesn't matter.
-func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args ...any) error {
-	_, err := call(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+func (s *Store) run(ctx context.Context, way way, script *redis.Script, keys []string, args ...any) error {
+	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
 	})
 	return err

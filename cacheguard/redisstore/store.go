@@ -38,6 +38,7 @@ type Store struct {
 	name   string // of this process, for the log
 	names  names
 	reads  reader
+	health breakers
 	clock  clock
 
 	mu        sync.Mutex // guards what follows
@@ -109,6 +110,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 			s.direct = view
 		}
 	}
+	_, cluster := rdb.(*redis.ClusterClient)
+	s.health.init(s, cluster)
 	s.reads.init(s)
 	s.clock.base = time.Now()
 	return s, nil
@@ -123,6 +126,7 @@ func (s *Store) Close() error {
 	if sub != nil {
 		sub.stop()
 	}
+	s.health.stop()
 	s.reads.wait()
 	return nil
 }

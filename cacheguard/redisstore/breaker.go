@@ -1,0 +1,152 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// tolerance is how many steps in a row may fail for want of an answer until no more are sent.
+	tolerance = 3
+
+	firstProbe = 50 * time.Millisecond // after the breaker has opened; then twice as long each time
+	mostProbe  = time.Second
+
+	// slotsTogether is how many slots of a cluster share a breaker. A node has a range of them, so one that is down
+	// opens its own breakers and few others.
+	slotsTogether = 256
+)
+
+// errOpen is what a step gets that is not sent.
+var errOpen = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
+
+// breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker for a server, one for
+// each few slots of a cluster.
+type breakers struct {
+	s   *Store
+	all []breaker
+
+	mu      sync.Mutex // guards what follows
+	open    int
+	ended   bool
+	end     chan struct{} // closed by Close
+	probing sync.WaitGroup
+}
+
+// breaker is closed while steps get answers. After tolerance failures in a row it is open: steps fail at once, and a
+// goroutine asks Redis from time to time, so that no caller has to find out whether it is back. The first answer, also
+// to a change, which is sent all the same, closes it.
+type breaker struct {
+	all    *breakers
+	failed atomic.Int32 // in a row
+	open   atomic.Bool
+	since  atomic.Int64 // when it was opened, in nanoseconds since the clock's base
+}
+
+func (bs *breakers) init(s *Store, cluster bool) {
+	bs.s, bs.end = s, make(chan struct{})
+	n := 1
+	if cluster {
+		n = slots / slotsTogether
+	}
+	bs.all = make([]breaker, n)
+	for i := range bs.all {
+		bs.all[i].all = bs
+	}
+}
+
+// of returns the breaker for a name.
+func (bs *breakers) of(name string) *breaker {
+	if len(bs.all) == 1 {
+		return &bs.all[0]
+	}
+	return &bs.all[slotOf(name)/slotsTogether]
+}
+
+// answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an answer if it came
+// soon: what is wrong then costs callers no time.
+func (b *breaker) answered(name string, err error, took time.Duration) {
+	if err == nil || (!noAnswer(err) && took < b.all.s.opts.OpTimeout/4) {
+		if b.failed.Load() != 0 { // no write to shared memory for each step
+			b.failed.Store(0)
+		}
+		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) { // not one that was on its way
+			b.close()
+		}
+		return
+	}
+	if b.failed.Add(1) >= tolerance && !b.open.Load() {
+		b.trip(name, err)
+	}
+}
+
+func (b *breaker) trip(name string, err error) {
+	bs := b.all
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.ended || b.open.Load() {
+		return
+	}
+	b.since.Store(int64(bs.s.clock.elapsed()))
+	b.open.Store(true)
+	if bs.open++; bs.open == 1 {
+		bs.s.opts.Logger.Warn("redisstore: Redis doesn't answer; it is not asked until it does", "process", bs.s.name, "error", err)
+	}
+	bs.probing.Go(func() { b.probe(name) })
+}
+
+func (b *breaker) close() {
+	bs := b.all
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if !b.open.CompareAndSwap(true, false) {
+		return
+	}
+	if bs.open--; bs.open == 0 {
+		bs.s.opts.Logger.Info("redisstore: Redis answers again", "process", bs.s.name)
+	}
+}
+
+// probe asks Redis, ever more seldom, until the breaker is closed. It runs a script, as nearly every step does, where
+// the name is, and looks at the server's clock, which may be another server's by now.
+func (b *breaker) probe(name string) {
+	for pause := firstProbe; b.open.Load(); pause = min(2*pause, mostProbe) {
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-b.all.end:
+			timer.Stop()
+			return
+		}
+		began := time.Now()
+		_, err := try(context.Background(), b.all.s, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+			return struct{}{}, clockScript.Run(ctx, rdb, []string{name}).Err()
+		})
+		b.answered(name, err, time.Since(began))
+	}
+}
+
+// stop ends the probes, and waits for them for as long as a step may take.
+func (bs *breakers) stop() {
+	bs.mu.Lock()
+	if !bs.ended {
+		bs.ended = true
+		close(bs.end)
+	}
+	bs.mu.Unlock()
+	bs.probing.Wait()
+}
+
+// refusal is the error of a step that is not sent.
+func (b *breaker) refusal() error {
+	if b.open.Load() {
+		return errOpen
+	}
+	return nil
+}
