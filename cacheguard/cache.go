@@ -25,6 +25,7 @@ type Cache[V any] struct {
 	waits     waits                    // of those flights, for loads in other processes
 	failures  failures                 // of loads in this process, as error values
 	restraint restraint                // from refreshing what another process loads or what has failed
+	near      *near[V]                 // the process-local tier; nil if there is none
 
 	life          life
 	stopListening func()
@@ -46,6 +47,9 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	if c.near, err = newNear(opts.Local); err != nil {
+		return nil, err
+	}
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	c.life.init()
@@ -53,15 +57,19 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	return c, nil
 }
 
-// hear acts on a message of the store: forget the flight first, then wake, so that nobody who is woken by a change
-// finds a flight from before it.
+// hear acts on a message of the store: forget the flight and the local entry first, then wake, so that nobody who is
+// woken by a change finds what is from before it.
 func (c *Cache[V]) hear(m Message) {
 	switch m.Kind {
 	case MessageRestored:
 		c.reads.SealAll()
 		c.refreshes.SealAll()
 		c.restraint.clear()
+		c.near.trust()
 		c.waits.tellAll(m)
+		return
+	case MessageLost:
+		c.near.distrust()
 		return
 	case MessageChanged:
 		c.seal(m.Key)
@@ -69,12 +77,14 @@ func (c *Cache[V]) hear(m Message) {
 	c.waits.tell(m)
 }
 
-// seal closes the key's flights to newcomers: what they do began before the change that is being made.
+// seal closes the key's flights to newcomers and forgets what this process knows of the key: that is from before the
+// change that is being made.
 func (c *Cache[V]) seal(id string) {
 	c.reads.Seal(id)
 	c.refreshes.Seal(id)
 	c.failures.forget(id)
 	c.restraint.forget(id)
+	c.near.drop(id)
 }
 
 // Keys up to this length stand in the store as they are, longer ones as their hash.

@@ -64,6 +64,7 @@ type found[V any] struct {
 	res     Result[V]     // StatusMiss, StatusHit or StatusStale
 	good    use           // what res is good for
 	keeps   time.Duration // for how long that lasts, at most
+	took    time.Duration // how long its load took
 	early   bool          // it is fresh, and this reader is to refresh it
 	load    ID            // the load that made it
 	id      []byte        // of whatever stands there, for LeaseAsk.Seen
@@ -89,7 +90,7 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 			return found[V]{id: got.id, corrupt: got.corrupt}
 		}
 	}
-	got.load = h.ID
+	got.load, got.took = h.ID, h.Took
 	got.res.NotFound = h.Null
 	got.res.Age, got.good = judge(h, c.store.Now())
 	got.res.FreshFor = h.Soft - got.res.Age

@@ -37,7 +37,7 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 	return c.get(ctx, key, loader[V]{entry: load})
 }
 
-// get is the read path: join the key's flight; its leader looks the value up; if it is fresh, return it; if it is
+// get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it is fresh, return it; if it is
 // stale but good enough for now, return it and refresh it behind the caller's back; else pursue it by lease and load,
 // or by waiting for who has them, until somebody has the result for all.
 func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
@@ -45,6 +45,15 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		return Result[V]{}, err
 	}
 	id := keyID(key)
+	if c.near != nil {
+		if res, e := c.near.get(id); e != nil {
+			if got, early := e.early(res, c.opts.EarlyRefresh); early {
+				c.refreshBehind(ctx, key, c.key(id), load, got)
+			}
+			return c.hit(ctx, key, res)
+		}
+		c.store.Listening() // without messages the tier is of no use
+	}
 	f, leads := c.reads.Join(id, c.opts.MaxWaiters)
 	if f == nil {
 		return c.turnAway(ctx, key, id)
@@ -54,16 +63,20 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	}
 
 	// The look-up runs on the caller's own goroutine: a hit costs no other.
-	k := c.key(id)
+	k, stamp := c.key(id), c.near.stamp(id)
 	got, err := c.lookUp(ctx, f, key, k)
+	if err != nil {
+		got = c.near.last(id)
+	}
 	if got.good == useFresh {
+		c.near.keep(id, stamp, got)
 		f.Land(outcome[V]{res: got.res})
 		if got.early {
 			c.refreshBehind(ctx, key, k, load, got)
 		}
 		return c.hit(ctx, key, got.res)
 	}
-	if got.good != useNone {
+	if got.good != useNone && err == nil {
 		held, failed := c.restraint.find(id, got.id)
 		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
 			got.res.Err = failed
@@ -77,7 +90,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 			f.Hold()
 			f.Offer(outcome[V]{res: got.res})
 		}
-	} else if failed := c.failures.recent(id); failed != nil && c.store.Listening() {
+	} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
 		f.Land(outcome[V]{res: Result[V]{Status: StatusCoalesced}, err: failed})
 		return Result[V]{Status: StatusCoalesced}, failed
 	}
@@ -154,7 +167,13 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
 	}
-	raw, err := c.store.Get(ctx, c.key(keyID(key)))
+	id := keyID(key)
+	if c.near != nil {
+		if res, e := c.near.get(id); e != nil {
+			return res, nil
+		}
+	}
+	raw, err := c.store.Get(ctx, c.key(id))
 	if err != nil {
 		if over(ctx) {
 			<-ctx.Done()

@@ -78,6 +78,9 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
 		c.up(ctx, &c.storing)
 		res.FreshFor = h.Soft
+		c.near.keep(p.key.Key, p.stamp, found[V]{
+			res: res, good: useFresh, keeps: h.Hard(), took: h.Took, load: g.Token, id: append([]byte(nil), frame.ID(out.frame)...),
+		})
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
 	}

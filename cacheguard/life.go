@@ -113,6 +113,7 @@ func (c *Cache[V]) Close() error {
 	c.life.close()
 	<-c.life.quiet()
 	c.stopListening()
+	c.near.close()
 
 	stopped := make(chan struct{})
 	go func() {

@@ -79,6 +79,9 @@ type Options[V any] struct {
 	// Default 8 MiB.
 	MaxValueSize int
 
+	// Local is the process-local tier, in front of the store. Default: none.
+	Local Local[V]
+
 	// Codec turns values into bytes and back. Default: JSON, and string and []byte as they are. A []byte value then
 	// aliases what was read: like every value, it is shared and must not be changed.
 	Codec Codec[V]
@@ -96,6 +99,26 @@ type Options[V any] struct {
 
 	// Logger gets a line when something needs an operator, and when it is over. Default slog.Default().
 	Logger *slog.Logger
+}
+
+// Local configures the process-local tier: decoded values that are answered with without asking the store. A change by
+// any process removes them as soon as its message arrives, and while messages don't arrive none is answered with. It
+// needs a store whose messages arrive, so it works from the moment the store listens (see Warm).
+type Local[V any] struct {
+	// Entries is how many values the tier holds, or with Weigh their total weight. Default 0: there is no tier.
+	Entries int
+
+	// TTL is how long a value is answered with until the store is asked again; never beyond the value's own TTL.
+	// Default 1 minute; at least 1 ms.
+	TTL time.Duration
+
+	// Weigh returns the weight of a value, which counts as 1 at least. It may be called at any time by many
+	// goroutines. Default: 1 for each.
+	Weigh func(key string, v V) uint32
+
+	// Clone copies a value, for each answer from the tier. Default: none; then all who get a value share it and must
+	// not change it.
+	Clone func(V) V
 }
 
 // StorePolicy says what a Get does when there is no usable answer from the store.
@@ -193,6 +216,13 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	case o.MaxValueSize < 0:
 		wrong("MaxValueSize is %d, it can't be negative", o.MaxValueSize)
 	}
+	switch l := &o.Local; {
+	case l.Entries < 0:
+		wrong("Local.Entries is %d, it can't be negative", l.Entries)
+	case l.Entries == 0 && (l.TTL != 0 || l.Weigh != nil || l.Clone != nil):
+		wrong("Local.Entries is required for a local tier")
+	}
+	duration("Local.TTL", &o.Local.TTL, time.Minute, minTTL, false)
 	if o.Codec == nil {
 		o.Codec = defaultCodec[V]()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/local"
 )
 
 // errAbandoned cancels work that nobody waits for any more. No caller sees it.
@@ -31,6 +32,7 @@ type pursuit[V any] struct {
 	behind   bool      // nobody has asked for the result: don't wait for anybody
 	storeErr error     // the look-up failed
 	failures int       // loads that have failed in a row before
+	stamp    local.Stamp
 
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
@@ -84,6 +86,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			return
 		}
 		w.drain()
+		p.stamp = c.near.stamp(p.key.Key)
 		token, asked := newID(), time.Now()
 		c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
 		ans, err := c.store.Lease(context.WithoutCancel(ctx), p.key, LeaseAsk{
@@ -148,6 +151,7 @@ func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, a
 		p.saw(got)
 		return false
 	}
+	c.near.keep(p.key.Key, p.stamp, got)
 	got.res.Status = StatusCoalesced
 	p.land(got.res, nil)
 	return true

@@ -10,6 +10,7 @@ type Result[V any] struct {
 	Value    V
 	Status   Status
 	NotFound bool          // the null sentinel: the origin says it does not exist
+	Local    bool          // answered by the process-local tier
 	Degraded bool          // the store was not usable
 	Age      time.Duration // since the value was stored, on the store's clock
 	FreshFor time.Duration // negative when stale; 0 for a result that was not stored

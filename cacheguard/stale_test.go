@@ -586,3 +586,19 @@ func TestEarly(t *testing.T) {
 		t.Error("refreshed early although that is off")
 	}
 }
+
+// TestStaleIfErrorEndsDuringTheLoad: what may be served is judged when it is served.
+func TestStaleIfErrorEndsDuringTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Second})[0]
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		o := &versions{took: 500 * time.Millisecond}
+		o.broken.Store(true)
+		time.Sleep(1900 * time.Millisecond)
+		if res, err := c.GetResult(t.Context(), "k", o.load); !errors.Is(err, errOrigin) {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	})
+}

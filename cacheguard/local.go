@@ -1,0 +1,156 @@
+package cacheguard
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/local"
+)
+
+// kept is what the process-local tier holds of a value: what was found, and when.
+type kept[V any] struct {
+	found[V]
+	at    time.Duration // when it was found, since the cache was made
+	until time.Duration // when it is no longer answered with: the end of its freshness, or of Local.TTL
+}
+
+// near is the process-local tier of a cache. A nil one has nothing.
+type near[V any] struct {
+	tier *local.Tier[kept[V]]
+	opts Local[V]
+	made time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
+}
+
+func newNear[V any](opts Local[V]) (*near[V], error) {
+	if opts.Entries == 0 {
+		return nil, nil
+	}
+	cfg := local.Config[kept[V]]{Entries: opts.Entries}
+	if opts.Weigh != nil {
+		cfg.Weigh = func(key string, e *kept[V]) uint32 { return opts.Weigh(key, e.res.Value) }
+	}
+	tier, err := local.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &near[V]{tier: tier, opts: opts, made: time.Now()}, nil
+}
+
+// get returns a fresh value from the tier, as an answer, and what it was made of.
+func (n *near[V]) get(id string) (res Result[V], e *kept[V]) {
+	if e = n.tier.Get(id); e == nil {
+		return res, nil
+	}
+	now := time.Since(n.made)
+	if now >= e.until {
+		return res, nil
+	}
+	res = e.res
+	res.Age += now - e.at
+	res.FreshFor -= now - e.at
+	if n.opts.Clone != nil {
+		v, ok := n.cloned(res.Value)
+		if !ok {
+			return res, nil
+		}
+		res.Value = v
+	}
+	return res, e
+}
+
+// early reports whether a reader who was answered with this is to refresh it before its time, and then what to refresh.
+func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
+	if beta <= 0 || !early(res.FreshFor, e.took, beta, rand.Float64) {
+		return found[V]{}, false
+	}
+	got := e.found
+	got.res = res
+	got.keeps -= res.Age - e.res.Age
+	return got, true
+}
+
+// stamp is taken before the store is asked for what is then kept.
+func (n *near[V]) stamp(id string) (s local.Stamp) {
+	if n != nil {
+		s = n.tier.Stamp(id)
+	}
+	return s
+}
+
+// keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say.
+func (n *near[V]) keep(id string, s local.Stamp, got found[V]) {
+	if n == nil || got.good != useFresh {
+		return
+	}
+	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
+	if n.opts.Clone != nil {
+		v, ok := n.cloned(got.res.Value) // those who got this one may change theirs
+		if !ok {
+			return
+		}
+		got.res.Value = v
+	}
+	got.id = bytes.Clone(got.id) // not with the whole frame behind it
+	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
+	at := time.Since(n.made)
+	n.tier.Put(id, s, &kept[V]{found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL)})
+}
+
+// last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
+// as stale, within its windows, while the store can't be used.
+func (n *near[V]) last(id string) (got found[V]) {
+	if n == nil {
+		return got
+	}
+	e := n.tier.Distrusted(id)
+	if e == nil {
+		return got
+	}
+	since := time.Since(n.made) - e.at
+	if e.keeps <= since || e.keeps <= e.res.FreshFor { // over, or without a stale window
+		return got
+	}
+	got = e.found
+	got.keeps -= since
+	got.res.Age += since
+	got.res.FreshFor -= since
+	got.res.Status, got.good = StatusStale, useOnError
+	if n.opts.Clone != nil {
+		v, ok := n.cloned(got.res.Value)
+		if !ok {
+			return found[V]{}
+		}
+		got.res.Value = v
+	}
+	return got
+}
+
+func (n *near[V]) cloned(v V) (clone V, ok bool) {
+	defer func() { _ = recover() }()
+	return n.opts.Clone(v), true
+}
+
+func (n *near[V]) drop(id string) {
+	if n != nil {
+		n.tier.Drop(id)
+	}
+}
+
+func (n *near[V]) trust() {
+	if n != nil {
+		n.tier.Trust()
+	}
+}
+
+func (n *near[V]) distrust() {
+	if n != nil {
+		n.tier.Distrust()
+	}
+}
+
+func (n *near[V]) close() {
+	if n != nil {
+		n.tier.Close()
+	}
+}

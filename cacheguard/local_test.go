@@ -1,0 +1,330 @@
+package cacheguard_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// listenStore is a store that counts reads, can hold one back, and can lose its messages.
+type listenStore struct {
+	cacheguard.Store
+	reads atomic.Int32
+	down  atomic.Bool
+	hold  atomic.Pointer[chan struct{}]
+	tell  func(cacheguard.Message)
+	deaf  atomic.Bool
+}
+
+func (s *listenStore) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+	s.reads.Add(1)
+	if s.down.Load() {
+		return nil, errors.New("no answer")
+	}
+	f, err := s.Store.Get(ctx, k)
+	if gate := s.hold.Load(); gate != nil {
+		<-*gate
+	}
+	return f, err
+}
+
+func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func() {
+	s.tell = tell
+	return s.Store.Listen(cache, func(m cacheguard.Message) {
+		if !s.deaf.Load() {
+			tell(m)
+		}
+	})
+}
+
+// lose has messages get lost, which the cache is told.
+func (s *listenStore) lose() {
+	s.deaf.Store(true)
+	s.tell(cacheguard.Message{Kind: cacheguard.MessageLost})
+}
+
+func (s *listenStore) restore() {
+	s.deaf.Store(false)
+	s.tell(cacheguard.Message{Kind: cacheguard.MessageRestored})
+}
+
+// pair is a cache with a local tier, on a store of its own view, and another process.
+type pair struct {
+	near  *cacheguard.Cache[int]
+	store *listenStore
+	other *cacheguard.Cache[int]
+}
+
+func newPair(t *testing.T, opts cacheguard.Options[int]) pair {
+	shared := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = shared.Close() })
+	opts.Name, opts.Jitter = "local", -1
+	p := pair{store: &listenStore{Store: shared}}
+	p.other = openOn(t, cacheguard.Store(shared), opts)
+	if opts.Local.Entries == 0 {
+		opts.Local.Entries = 100
+	}
+	p.near = openOn(t, cacheguard.Store(p.store), opts)
+	return p
+}
+
+// reads checks what a read gives, and whether the store was asked for it.
+func (p pair) reads(t *testing.T, want int, local bool) {
+	t.Helper()
+	before := p.store.reads.Load()
+	res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin))
+	if err != nil || res.Value != want || res.Status != cacheguard.StatusHit || res.Local != local {
+		t.Errorf("got %+v, %v; want %d, local %v", res, err, want, local)
+	}
+	if asked := p.store.reads.Load() > before; asked == local {
+		t.Errorf("the store was asked: %v", asked)
+	}
+}
+
+func (p pair) put(t *testing.T, v int) {
+	t.Helper()
+	if err := p.other.Set(t.Context(), "k", v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// P11: a value disappears as soon as the message of its change arrives, whoever changes it.
+func TestLocalTierHearsOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{})
+		both := map[string]func(c *cacheguard.Cache[int], v int) error{
+			"set": func(c *cacheguard.Cache[int], v int) error { return c.Set(t.Context(), "k", v) },
+			"invalidate": func(c *cacheguard.Cache[int], v int) error {
+				return errors.Join(c.Invalidate(t.Context(), "k"), p.other.Set(t.Context(), "k", v))
+			},
+			"update": func(c *cacheguard.Cache[int], v int) error {
+				_, err := c.Update(t.Context(), "k", returning(v))
+				return err
+			},
+		}
+		v := 0
+		p.put(t, v)
+		for _, c := range []*cacheguard.Cache[int]{p.near, p.other} {
+			for name, change := range both {
+				v++
+				if err := change(c, v); err != nil {
+					t.Fatal(name, err)
+				}
+				p.reads(t, v, false)
+				p.reads(t, v, true)
+				p.reads(t, v, true)
+			}
+		}
+		// What a load of its own returned is there at once, and what another one's did after one read.
+		if err := p.other.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.near.Get(t.Context(), "k", returning(100)); got != 100 || err != nil {
+			t.Fatal(got, err)
+		}
+		p.reads(t, 100, true)
+	})
+}
+
+// P11: quiet reads ask the store once for each local TTL, and no value outlives its own.
+func TestLocalTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{TTL: 2500 * time.Millisecond, Local: cacheguard.Local[int]{Entries: 1, TTL: time.Second}})
+		p.put(t, 1)
+		began := time.Now()
+		for range 1000 {
+			res, err := p.near.GetResult(t.Context(), "k", returning(2))
+			if err != nil || res.Age != time.Since(began) && res.Value == 1 {
+				t.Fatalf("after %v: %+v, %v", time.Since(began), res, err)
+			}
+			if fresh := time.Since(began) < 2500*time.Millisecond; (res.Value == 1) != fresh {
+				t.Fatalf("after %v: %+v", time.Since(began), res)
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+		// At 0, 1 and 2 s, and after the end at 2.5 s once more.
+		if n := p.store.reads.Load(); n != 4 {
+			t.Errorf("the store was asked %d times in 3 s", n)
+		}
+	})
+}
+
+// P11: what is changed while it is being read is not kept.
+func TestLocalTierDoesntKeepWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{})
+		p.put(t, 1)
+		gate := make(chan struct{})
+		p.store.hold.Store(&gate)
+		read := gettingResult(t.Context(), t, p.near, "k", failingWith[int](errOrigin))
+		synctest.Wait()
+		p.put(t, 2)
+		p.store.hold.Store(nil)
+		close(gate)
+		if res, err := read.now(); res.Value != 1 || err != nil { // it began before
+			t.Errorf("got %+v, %v", res, err)
+		}
+		p.reads(t, 2, false)
+
+		// The same for a load whose fill is refused.
+		o := newScriptedOrigin[int](t)
+		if err := p.near.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		call := getting(t.Context(), t, p.near, "k", o.load)
+		load := o.next()
+		p.put(t, 3)
+		load.gives(4)
+		call.gives(4, nil)
+		p.reads(t, 3, false)
+	})
+}
+
+// P11: while messages may be lost the tier is not trusted, and what it had is forgotten when they arrive again.
+func TestLocalTierWithoutMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{StaleIfError: time.Minute})
+		p.put(t, 1)
+		p.reads(t, 1, false)
+		p.reads(t, 1, true)
+		p.store.lose()
+		p.reads(t, 1, false)
+		p.reads(t, 1, false)
+		p.put(t, 2)
+		p.reads(t, 2, false)
+
+		// The store is down, too: what is there may be older than a change that nobody heard of, so it is stale.
+		p.store.down.Store(true)
+		res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin))
+		if err != nil || res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded || !res.Local || !errors.Is(res.Err, cacheguard.ErrUnavailable) {
+			t.Errorf("without store and messages: %+v, %v", res, err)
+		}
+		if err := p.near.Invalidate(t.Context(), "k"); err != nil { // this process knows better than to use it
+			t.Fatal(err)
+		}
+		if res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+			t.Errorf("after an Invalidate of its own: %+v, %v", res, err)
+		}
+
+		p.put(t, 3)
+		p.store.down.Store(false)
+		p.store.restore()
+		p.reads(t, 3, false)
+		p.reads(t, 3, true)
+	})
+}
+
+// TestLocalTierIsNoFallbackWithoutAWindow: to serve what may be out of date is for the user to allow.
+func TestLocalTierIsNoFallbackWithoutAWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, window := range []time.Duration{0, time.Minute} {
+			p := newPair(t, cacheguard.Options[int]{TTL: time.Minute, StaleWhileRevalidate: window})
+			p.put(t, 1)
+			p.reads(t, 1, false)
+			p.store.lose()
+			p.store.down.Store(true)
+			for _, after := range []time.Duration{0, 90 * time.Second, time.Minute} {
+				time.Sleep(after)
+				age := map[time.Duration]time.Duration{0: 0, 90 * time.Second: 90 * time.Second, time.Minute: 150 * time.Second}[after]
+				served := window > 0 && age < 2*time.Minute
+				res, err := p.near.GetResult(t.Context(), "k", returning(2))
+				if err != nil || (res.Value == 1) != served || (res.Status == cacheguard.StatusStale) != served {
+					t.Errorf("window %v, age %v: %+v, %v", window, age, res, err)
+				}
+			}
+		}
+	})
+}
+
+// TestLocalNotFound is kept like any value.
+func TestLocalNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{})
+		for i := range 2 {
+			res, err := p.near.GetResult(t.Context(), "k", failingWith[int](cacheguard.ErrNotFound))
+			if !errors.Is(err, cacheguard.ErrNotFound) || !res.NotFound || res.Local != (i == 1) {
+				t.Errorf("read %d: %+v, %v", i, res, err)
+			}
+		}
+		if res, err := p.near.Peek(t.Context(), "k"); err != nil || !res.NotFound || !res.Local {
+			t.Errorf("Peek: %+v, %v", res, err)
+		}
+	})
+}
+
+// TestLocalEarlyRefresh: reads that the tier answers refresh a key early as well.
+func TestLocalEarlyRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{TTL: time.Second, EarlyRefresh: 1})
+		o := &versions{took: 100 * time.Millisecond}
+		if _, err := p.near.Get(t.Context(), "k", o.load); err != nil {
+			t.Fatal(err)
+		}
+		local := 0
+		for range 10_000 {
+			if at(t, p.near, o.load).Local {
+				local++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if local < 9_900 || o.loads.Load() < 10 {
+			t.Errorf("%d of 10,000 reads were local, with %d loads", local, o.loads.Load())
+		}
+	})
+}
+
+// TestLocalClone gives everybody a copy of his own.
+func TestLocalClone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[[]int]{Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]}})
+		for i := range 4 {
+			res, err := c.GetResult(t.Context(), "k", returning([]int{1, 2, 3}))
+			if err != nil || !slices.Equal(res.Value, []int{1, 2, 3}) || res.Local != (i > 0) {
+				t.Errorf("read %d: %+v, %v", i, res, err)
+			}
+			clear(res.Value)
+		}
+	})
+}
+
+// TestLocalPanics: the user's functions of the tier can't take a call along.
+func TestLocalPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		for _, l := range []cacheguard.Local[int]{
+			{Entries: 10, Clone: func(int) int { panic("clone") }},
+			{Entries: 10, Weigh: func(string, int) uint32 { panic("weigh") }},
+		} {
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Local: l})
+			for range 3 {
+				if v, err := c.Get(t.Context(), "k", returning(1)); v != 1 || err != nil {
+					t.Errorf("got %v, %v", v, err)
+				}
+			}
+		}
+	})
+}
+
+// TestLocalOptions that make no sense are named.
+func TestLocalOptions(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	for _, l := range []cacheguard.Local[int]{
+		{Entries: -1}, {TTL: time.Second}, {Clone: func(i int) int { return i }}, {Entries: 1, TTL: -1}, {Entries: 1, TTL: time.Microsecond},
+	} {
+		if c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "x", Local: l}); err == nil {
+			_ = c.Close()
+			t.Errorf("%+v was accepted", l)
+		}
+	}
+}
