@@ -31,10 +31,10 @@ var (
 // persistence and without a password unless the arguments say otherwise.
 // Its methods are safe for concurrent use.
 type Server struct {
-	binary string
-	args   []string
-	port   int
-	dir    *workdir
+	binary  string
+	command func(dir string, port int) (args []string, ready string, err error)
+	port    int
+	dir     *workdir
 
 	running atomic.Pointer[process] // the latest process, also once it has ended
 
@@ -50,6 +50,19 @@ type Server struct {
 // this process, however that ends. NewServer returns ErrNoServer if there is
 // none to start.
 func NewServer(args ...string) (*Server, error) {
+	return newServer(func(_ string, port int) ([]string, string, error) {
+		all := append([]string{
+			"--port", strconv.Itoa(port), "--bind", loopback,
+			"--save", "", "--appendonly", "no",
+		}, args...)
+		// "Ready to ..." or, in old versions, "... is now ready to ...".
+		return all, "eady to accept connections", nil
+	})
+}
+
+// newServer starts what command says, given the server's folder and port; it
+// also says which words in the log tell that it is ready.
+func newServer(command func(dir string, port int) ([]string, string, error)) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, ErrNoServer
@@ -58,7 +71,7 @@ func NewServer(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{binary: binary, args: args, dir: dir}
+	s := &Server{binary: binary, command: command, dir: dir}
 	// Between choosing a port and binding it another process may take it.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
@@ -146,10 +159,10 @@ func (s *Server) Resume() error {
 // launch starts a process on s.port and returns when it answers. The error is
 // syscall.EADDRINUSE if the port was taken.
 func (s *Server) launch() error {
-	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", loopback,
-		"--save", "", "--appendonly", "no",
-	}, s.args...)
+	args, ready, err := s.command(s.dir.path, s.port)
+	if err != nil {
+		return err
+	}
 	// Last wins: that it runs is read from its log, and it must stay our child.
 	args = append(args, "--daemonize", "no", "--loglevel", "notice", "--logfile", "")
 
@@ -161,7 +174,7 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitReady(p, logged); err != nil {
+	if err := s.awaitReady(p, logged, ready); err != nil {
 		p.kill()
 		return err
 	}
@@ -170,13 +183,12 @@ func (s *Server) launch() error {
 }
 
 // awaitReady returns when p, and not a stranger on the same port, answers.
-func (s *Server) awaitReady(p *process, logged int64) error {
+func (s *Server) awaitReady(p *process, logged int64, ready string) error {
 	timeout := time.After(startTimeout)
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		// "Ready to ..." or, in old versions, "... is now ready to ...".
-		if s.dir.logged(logged, "eady to accept connections") && answers(s.Addr()) {
+		if s.dir.logged(logged, ready) && answers(s.Addr()) {
 			return nil
 		}
 		select {

@@ -1,0 +1,392 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	slots = 16384 // of any cluster
+
+	// nodeTimeout is how long a node of a Cluster is silent before the others
+	// take it for dead. A replica is master after two to three times as long.
+	nodeTimeout = 800 * time.Millisecond
+)
+
+// Cluster is a Redis Cluster of processes on loopback: masters that share the
+// slots evenly, with the same number of replicas each. Every node is a Server
+// with arguments, so it can be killed, paused and restarted; one that is
+// restarted remembers who it was, and finds out whether it still is.
+type Cluster struct {
+	masters int
+	nodes   []*Server // the masters of the beginning, then their replicas in turn
+}
+
+// StartCluster starts a cluster for one test, with extra arguments for each
+// node, as Start does for a server.
+func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c, err := NewCluster(ctx, masters, replicas, args...)
+	if err != nil {
+		giveUp(tb, err)
+		return nil
+	}
+	tb.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			tb.Errorf("redistest: stop: %v", err)
+		}
+	})
+	return c
+}
+
+// NewCluster starts a cluster of so many masters, each with so many replicas,
+// and returns once every node finds it in order. ctx bounds that.
+func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cluster, error) {
+	args = append([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+		"--cluster-replica-validity-factor", "0", // a replica that hasn't heard of its master for long is good enough
+		"--cluster-allow-replica-migration", "no", // a master whose slots were moved away stays what it is
+		"--repl-diskless-sync-delay", "0",
+	}, args...)
+	nodes, err := startAll(masters*(1+replicas), func() (*Server, error) { return NewServer(args...) })
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{masters: masters, nodes: nodes}
+	if err := c.join(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// startAll starts n servers at the same time: all of them or none.
+func startAll(n int, start func() (*Server, error)) ([]*Server, error) {
+	servers, errs := make([]*Server, n), make([]error, n)
+	var starting sync.WaitGroup
+	for i := range servers {
+		starting.Go(func() { servers[i], errs[i] = start() })
+	}
+	starting.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return servers, nil
+	}
+	if errors.Is(err, ErrNoServer) {
+		err = ErrNoServer
+	}
+	return nil, errors.Join(err, stopAll(servers))
+}
+
+func stopAll(servers []*Server) error {
+	errs := make([]error, len(servers))
+	var stopping sync.WaitGroup
+	for i, s := range servers {
+		if s != nil {
+			stopping.Go(func() { errs[i] = s.Stop() })
+		}
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
+
+// join makes a cluster of the nodes.
+func (c *Cluster) join(ctx context.Context) error {
+	for i, node := range c.nodes {
+		if _, err := ask(ctx, node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+		for _, other := range c.nodes[:i] {
+			if _, err := ask(ctx, node, "CLUSTER", "MEET", loopback, strconv.Itoa(other.port)); err != nil {
+				return err
+			}
+		}
+		if i < c.masters {
+			first, last := i*slots/c.masters, (i+1)*slots/c.masters-1
+			if _, err := ask(ctx, node, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+				return err
+			}
+		}
+	}
+	for i, node := range c.nodes[c.masters:] {
+		id, err := nodeID(ctx, c.nodes[i%c.masters])
+		if err != nil {
+			return err
+		}
+		if err := until(ctx, func() error { // it has to hear of its master first
+			_, err := ask(ctx, node, "CLUSTER", "REPLICATE", id)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return c.AwaitWhole(ctx)
+}
+
+// Stop ends all nodes for good and removes their files.
+func (c *Cluster) Stop() error { return stopAll(c.nodes) }
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.nodes))
+	for i, node := range c.nodes {
+		addrs[i] = node.Addr()
+	}
+	return addrs
+}
+
+// Node is the node at an address, to be killed, paused, resumed or restarted,
+// or nil.
+func (c *Cluster) Node(addr string) *Server { return serverAt(c.nodes, addr) }
+
+func serverAt(servers []*Server, addr string) *Server {
+	for _, s := range servers {
+		if s.Addr() == addr {
+			return s
+		}
+	}
+	return nil
+}
+
+// Master is the address of the master that has the slot of a key, in the
+// opinion of the first node that answers.
+func (c *Cluster) Master(ctx context.Context, key string) (string, error) {
+	errs := []error{errors.New("no node answers")}
+	for _, node := range c.answering(ctx) {
+		master, err := masterOf(ctx, node, key)
+		if err == nil {
+			return master, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("redistest: master of %q: %w", key, errors.Join(errs...))
+}
+
+// Replica is the address of a replica of a master, in the master's opinion.
+func (c *Cluster) Replica(ctx context.Context, master string) (string, error) {
+	id, err := nodeID(ctx, c.Node(master))
+	if err != nil {
+		return "", err
+	}
+	reply, err := ask(ctx, c.Node(master), "CLUSTER", "REPLICAS", id)
+	if err != nil {
+		return "", err
+	}
+	line, _ := first(reply).(string) // "<id> <host>:<port>@<bus port> ..."
+	if fields := strings.Fields(line); len(fields) > 1 {
+		addr, _, _ := strings.Cut(fields[1], "@")
+		return addr, nil
+	}
+	return "", fmt.Errorf("redistest: %s has no replica", master)
+}
+
+// AwaitFailover returns the new master of a key when there is another one
+// than old: when every node that answers, and it itself, says so and finds
+// the cluster in order. ctx bounds the wait.
+func (c *Cluster) AwaitFailover(ctx context.Context, key, old string) (master string, err error) {
+	err = until(ctx, func() error {
+		master = ""
+		for _, node := range c.answering(ctx) {
+			its, err := masterOf(ctx, node, key)
+			if err != nil {
+				return err
+			}
+			if master == "" {
+				master = its
+			}
+			if its == old || its != master {
+				return fmt.Errorf("%s has %s as master of %q", node.Addr(), its, key)
+			}
+			if err := inOrder(ctx, node); err != nil {
+				return err
+			}
+		}
+		if master == "" {
+			return errors.New("no node answers")
+		}
+		role, err := ask(ctx, c.Node(master), "ROLE")
+		if err != nil {
+			return err
+		}
+		if first(role) != "master" {
+			return fmt.Errorf("%s says it is %v", master, first(role))
+		}
+		return nil
+	})
+	return master, err
+}
+
+// AwaitWhole returns when every node answers, knows all others, finds the
+// cluster in order, and every replica follows its master. ctx bounds the wait.
+func (c *Cluster) AwaitWhole(ctx context.Context) error {
+	return until(ctx, func() error {
+		for _, node := range c.nodes {
+			if err := inOrder(ctx, node); err != nil {
+				return err
+			}
+			if err := c.known(ctx, node); err != nil {
+				return err
+			}
+			if err := follows(ctx, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// answering are the nodes that answer soon.
+func (c *Cluster) answering(ctx context.Context) []*Server {
+	var nodes []*Server
+	for _, node := range c.nodes {
+		if node.Pid() == 0 {
+			continue
+		}
+		soon, cancel := context.WithTimeout(ctx, time.Second/4)
+		_, err := ask(soon, node, "PING")
+		cancel()
+		if err == nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// masterOf is the address of the master of a key, in the opinion of a node.
+func masterOf(ctx context.Context, node *Server, key string) (string, error) {
+	slot, err := keySlot(ctx, node, key)
+	if err != nil {
+		return "", err
+	}
+	reply, err := ask(ctx, node, "CLUSTER", "SLOTS")
+	if err != nil {
+		return "", err
+	}
+	ranges, _ := reply.([]any)
+	for _, r := range ranges {
+		part, _ := r.([]any)
+		if len(part) < 3 || slot < number(part[0]) || slot > number(part[1]) {
+			continue
+		}
+		if at, _ := part[2].([]any); len(at) >= 2 {
+			return net.JoinHostPort(fmt.Sprint(at[0]), strconv.FormatInt(number(at[1]), 10)), nil
+		}
+	}
+	return "", fmt.Errorf("nobody has slot %d", slot)
+}
+
+// keySlot is the slot of a key, in the opinion of the server.
+func keySlot(ctx context.Context, node *Server, key string) (int64, error) {
+	reply, err := ask(ctx, node, "CLUSTER", "KEYSLOT", key)
+	return number(reply), err
+}
+
+func nodeID(ctx context.Context, node *Server) (string, error) {
+	reply, err := ask(ctx, node, "CLUSTER", "MYID")
+	id, _ := reply.(string)
+	return id, err
+}
+
+// inOrder is nil if the node finds the cluster in order.
+func inOrder(ctx context.Context, node *Server) error {
+	info, err := text(ctx, node, "CLUSTER", "INFO")
+	if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")) {
+		err = fmt.Errorf("%s finds the cluster not in order: %.120q", node.Addr(), info)
+	}
+	return err
+}
+
+// known is nil if the node has a connection to all nodes, doesn't doubt any, and knows which are replicas.
+func (c *Cluster) known(ctx context.Context, node *Server) error {
+	list, err := text(ctx, node, "CLUSTER", "NODES")
+	if err != nil {
+		return err
+	}
+	known, replicas := 0, 0
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || strings.Contains(fields[2], "fail") || strings.Contains(fields[2], "handshake") || fields[7] != "connected" {
+			return fmt.Errorf("%s is not in order with %q", node.Addr(), line)
+		}
+		known++
+		if strings.Contains(fields[2], "slave") {
+			replicas++
+		}
+	}
+	if known != len(c.nodes) || replicas != len(c.nodes)-c.masters {
+		return fmt.Errorf("%s knows %d nodes, %d of them replicas; there are %d and %d",
+			node.Addr(), known, replicas, len(c.nodes), len(c.nodes)-c.masters)
+	}
+	return nil
+}
+
+// follows is nil for a master and for a replica that has all its master has.
+func follows(ctx context.Context, server *Server) error {
+	info, err := text(ctx, server, "INFO", "replication")
+	if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
+		err = fmt.Errorf("%s doesn't follow its master yet", server.Addr())
+	}
+	return err
+}
+
+// ask sends a command to a server that may be paused.
+func ask(ctx context.Context, server *Server, name string, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	raw := make([][]byte, len(args))
+	for i, arg := range args {
+		raw[i] = []byte(arg)
+	}
+	reply, err := do(ctx, server.Addr(), name, raw...)
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %s to %s: %w", strings.Join(append([]string{name}, args...), " "), server.Addr(), err)
+	}
+	return reply, nil
+}
+
+func text(ctx context.Context, server *Server, name string, args ...string) (string, error) {
+	reply, err := ask(ctx, server, name, args...)
+	s, _ := reply.(string)
+	return s, err
+}
+
+func number(reply any) int64 {
+	n, _ := reply.(int64)
+	return n
+}
+
+func first(reply any) any {
+	if all, _ := reply.([]any); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// until asks outside processes until there is no error.
+func until(ctx context.Context, look func() error) error {
+	tick := time.NewTicker(4 * pollInterval)
+	defer tick.Stop()
+	var last error
+	for {
+		err := look()
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil { // the end of ctx is an error of every look
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("redistest: gave up waiting: %w (%w)", last, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package redistest
+
+import (
+	"context"
+	"testing"
+)
+
+func waiting(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestClusterFailsOver(t *testing.T) {
+	t.Parallel()
+	c, ctx := StartCluster(t, 3, 1), waiting(t)
+	const key = "{a}"
+	old, err := c.Master(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica, err := c.Replica(ctx, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Node(old).Kill()
+	master, err := c.AwaitFailover(ctx, key, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if master != replica {
+		t.Errorf("%s is master after the end of %s; want its replica %s", master, old, replica)
+	}
+	if err := c.Node(old).Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if replica, err = c.Replica(ctx, master); err != nil || replica != old {
+		t.Errorf("the replica is %s, %v after the old master's return; want %s", replica, err, old)
+	}
+}
+
+func TestClusterMovesSlot(t *testing.T) {
+	t.Parallel()
+	c, ctx := StartCluster(t, 2, 0), waiting(t)
+	const key = "{a}"
+	from, err := c.Master(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := c.Addrs()[0]
+	if to == from {
+		to = c.Addrs()[1]
+	}
+	if _, err := ask(ctx, c.Node(from), "SET", key, "v"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.BeginMove(ctx, key, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Keys(ctx, 10); n != 1 || err != nil {
+		t.Fatalf("%d keys were moved, %v; want 1", n, err)
+	}
+	if err := m.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := ask(ctx, c.Node(to), "GET", key); v != "v" || err != nil {
+		t.Errorf("the new master has %v, %v", v, err)
+	}
+}

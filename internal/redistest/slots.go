@@ -1,0 +1,101 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Move is a slot on its way from one master of a Cluster to another. Between
+// its beginning and its end the old master sends clients on with ASK for keys
+// it no longer has, both answer TRYAGAIN to commands of which only some keys
+// are there, and the others know nothing of it.
+type Move struct {
+	c        *Cluster
+	key      string
+	slot     string // of the key
+	from, to *Server
+}
+
+// BeginMove begins to move the slot of a key to the master at an address.
+func (c *Cluster) BeginMove(ctx context.Context, key, to string) (*Move, error) {
+	from, err := c.Master(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	m := &Move{c: c, key: key, from: c.Node(from), to: c.Node(to)}
+	slot, err := keySlot(ctx, m.from, key)
+	if err != nil {
+		return nil, err
+	}
+	m.slot = strconv.FormatInt(slot, 10)
+	fromID, err := nodeID(ctx, m.from)
+	if err != nil {
+		return nil, err
+	}
+	toID, err := nodeID(ctx, m.to)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ask(ctx, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", fromID); err != nil {
+		return nil, err
+	}
+	_, err = ask(ctx, m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", toID)
+	return m, err
+}
+
+// Keys moves up to most of the slot's keys and returns how many there were.
+func (m *Move) Keys(ctx context.Context, most int) (int, error) {
+	reply, err := ask(ctx, m.from, "CLUSTER", "GETKEYSINSLOT", m.slot, strconv.Itoa(most))
+	if err != nil {
+		return 0, err
+	}
+	keys, _ := reply.([]any)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	args := []string{loopback, strconv.Itoa(m.to.port), "", "0", "5000", "REPLACE", "KEYS"}
+	for _, k := range keys {
+		args = append(args, fmt.Sprint(k))
+	}
+	_, err = ask(ctx, m.from, "MIGRATE", args...)
+	return len(keys), err
+}
+
+// End moves what is left, gives the slot to its new master and returns when
+// all nodes know: a replica that is promoted before it does would take the
+// slot back.
+func (m *Move) End(ctx context.Context) error {
+	for left := true; left; { // and none is added: the old master sends all that is new on
+		n, err := m.Keys(ctx, 100)
+		if err != nil {
+			return err
+		}
+		left = n > 0
+	}
+	id, err := nodeID(ctx, m.to)
+	if err != nil {
+		return err
+	}
+	// The new master first, then the old one: in the other order there would be a moment in which nobody has the slot.
+	for _, node := range append([]*Server{m.to, m.from}, m.c.answering(ctx)...) {
+		role, err := ask(ctx, node, "ROLE")
+		if err != nil {
+			return err
+		}
+		if first(role) != "master" { // a replica isn't asked
+			continue
+		}
+		if _, err := ask(ctx, node, "CLUSTER", "SETSLOT", m.slot, "NODE", id); err != nil {
+			return err
+		}
+	}
+	return until(ctx, func() error {
+		for _, node := range m.c.answering(ctx) {
+			if master, err := masterOf(ctx, node, m.key); err != nil || master != m.to.Addr() {
+				return fmt.Errorf("%s has %q as master of slot %s (%v)", node.Addr(), master, m.slot, err)
+			}
+		}
+		return nil
+	})
+}
