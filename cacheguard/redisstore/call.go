@@ -37,14 +37,41 @@ func twice[T any](ctx context.Context, s *Store, step func(context.Context, redi
 	}
 	for range 2 {
 		v, err = try(ctx, s, step)
+		if err == nil && !s.routed.Load() {
+			s.routed.Store(true)
+		}
 		if err == nil || !noAnswer(err) || ctx.Err() != nil {
 			break
 		}
+		s.reroute(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("redisstore: %w", explained(s, err))
 	}
 	return v, err
+}
+
+// reroute has a cluster client ask, aside, which node has what. By itself it does so when a node sends it to another
+// one, and once a minute: a master that is dead sends nobody anywhere, and its replica would not be found for so long.
+// Asking too often is the client's to prevent, which it does.
+func (s *Store) reroute(ctx context.Context) {
+	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
+		c.ReloadState(ctx)
+	}
+}
+
+// node is the node of a cluster that has a name, as far as the client knows, or nil: there is a server only, the client
+// is of a type of the user's own, or it knows nothing yet and would have to ask.
+func (s *Store) node(name string) *redis.Client {
+	c, ok := s.rdb.(*redis.ClusterClient)
+	if !ok || !s.routed.Load() {
+		return nil
+	}
+	node, err := c.MasterForKey(context.Background(), name)
+	if err != nil {
+		return nil
+	}
+	return node
 }
 
 // try runs a step once: on this goroutine where the client's calls end with their context, for another goroutine would

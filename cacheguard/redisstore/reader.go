@@ -31,10 +31,15 @@ type reader struct {
 	alarms  sync.Pool    // of *alarm
 	running sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below
-	next    *batch     // collects reads while another batch is under way
-	waiting []*batch   // full ones
-	busy    bool       // somebody sends batches
+	mu    sync.Mutex              // guards lanes and what is in them
+	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
+}
+
+// lane is the batches for one node, or for the only server. Each node of a cluster has its own, so that one that is dead
+// keeps nobody from reading what the others have. It is there as long as somebody sends its batches.
+type lane struct {
+	next    *batch   // collects reads while another batch is under way
+	waiting []*batch // full ones
 }
 
 // batch is reads that go in one trip.
@@ -49,7 +54,7 @@ type batch struct {
 }
 
 func (r *reader) init(s *Store) {
-	r.s = s
+	r.s, r.lanes = s, make(map[*redis.Client]*lane)
 	r.alarms.New = func() any { return newAlarm() }
 }
 
@@ -138,44 +143,49 @@ func (r *reader) batched(ctx context.Context, name string, limit time.Duration) 
 
 // join returns no batch when too many wait.
 func (r *reader) join(name string) (*batch, int) {
+	node := r.s.node(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.next
+	l, busy := r.lanes[node]
+	if !busy {
+		l = &lane{}
+		r.lanes[node] = l
+	}
+	b := l.next
 	if b == nil {
-		if len(r.waiting) >= mostBatches {
+		if len(l.waiting) >= mostBatches {
 			return nil, 0
 		}
 		b = &batch{done: make(chan struct{}), names: make([]string, 0, 16)}
-		r.next = b
+		l.next = b
 	}
 	b.names = append(b.names, name)
 	b.readers.Add(1)
 	if len(b.names) == batchReads {
-		r.waiting = append(r.waiting, b)
-		r.next = nil
+		l.waiting = append(l.waiting, b)
+		l.next = nil
 	}
-	if !r.busy {
-		r.busy = true
+	if !busy {
 		r.running.Add(1)
-		go r.send()
+		go r.send(node, l)
 	}
 	return b, len(b.names) - 1
 }
 
-// send sends batches until there is none. While one is under way the next one collects.
-func (r *reader) send() {
+// send sends a lane's batches until there is none. While one is under way the next one collects.
+func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
 		r.mu.Lock()
 		var b *batch
-		if len(r.waiting) > 0 {
-			b = r.waiting[0]
-			r.waiting = r.waiting[1:]
+		if len(l.waiting) > 0 {
+			b = l.waiting[0]
+			l.waiting = l.waiting[1:]
 		} else {
-			b, r.next = r.next, nil
+			b, l.next = l.next, nil
 		}
 		if b == nil {
-			r.busy = false
+			delete(r.lanes, node)
 			r.mu.Unlock()
 			return
 		}

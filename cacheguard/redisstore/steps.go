@@ -5,7 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -168,7 +172,8 @@ func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl tim
 	return s.run(ctx, change, setScript, s.all(k), frame, millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
 }
 
-// Invalidate removes everything known about the keys, in pipelines.
+// Invalidate removes everything known about the keys, in pipelines: in a cluster one for each node, at the same time,
+// so that one that is dead fails its own keys only.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	if len(keys) == 1 {
 		if err := s.invalidate(ctx, keys[0]); err != nil {
@@ -176,43 +181,91 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 		}
 		return nil
 	}
-	failed := cacheguard.KeyErrors{}
-	const most = 256 // keys in one pipeline
-	for len(keys) > 0 {
-		some := keys[:min(most, len(keys))]
-		keys = keys[len(some):]
-		// The whole script goes along: after a SCRIPT FLUSH nothing in a pipeline would send it again.
-		errs, err := change(ctx, s, s.names.value(some[0]), func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
-			pipe := rdb.Pipeline()
-			for _, k := range some {
-				invalidateScript.Eval(ctx, pipe, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
-			}
-			cmds, err := pipe.Exec(ctx)
-			errs := make([]error, len(cmds))
-			for i, cmd := range cmds {
-				errs[i] = cmd.Err()
-			}
-			if err != nil && noAnswer(err) {
-				return errs, err // the whole once more: it is harmless
-			}
-			return errs, nil
-		})
-		for i, k := range some {
-			if err != nil {
-				failed[k.Key] = err
-			} else if errs[i] != nil {
-				failed[k.Key] = fmt.Errorf("redisstore: %w", errs[i])
-			}
-		}
+	byNode := make(map[*redis.Client][]cacheguard.Key)
+	for _, k := range keys {
+		node := s.node(s.names.value(k))
+		byNode[node] = append(byNode[node], k)
 	}
+	failed := cacheguard.KeyErrors{}
+	var mu sync.Mutex // guards failed
+	var nodes sync.WaitGroup
+	for _, keys := range byNode {
+		nodes.Go(func() {
+			const most = 256 // keys in one pipeline
+			for some := range slices.Chunk(keys, most) {
+				errs := s.invalidateAll(ctx, some)
+				mu.Lock()
+				maps.Copy(failed, errs)
+				mu.Unlock()
+			}
+		})
+	}
+	nodes.Wait()
 	if len(failed) > 0 {
 		return failed
 	}
 	return nil
 }
 
+// invalidateAll is one pipeline. The whole script goes along: after a SCRIPT FLUSH nothing in a pipeline would send it
+// again.
+func (s *Store) invalidateAll(ctx context.Context, keys []cacheguard.Key) cacheguard.KeyErrors {
+	errs, err := change(ctx, s, s.names.value(keys[0]), func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
+		pipe := rdb.Pipeline()
+		for _, k := range keys {
+			invalidateScript.Eval(ctx, pipe, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+		}
+		cmds, err := pipe.Exec(ctx)
+		errs := make([]error, len(cmds))
+		for i, cmd := range cmds {
+			errs[i] = cmd.Err()
+		}
+		if err != nil && noAnswer(err) {
+			return errs, err // the whole once more: it is harmless
+		}
+		return errs, nil
+	})
+	failed := cacheguard.KeyErrors{}
+	for i, k := range keys {
+		its := err
+		if err == nil && errs[i] != nil {
+			its = fmt.Errorf("redisstore: %w", errs[i])
+		}
+		if isTryAgain(its) {
+			its = s.invalidateApart(ctx, k)
+		}
+		if its != nil {
+			failed[k.Key] = its
+		}
+	}
+	return failed
+}
+
 func (s *Store) invalidate(ctx context.Context, k cacheguard.Key) error {
-	return s.run(ctx, change, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+	err := s.run(ctx, change, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+	if isTryAgain(err) {
+		return s.invalidateApart(ctx, k)
+	}
+	return err
+}
+
+// invalidateApart is an invalidation in a slot that is on its way from one node of a cluster to another. As long as
+// that lasts neither node does anything with several names of which only some are there, but each name alone is found.
+// The lease goes first: what is loaded from then on is new, and at worst it is loaded twice.
+func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
+	all := s.all(k)
+	for _, name := range []string{all[1], all[0], all[2]} {
+		_, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+			return rdb.Del(ctx, name).Result()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := change(ctx, s, all[0], func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+		return rdb.Publish(ctx, s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})).Result()
+	})
+	return err
 }
 
 // way is call or change.
@@ -261,7 +314,12 @@ func millis(d time.Duration) int64 {
 }
 
 // isWrongType reports that something else than a string stands under a name.
-func isWrongType(err error) bool {
+func isWrongType(err error) bool { return answered(err, "WRONGTYPE") }
+
+// isTryAgain reports that some of a command's names are on another node.
+func isTryAgain(err error) bool { return answered(err, "TRYAGAIN") }
+
+func answered(err error, code string) bool {
 	var answer redis.Error
-	return errors.As(err, &answer) && len(answer.Error()) >= 9 && answer.Error()[:9] == "WRONGTYPE"
+	return errors.As(err, &answer) && strings.HasPrefix(answer.Error(), code)
 }

@@ -33,7 +33,7 @@ type Options struct {
 type Store struct {
 	rdb    redis.UniversalClient // the user's
 	direct *redis.Client         // the same where its calls end with their context; nil if that can't be had
-	listen redis.UniversalClient // the same for the subscription
+	listen redis.UniversalClient // the same for the subscription, but see subscription.client
 	opts   Options
 	name   string // of this process, for the log
 	names  names
@@ -45,6 +45,7 @@ type Store struct {
 	listeners map[string][]*listener
 	sub       *subscription // nil until the first lease is asked for
 
+	routed    atomic.Bool // a step has gone through, so a cluster client knows its nodes
 	closed    atomic.Bool
 	listening atomic.Bool
 }
@@ -99,15 +100,12 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 		listeners: make(map[string][]*listener),
 	}
 	if c, ok := rdb.(*redis.Client); ok {
-		// A view of the client, on the same connections, whose calls end at their context's deadline and after
-		// OpTimeout. It doesn't have the client's hooks, which go-redis keeps to itself, so it is used for commands
-		// only where the client itself would not look at contexts.
-		view := c.WithTimeout(opts.OpTimeout)
-		view.Options().ContextTimeoutEnabled = true
-		s.listen = view
+		// A view doesn't have the client's hooks, which go-redis keeps to itself, so it is used for commands only where
+		// the client itself would not look at contexts.
+		s.listen = s.view(c)
 		s.direct = c
 		if !c.Options().ContextTimeoutEnabled {
-			s.direct = view
+			s.direct = s.view(c)
 		}
 	}
 	_, cluster := rdb.(*redis.ClusterClient)
@@ -115,6 +113,13 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	s.reads.init(s)
 	s.clock.base = time.Now()
 	return s, nil
+}
+
+// view is a view of a client, on the same connections, whose calls end at their context's deadline and after OpTimeout.
+func (s *Store) view(c *redis.Client) *redis.Client {
+	view := c.WithTimeout(s.opts.OpTimeout)
+	view.Options().ContextTimeoutEnabled = true
+	return view
 }
 
 // Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does nothing.
@@ -134,7 +139,8 @@ func (s *Store) Close() error {
 var errClosed = errors.New("redisstore: store is closed")
 
 // Warm dials a few connections, subscribes, loads the scripts and measures the server's clock ahead, so that the first
-// stampede doesn't pay for it. It is bounded by ctx alone.
+// stampede doesn't pay for it. It is bounded by ctx alone. In a cluster it returns an error while any master is away,
+// and the store works all the same.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
