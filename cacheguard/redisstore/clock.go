@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -14,6 +15,8 @@ import (
 type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
+
+	tried atomic.Int64 // when it was measured last, or failed to be, as a time.Duration since base
 }
 
 // measurement is what the server's clock said when this process' clock was at base, and when that was found out.
@@ -21,6 +24,9 @@ type measurement struct{ server, taken time.Time }
 
 // clockAge is how long a measurement is good: clocks that drift by 50 ppm differ by 3 ms after it.
 const clockAge = time.Minute
+
+// retryAge is how long a measurement that failed is not repeated.
+const retryAge = clockAge / 6
 
 func (c *clock) now() time.Time {
 	m := c.last.Load()
@@ -35,7 +41,7 @@ func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
 
 func (c *clock) due() bool {
 	m := c.last.Load()
-	return m != nil && time.Since(m.taken) > clockAge
+	return m != nil && time.Since(m.taken) > clockAge && time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
 }
 
 // sample is one reading: the server read its clock somewhere between sent and received.
@@ -43,11 +49,13 @@ type sample struct{ server, sent, received time.Time }
 
 func (m sample) trip() time.Duration { return m.received.Sub(m.sent) }
 
-func (c *clock) set(m sample) {
-	c.last.Store(&measurement{
+func (c *clock) set(m sample) { c.last.Store(c.of(m)) }
+
+func (c *clock) of(m sample) *measurement {
+	return &measurement{
 		server: m.server.Add(m.trip() / 2).Add(-m.received.Sub(c.base)),
 		taken:  m.received,
-	})
+	}
 }
 
 const (
@@ -58,6 +66,7 @@ const (
 // remeasure reads the server's clock within OpTimeout for each sample. An answer that took long says little about the
 // time, so it asks again, and takes the quickest.
 func (s *Store) remeasure(ctx context.Context) error {
+	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
 	for n := range samples {
 		m, err := call(ctx, s, s.names.clock(), s.readClock)
@@ -104,5 +113,30 @@ func (s *Store) knowTime(ctx context.Context) error {
 	if s.clock.last.Load() != nil {
 		return nil
 	}
-	return s.remeasure(ctx)
+	err := s.remeasure(ctx)
+	if c, ok := s.rdb.(*redis.ClusterClient); ok && err != nil {
+		err = s.borrowTime(ctx, c)
+	}
+	return err
+}
+
+// borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is away: clocks that
+// differ by a little are no reason to do without the nodes that are there.
+func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
+	m, err := call(ctx, s, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
+		node, err := c.MasterForKey(ctx, rand.Text())
+		if err != nil {
+			return m, err
+		}
+		m.sent = time.Now()
+		m.server, err = node.Time(ctx).Result()
+		m.received = time.Now()
+		return m, err
+	})
+	if err == nil {
+		m := s.clock.of(m)
+		m.taken = time.Time{} // the right one is asked again
+		s.clock.last.Store(m)
+	}
+	return err
 }

@@ -52,8 +52,22 @@
 // or one pipeline on a cluster. go-redis has an AutoPipeline for that, too; it is marked experimental, its blocking
 // form ignores the caller's context, and one command for a batch costs the server less than a batch of commands.
 //
-// The clock by which values age is Redis' own (in a cluster, of the node that has <prefix>:clock), measured at the
-// first call, once a minute and after each reconnection.
+// The clock by which values age is Redis' own (in a cluster, of the node that has <prefix>:clock, or of any other while
+// that one is away), measured at the first call, once a minute and after each reconnection.
+//
+// # Failovers
+//
+// A replica that takes its master's place has what it was told before: a lease that it wasn't told of costs at most one
+// more load, and an invalidation that it wasn't told of leaves the old value until its TTL is over. Sentinels that are
+// asked for a failover by hand let the old master go on for a moment, so that changes get lost then, too; CLUSTER
+// FAILOVER loses nothing.
+//
+// A cluster client is told to look for the new master as soon as a step gets no answer; by itself it would do so within
+// a minute. A node that hangs can keep it from finding out for twice its ReadTimeout, 5 seconds unless you say
+// otherwise: one second is plenty. A node that is away costs its own keys only.
+//
+// While a slot is moved from one node to another, a value in it is read and can be invalidated, name by name; leases
+// can't be had there and Set fails, for their two names are not both found: what is missing is loaded by each process.
 //
 // # Permissions
 //
@@ -61,6 +75,10 @@
 // SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys <prefix>:* and the channel <prefix>:messages:
 //
 //	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
+//
+// With Sentinel add +info: the messages' connection is compared with the master that commands go to, which go-redis
+// doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds
+// after a failover by hand.
 //
 // Whoever can write to that Redis is trusted with what callers get.
 //

@@ -7,9 +7,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -31,6 +34,9 @@ type subscription struct {
 	cancel    context.CancelFunc
 	ended     chan struct{}
 	confirmed chan struct{} // closed when it stood for the first time
+
+	server  atomic.Pointer[string] // the run id of the server it is at, of a client of sentinels
+	checked time.Time              // when that was compared with the server that commands go to
 
 	mu   sync.Mutex // guards last
 	last error      // why it doesn't stand
@@ -80,8 +86,8 @@ func (sub *subscription) stop() {
 func (sub *subscription) run(ctx context.Context) {
 	defer close(sub.ended)
 	s, pause, said := sub.s, firstPause, false
-	for ctx.Err() == nil {
-		err := sub.session(ctx, func() {
+	for again := false; ctx.Err() == nil; again = true {
+		err := sub.session(ctx, sub.client(ctx, again), func() {
 			pause = firstPause
 			if said {
 				s.opts.Logger.Info("redisstore: messages arrive again", "process", s.name)
@@ -94,6 +100,7 @@ func (sub *subscription) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.reroute(ctx)
 		sub.mu.Lock()
 		sub.last = err
 		sub.mu.Unlock()
@@ -112,9 +119,9 @@ func (sub *subscription) run(ctx context.Context) {
 }
 
 // session subscribes and delivers messages until the connection is lost or silent.
-func (sub *subscription) session(ctx context.Context, standing func()) error {
+func (sub *subscription) session(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
 	s := sub.s
-	ps := s.listen.Subscribe(ctx) // no channel yet: this doesn't dial
+	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
 	if err := ps.Subscribe(ctx, s.names.channel()); err != nil {
@@ -123,6 +130,9 @@ func (sub *subscription) session(ctx context.Context, standing func()) error {
 	pinged := false
 	for {
 		got, err := ps.ReceiveTimeout(ctx, silence)
+		if sub.elsewhere(ctx) {
+			return errElsewhere
+		}
 		if err != nil {
 			if !isTimeout(err) {
 				return err
@@ -152,6 +162,69 @@ func (sub *subscription) session(ctx context.Context, standing func()) error {
 			_ = s.remeasure(ctx)
 		}
 	}
+}
+
+// client is what to subscribe with. Every node of a cluster has all messages, but go-redis subscribes at the one that has
+// the channel's slot, also when it is dead: after a break it is any node.
+func (sub *subscription) client(ctx context.Context, again bool) redis.UniversalClient {
+	s := sub.s
+	switch c := s.rdb.(type) {
+	case *redis.ClusterClient:
+		if !again {
+			break
+		}
+		if node, err := c.MasterForKey(ctx, uuid.NewString()); err == nil {
+			return s.view(node)
+		}
+	case *redis.Client:
+		if c.Options().Addr != "FailoverClient" { // so go-redis calls it
+			break
+		}
+		view := s.view(c)
+		before := view.Options().OnConnect
+		view.Options().OnConnect = func(ctx context.Context, cn *redis.Conn) error {
+			if before != nil {
+				if err := before(ctx, cn); err != nil {
+					return err
+				}
+			}
+			id := runID(ctx, cn)
+			sub.server.Store(&id)
+			return nil
+		}
+		return view
+	}
+	return s.listen
+}
+
+var errElsewhere = errors.New("another server is the master now")
+
+// elsewhere reports whether commands go to another server than messages come from. When sentinels make another server
+// the master, go-redis takes its commands there and leaves a subscription where it is; the old master may be alive, and
+// not told of its fate for many seconds, in which it has no messages and answers every PING.
+func (sub *subscription) elsewhere(ctx context.Context) bool {
+	here := sub.server.Load()
+	if here == nil || *here == "" || time.Since(sub.checked) < silence {
+		return false
+	}
+	sub.checked = time.Now()
+	there, err := call(ctx, sub.s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return runID(ctx, rdb), nil
+	})
+	return err == nil && there != "" && there != *here
+}
+
+// runID names a server's process, or is empty if the server doesn't say.
+func runID(ctx context.Context, rdb interface {
+	Info(ctx context.Context, sections ...string) *redis.StringCmd
+}) string {
+	info, _ := rdb.Info(ctx, "server").Result()
+	for line := range strings.Lines(info) {
+		if id, found := strings.CutPrefix(line, "run_id:"); found {
+			return strings.TrimSpace(id)
+		}
+	}
+	return ""
 }
 
 func (sub *subscription) confirm() {
