@@ -1,50 +1,15 @@
 package redisstore_test
 
 import (
-	"context"
-	"net"
-	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/storetest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// startCluster starts a cluster of three masters.
-func startCluster(t *testing.T) (addrs []string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var nodes []*redis.Client
-	for range 3 {
-		server := redistest.Start(t, "--cluster-enabled", "yes")
-		addrs = append(addrs, server.Addr())
-		nodes = append(nodes, newClient(t, server.Addr()))
-	}
-	const slots = 16384
-	for i, node := range nodes {
-		must(t, node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		must(t, node.ClusterAddSlotsRange(ctx, i*slots/3, (i+1)*slots/3-1).Err())
-		for _, addr := range addrs[:i] {
-			host, port, _ := net.SplitHostPort(addr)
-			must(t, node.ClusterMeet(ctx, host, port).Err())
-		}
-	}
-	for _, node := range nodes {
-		await(t, "the cluster stands", func() bool {
-			info, err := node.ClusterInfo(ctx).Result()
-			return err == nil && strings.Contains(info, "cluster_state:ok") &&
-				strings.Contains(info, "cluster_known_nodes:3") && strings.Contains(info, "cluster_slots_ok:16384")
-		})
-	}
-	return addrs
-}
-
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	addrs := startCluster(t)
+	addrs := redistest.StartCluster(t, 3, 0).Addrs()
 	t.Run("conformance", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) storetest.Fleet {
 			return openFleet(t, clusterClient(t, addrs...), clusterClient(t, addrs...), clusterClient(t, addrs...))

@@ -26,3 +26,6 @@ func LeaseName(prefix string, k cacheguard.Key) string {
 
 // Channel is where a prefix' messages are published.
 func Channel(prefix string) string { return names{prefix: prefix}.channel() }
+
+// ClockName is what is asked for the time.
+func ClockName(prefix string) string { return names{prefix: prefix}.clock() }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -97,25 +98,40 @@ func TestRestartDuringLoadOfOne(t *testing.T) {
 // that is so busy that a step takes longer than OpTimeout, that says nothing, and is tried again.
 func (f *wired) serves(t *testing.T) {
 	t.Helper()
+	f.servesKeys(t, newPrefix)
+}
+
+// servesKeys is serves for keys of one's choice, each of them new.
+func (f *wired) servesKeys(t *testing.T, newKey func() string) {
+	t.Helper()
 	for _, r := range []*replica{f.first, f.second, f.third} {
-		r.listens(t)
+		_ = r.store.Warm(t.Context()) // begins to listen, and fails while a node of a cluster is dead
 	}
-	leader, waiter := f.second, f.first
-	for range 2 {
-		served, tries := false, 0
-		for !served {
-			if tries++; tries > 10 {
-				t.Fatalf("no load served all: the replicas saw %v and %v, and said %q and %q",
-					leader.events, waiter.events, leader.log.lines(), waiter.log.lines())
-			}
-			served = serve(t, leader, waiter)
+	for _, leader := range []*replica{f.second, f.first} {
+		waiter := f.first
+		if leader == waiter {
+			waiter = f.second
 		}
-		leader, waiter = waiter, leader
+		serveInTheEnd(t, leader, waiter, newKey)
 	}
 }
 
-// serve has one replica load for callers in both. It reports false if something didn't go as in quiet times.
-func serve(t *testing.T, leader, waiter *replica) bool {
+// serveInTheEnd is serve, tried again when something goes as it doesn't in quiet times.
+func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) (woken time.Duration) {
+	t.Helper()
+	for range 10 {
+		if served, woken := serve(t, leader, waiter, newKey()); served {
+			return woken
+		}
+	}
+	t.Fatalf("no load served all: the replicas saw %v and %v, and said %q and %q",
+		leader.events, waiter.events, leader.log.lines(), waiter.log.lines())
+	return 0
+}
+
+// serve has one replica load for callers in both. It reports false if something didn't go as in quiet times, and how long
+// after the load the callers in the other replica had its result.
+func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woken time.Duration) {
 	t.Helper()
 	for _, r := range []*replica{leader, waiter} {
 		await(t, "messages arrive", r.store.Listening)
@@ -123,7 +139,7 @@ func serve(t *testing.T, leader, waiter *replica) bool {
 	errors := func() int {
 		return leader.events.of(cacheguard.EventStoreError) + waiter.events.of(cacheguard.EventStoreError)
 	}
-	key, before := newPrefix(), errors()
+	before := errors()
 	o := newOrigin("served")
 	letGo := o.hold()
 	defer letGo()
@@ -133,15 +149,17 @@ func serve(t *testing.T, leader, waiter *replica) bool {
 	others := waiter.ask(t, 2, key, o.load)
 	await(t, "the waiter waits", func() bool { return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before })
 	letGo()
+	ended := time.Now()
 	mine.got(t, "served")
 	others.got(t, "served") // by message: the lease would last too long
+	woken = time.Since(ended)
 	for _, r := range []*replica{leader, waiter} {
 		a := r.get(t, key, o.load)
 		if errors() > before {
-			return false
+			return false, 0
 		}
 		a.hit(t, "served")
 	}
 	o.loaded(t, 1)
-	return true
+	return true, woken
 }

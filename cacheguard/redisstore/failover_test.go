@@ -1,0 +1,353 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A cluster under load changes its masters in every way there is. Callers get right values all the time; what a master
+// knew alone when it died may be lost, and that is bounded.
+func TestClusterUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	tr := newTraffic(t, func(s *site) {
+		// A node that is stopped keeps a client from learning who has its slots for up to twice its ReadTimeout.
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: time.Second})
+		t.Cleanup(func() { _ = rdb.Close() })
+		s.rdb = rdb
+	})
+	key := tr.fleet[0].valueName("quiet-1")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tr.runs(time.Second)
+
+	old, err := c.Master(ctx, key)
+	must(t, err)
+	m, began, lossEnds := tr.mark(), time.Now(), tr.mayLose()
+	c.Node(old).Kill()
+	master, err := c.AwaitFailover(ctx, key, old)
+	must(t, err)
+	servers := time.Since(began)
+	without := tr.usable("quiet-1", began)
+	lossEnds()
+	tr.serves()
+	tr.report("master killed", m, servers, without)
+
+	m, began = tr.mark(), time.Now()
+	must(t, c.Node(old).Restart())
+	must(t, c.AwaitWhole(ctx))
+	tr.report("it comes back as a replica", m, time.Since(began), 0)
+
+	// By hand nothing gets lost: the master waits until its replica has all.
+	m, began = tr.mark(), time.Now()
+	must(t, newClient(t, old).ClusterFailover(ctx).Err())
+	_, err = c.AwaitFailover(ctx, key, master)
+	must(t, err)
+	servers = time.Since(began)
+	without = tr.usable("quiet-1", began)
+	tr.serves()
+	must(t, c.AwaitWhole(ctx))
+	tr.report("replica promoted by hand", m, servers, without)
+
+	m, began = tr.mark(), time.Now()
+	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"} // each in a slot of its own
+	tr.hot.Store(&hot)
+	moves := make(map[string]*redistest.Move)
+	for _, k := range hot {
+		to := tr.otherMaster(ctx, c, k)
+		moves[k], err = c.BeginMove(ctx, tr.fleet[0].valueName(k), to)
+		must(t, err)
+	}
+	tr.runs(time.Second / 2)
+	for range 20 { // keys come and go meanwhile
+		for _, k := range hot {
+			_, err := moves[k].Keys(ctx, 10)
+			must(t, err)
+		}
+		tr.runs(time.Second / 40)
+	}
+	for _, k := range hot {
+		must(t, moves[k].End(ctx))
+	}
+	servers = time.Since(began)
+	without = tr.usable("quiet-2", began)
+	tr.hot.Store(nil)
+	tr.serves()
+	must(t, c.AwaitWhole(ctx))
+	tr.report("slots moved", m, servers, without)
+
+	old, err = c.Master(ctx, key)
+	must(t, err)
+	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
+	if err = c.Node(old).Pause(); !errors.Is(err, errors.ErrUnsupported) {
+		must(t, err)
+		_, err = c.AwaitFailover(ctx, key, old)
+		must(t, err)
+		servers = time.Since(began)
+		without = tr.usable("quiet-1", began)
+		must(t, c.Node(old).Resume())
+		must(t, c.AwaitWhole(ctx)) // it knows by now that it isn't the master any more
+		lossEnds()
+		tr.serves()
+		tr.report("master stopped and continued", m, servers, without)
+	}
+	tr.end(3) // one, and one more for each time something may be lost
+}
+
+// otherMaster is a master that doesn't have the key.
+func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key string) string {
+	tr.t.Helper()
+	its, err := c.Master(ctx, tr.fleet[0].valueName(key))
+	must(tr.t, err)
+	for _, k := range []string{"a", "b", "c", "d", "e", "f"} { // which are not all of one master
+		other, err := c.Master(ctx, k)
+		must(tr.t, err)
+		if other != its {
+			return other
+		}
+	}
+	tr.t.Fatal("all keys have one master")
+	return ""
+}
+
+func TestSentinelUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 2, 3)
+	tr := newTraffic(t, func(x *site) { x.rdb = failoverClient(t, s) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	old, err := s.Master(ctx)
+	must(t, err)
+	tr.runs(time.Second)
+
+	m, began, lossEnds := tr.mark(), time.Now(), tr.mayLose()
+	s.Node(old).Kill()
+	master, err := s.AwaitFailover(ctx, old)
+	must(t, err)
+	servers := time.Since(began)
+	without := tr.usable("quiet-1", began)
+	lossEnds()
+	tr.serves()
+	tr.report("master killed", m, servers, without)
+
+	// By hand the old master is not waited for: it is a master until it is told, and what it is told meanwhile is lost.
+	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
+	must(t, s.Failover(ctx))
+	_, err = s.AwaitFailover(ctx, master)
+	must(t, err)
+	servers = time.Since(began)
+	without = tr.usable("quiet-1", began)
+	tr.serves() // the old one will think for many seconds more that it is the master
+	lossEnds()
+	tr.report("replica promoted by hand", m, servers, without)
+	tr.runs(time.Second / 2)
+	tr.end(3)
+}
+
+// failoverClient is a client that asks the sentinels.
+func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.SentinelMaster, SentinelAddrs: s.Addrs(), ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// A master that dies and has no replica takes its slots with it and nothing else: keys in other slots are read, leased,
+// loaded once and invalidated as ever, and waiters get messages, also in a process that starts only now.
+func TestClusterLosesSlots(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	masterOf := func(name string) string {
+		master, err := c.Master(ctx, name)
+		must(t, err)
+		return master
+	}
+	// The dead one has what is there once for a fleet.
+	prefix := newPrefix()
+	for masterOf(redisstore.Channel(prefix)) != masterOf(redisstore.ClockName(prefix)) {
+		prefix = newPrefix()
+	}
+	dead := masterOf(redisstore.ClockName(prefix))
+	join := func() *replica {
+		return newReplica(t, "", prefix, func(s *site) {
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), time.Second
+		})
+	}
+	f := &wired{first: join(), second: join()}
+	f.third = f.second
+	f.serves(t)
+	keyOf := func(alive bool) string {
+		key := newPrefix()
+		for (masterOf(f.first.valueName(key)) != dead) != alive {
+			key = newPrefix()
+		}
+		return key
+	}
+	lost, kept := keyOf(false), keyOf(true)
+	for _, k := range []string{lost, kept} {
+		f.first.get(t, k, newOrigin("v").load).is(t, "v")
+	}
+
+	began := time.Now()
+	c.Node(dead).Kill()
+	for _, r := range []*replica{f.first, f.second} {
+		r.get(t, kept, mustNotLoad(t)).hit(t, "v")
+		a := r.get(t, lost, newOrigin("w").load)
+		a.is(t, "w")
+		if !a.res.Degraded {
+			t.Error("a caller who was served without Redis wasn't told so")
+		}
+	}
+	// Many at a time go another way. None of those waits for the dead one.
+	crowds := []*crowd{}
+	for range 3 {
+		crowds = append(crowds, f.first.ask(t, 1, keyOf(false), newOrigin("w").load))
+	}
+	for range 20 {
+		a := f.first.get(t, kept, mustNotLoad(t))
+		a.hit(t, "v")
+	}
+	for _, c := range crowds {
+		c.got(t, "w")
+	}
+	var failed cacheguard.KeyErrors
+	err := f.second.cache.Invalidate(ctx, kept, lost, keyOf(true))
+	if !errors.As(err, &failed) || len(failed) != 1 || failed[lost] == nil {
+		t.Errorf("Invalidate of three keys, one of them in a lost slot, gave %v; want an error for %q", err, lost)
+	}
+	if res, err := f.first.cache.Peek(ctx, kept); err != nil || res.Status != cacheguard.StatusMiss {
+		t.Errorf("Peek gave %v, %v after Invalidate; want a miss", res, err)
+	}
+	f.servesKeys(t, func() string { return keyOf(true) })
+	t.Logf("after %v all is in order but for the lost slots", time.Since(began))
+
+	late := join()
+	f.third, f.second = late, late
+	f.servesKeys(t, func() string { return keyOf(true) })
+
+	must(t, c.Node(dead).Restart())
+	must(t, c.AwaitWhole(ctx))
+	for _, r := range []*replica{f.first, late} {
+		await(t, "the slots are used again", func() bool {
+			_, err := r.cache.Peek(ctx, lost)
+			return err == nil
+		})
+	}
+	f.serves(t)
+}
+
+// While the slot of a key is being moved, its value is read and its invalidation goes through, wherever its names are;
+// what is not there is loaded by each process for itself. Afterwards all is as before, and nothing of that turns up.
+func TestClusterMovesSlots(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	prefix := newPrefix()
+	join := func() *replica {
+		return newReplica(t, "", prefix, func(s *site) {
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), 2*time.Second
+		})
+	}
+	f := &wired{first: join(), second: join()}
+	f.third = f.second
+	f.serves(t)
+	for _, k := range []string{"stays", "goes", "{many", "none"} {
+		name := f.first.valueName(k)
+		from, err := c.Master(ctx, name)
+		must(t, err)
+		to := c.Addrs()[0]
+		if to == from {
+			to = c.Addrs()[1]
+		}
+		if k != "none" {
+			must(t, f.first.cache.Set(ctx, k, "v"))
+		}
+		m, err := c.BeginMove(ctx, name, to)
+		must(t, err)
+		if k == "goes" {
+			if n, err := m.Keys(ctx, 10); n != 1 || err != nil {
+				t.Fatalf("%d names were moved, %v; want 1", n, err)
+			}
+		}
+		o := newOrigin("w")
+		if k != "none" {
+			f.second.get(t, k, mustNotLoad(t)).hit(t, "v")
+			keys := []string{k}
+			if k == "{many" {
+				keys = append(keys, "another", "a third")
+			}
+			if err := f.first.cache.Invalidate(ctx, keys...); err != nil {
+				t.Errorf("Invalidate(%q) in a slot that is being moved gave %v", keys, err)
+			}
+		}
+		all := f.first.ask(t, 5, k, o.load)
+		for _, a := range all.wait(t) {
+			a.is(t, "w")
+		}
+		if n := o.loads.Load(); n < 1 || n > 5 {
+			t.Errorf("%d loads for five callers", n)
+		}
+		must(t, m.End(ctx))
+		o.set("x", nil)
+		f.second.get(t, k, o.load).is(t, "x") // what was loaded meanwhile was not kept
+		f.hits(t, k, "x")
+	}
+	f.serves(t)
+}
+
+// A server that reads its data after a restart answers LOADING, which is as good as no answer. Then it has all it had.
+func TestRestartWithData(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "dump.rdb",
+		"--key-load-delay", "60", "--loading-process-events-interval-bytes", "1024")
+	prefix, ctx := newPrefix(), t.Context()
+	usual := func(s *site) { s.store.OpTimeout = 0 }
+	f := &wired{first: newReplica(t, server.Addr(), prefix, usual), second: newReplica(t, server.Addr(), prefix, usual)}
+	f.third = f.second
+	f.serves(t)
+	must(t, f.first.cache.Set(ctx, "k", "v"))
+	rdb := newClient(t, server.Addr())
+	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", 20000, "other", 100).Err())
+	must(t, rdb.Save(ctx).Err())
+
+	began := time.Now()
+	restarted := make(chan error, 1)
+	go func() { restarted <- server.Restart() }()
+	o := newOrigin("w")
+	for away := true; away; {
+		a := f.first.get(t, "another", o.load)
+		a.is(t, "w")
+		if a.took > soon {
+			t.Errorf("a caller waited %v for a server that loads", a.took)
+		}
+		select {
+		case err := <-restarted:
+			must(t, err)
+			away = false
+		default:
+		}
+	}
+	if len(f.first.log.lines("LOADING"))+len(f.second.log.lines("LOADING")) == 0 {
+		t.Error("the log doesn't say LOADING")
+	}
+	loading := time.Since(began)
+	await(t, "the server is used again", func() bool {
+		_, err := f.first.cache.Peek(ctx, "k")
+		return err == nil
+	})
+	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller", loading, time.Since(began), o.loads.Load())
+	f.first.get(t, "k", mustNotLoad(t)).hit(t, "v")
+	f.serves(t)
+}
