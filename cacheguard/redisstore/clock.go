@@ -123,8 +123,9 @@ func (s *Store) knowTime(ctx context.Context) error {
 // borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is away: clocks that
 // differ by a little are no reason to do without the nodes that are there.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
-	m, err := call(ctx, s, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
-		node, err := c.MasterForKey(ctx, rand.Text())
+	anywhere := rand.Text()
+	m, err := call(ctx, s, anywhere, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
+		node, err := c.MasterForKey(ctx, anywhere)
 		if err != nil {
 			return m, err
 		}

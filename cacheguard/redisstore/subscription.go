@@ -208,7 +208,7 @@ func (sub *subscription) elsewhere(ctx context.Context) bool {
 		return false
 	}
 	sub.checked = time.Now()
-	there, err := call(ctx, sub.s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	there, err := twice(ctx, sub.s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return runID(ctx, rdb), nil
 	})
 	return err == nil && there != "" && there != *here
