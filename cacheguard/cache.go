@@ -26,6 +26,7 @@ type Cache[V any] struct {
 	failures  failures                 // of loads in this process, as error values
 	restraint restraint                // from refreshing what another process loads or what has failed
 	near      *near[V]                 // the process-local tier; nil if there is none
+	bare      bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
 
 	life          life
 	stopListening func()
@@ -50,6 +51,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if c.near, err = newNear(opts.Local); err != nil {
 		return nil, err
 	}
+	c.bare = c.near != nil && opts.Observer == nil && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	c.life.init()

@@ -10,9 +10,9 @@ import (
 
 // kept is what the process-local tier holds of a value: what was found, and when.
 type kept[V any] struct {
+	until time.Duration // since the cache was made: the end of its freshness, or of Local.TTL
+	at    time.Duration // and when it was found
 	found[V]
-	at    time.Duration // when it was found, since the cache was made
-	until time.Duration // when it is no longer answered with: the end of its freshness, or of Local.TTL
 }
 
 // near is the process-local tier of a cache. A nil one has nothing.
@@ -37,13 +37,20 @@ func newNear[V any](opts Local[V]) (*near[V], error) {
 	return &near[V]{tier: tier, opts: opts, made: time.Now()}, nil
 }
 
+// fresh returns what the tier answers with at present, and when that is.
+func (n *near[V]) fresh(id string) (e *kept[V], now time.Duration) {
+	if e = n.tier.Get(id); e != nil {
+		if now = time.Since(n.made); now < e.until {
+			return e, now
+		}
+	}
+	return nil, 0
+}
+
 // get returns a fresh value from the tier, as an answer, and what it was made of.
 func (n *near[V]) get(id string) (res Result[V], e *kept[V]) {
-	if e = n.tier.Get(id); e == nil {
-		return res, nil
-	}
-	now := time.Since(n.made)
-	if now >= e.until {
+	e, now := n.fresh(id)
+	if e == nil {
 		return res, nil
 	}
 	res = e.res
