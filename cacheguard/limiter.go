@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Limiter is a budget of loads that run at a time in this process. Give one to several caches to protect an origin
-// that they share. A load begun inside a load takes no second slot of the same Limiter, so nested loads can't wait for
-// each other. Safe for concurrent use.
+// Limiter is a budget of loads that run at a time, in this process (NewLimiter) or in the whole fleet
+// (NewFleetLimiter). Give one to several caches to protect an origin that they share. A load begun inside a load takes
+// no second slot of the same Limiter, so nested loads can't wait for each other. Safe for concurrent use.
 type Limiter struct {
 	max, queue int
+	fleet      *permits // nil for a budget of this process alone
 
 	mu      sync.Mutex // guards running and waiting
 	running int
@@ -34,6 +35,24 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
 	}
+	by := time.Now().Add(patience)
+	slot, err := l.local(ctx, patience, urged, share)
+	if err != nil || l.fleet == nil {
+		return slot, err
+	}
+	permit, err := l.fleet.take(ctx, time.Until(by), urged)
+	if err != nil {
+		slot()
+		return nil, err
+	}
+	return func() {
+		permit()
+		slot()
+	}, nil
+}
+
+// local takes a slot of this process.
+func (l *Limiter) local(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	l.mu.Lock()
 	if l.running < l.max {
 		l.running++

@@ -70,6 +70,21 @@ type Store interface {
 	Warm(ctx context.Context) error
 }
 
+// Permits is what a Store implements, too, if it can keep a budget for the whole fleet: NewFleetLimiter needs it. Like
+// the steps of a Store these are atomic, bounded in time, and harmless when repeated.
+type Permits interface {
+	// TakePermit makes the token one of at most max holders of a budget for ttl, or renews it if it is one, and reports
+	// whether it is. If not, whoever returns a permit tells the listeners to PermitsCache, with the budget's name as the
+	// key, and wait is when the first permit ends by itself.
+	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
+
+	// ReturnPermit ends the token's permit.
+	ReturnPermit(ctx context.Context, budget string, token ID) error
+}
+
+// PermitsCache stands for a cache's name in messages about permits. No cache can have it.
+const PermitsCache = "{permits}"
+
 // Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's caches see to both.
 type Key struct {
 	Cache string

@@ -23,6 +23,7 @@ type Store struct {
 	leases    table[lease]
 	records   table[record] // of a key there is a lease or a record, never both
 	grants    int64         // made so far
+	budgets   map[string]*budget
 	listeners map[string][]*listener
 	closed    bool
 }
@@ -48,6 +49,7 @@ func New(opts Options) *Store {
 		values:    newTable[[]byte](values),
 		leases:    newTable[lease](noLimit),
 		records:   newTable[record](records),
+		budgets:   make(map[string]*budget),
 		listeners: make(map[string][]*listener),
 	}
 }

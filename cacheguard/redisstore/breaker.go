@@ -16,7 +16,7 @@ const (
 	tolerance = 3
 
 	firstProbe = 50 * time.Millisecond // after the breaker has opened; then twice as long each time
-	mostProbe  = time.Second
+	mostProbe  = time.Second / 2
 
 	// slotsTogether is how many slots of a cluster share a breaker. A node has a range of them, so one that is down
 	// opens its own breakers and few others.

@@ -80,6 +80,10 @@
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds
 // after a failover by hand.
 //
+// A budget of the whole fleet (cacheguard.NewFleetLimiter) stands under <prefix>:{<budget>}:permits and needs
+//
+//	+type +zadd +zcard +zscore +zrange +zrem +zremrangebyscore
+//
 // Whoever can write to that Redis is trusted with what callers get.
 //
 // # Limits

@@ -25,6 +25,10 @@ var (
 	invalidateLua string
 	//go:embed clock.lua
 	clockLua string
+	//go:embed permit.lua
+	permitLua string
+	//go:embed unpermit.lua
+	unpermitLua string
 )
 
 var (
@@ -37,11 +41,14 @@ var (
 	setScript        = redis.NewScript(setLua)
 	invalidateScript = redis.NewScript(invalidateLua)
 	clockScript      = redis.NewScript(clockLua)
+	permitScript     = redis.NewScript(permitLua)
+	unpermitScript   = redis.NewScript(unpermitLua)
 )
 
 var scripts = []*redis.Script{
 	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, setScript, invalidateScript, clockScript,
+	permitScript, unpermitScript,
 }
 
 // sources has the text of each of scripts.
-var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, setLua, invalidateLua, clockLua}
+var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, setLua, invalidateLua, clockLua, permitLua, unpermitLua}

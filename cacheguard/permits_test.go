@@ -1,0 +1,188 @@
+package cacheguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// crowdedOrigin knows how many loads it had at a time.
+type crowdedOrigin struct {
+	took        time.Duration
+	now, most   atomic.Int32
+	loads       atomic.Int32
+	interrupted atomic.Int32
+}
+
+func (o *crowdedOrigin) load(ctx context.Context) (int, error) {
+	o.loads.Add(1)
+	for n := o.now.Add(1); ; {
+		most := o.most.Load()
+		if n <= most || o.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	defer o.now.Add(-1)
+	select {
+	case <-time.After(o.took):
+		return 1, nil
+	case <-ctx.Done():
+		o.interrupted.Add(1)
+		return 0, ctx.Err()
+	}
+}
+
+// budgeted makes the processes of a fleet with one budget.
+func budgeted(t *testing.T, store cacheguard.Store, n, max int) []*cacheguard.Cache[int] {
+	t.Helper()
+	cs := make([]*cacheguard.Cache[int], n)
+	for i := range cs {
+		l, err := cacheguard.NewFleetLimiter(store, "database", max, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs[i] = openOn(t, store, cacheguard.Options[int]{Name: "budget", Limiter: l})
+	}
+	return cs
+}
+
+// 10,000 different cold keys can't do what one hot key isn't allowed to, in the whole fleet.
+func TestFleetBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		cs := budgeted(t, store, 4, 20)
+		o := &crowdedOrigin{took: 50 * time.Millisecond}
+		began := time.Now()
+		var calls sync.WaitGroup
+		for i := range 2000 {
+			calls.Go(func() {
+				if v, err := cs[i%4].Get(t.Context(), fmt.Sprint(i), o.load); v != 1 || err != nil {
+					t.Errorf("got %v, %v", v, err)
+				}
+			})
+		}
+		calls.Wait()
+		if n := o.most.Load(); n != 20 {
+			t.Errorf("%d loads at a time; want 20, all of the budget", n)
+		}
+		// 2,000 loads of 50 ms, 20 at a time: no permit is idle for long.
+		between(t, "all of them", time.Since(began), 5*time.Second, 5500*time.Millisecond)
+	})
+}
+
+// A permit is kept for as long as its load takes, and no longer than that of a dead process lasts.
+func TestPermitsAreLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		cs := budgeted(t, store, 2, 1)
+		long := &crowdedOrigin{took: 20 * time.Second}
+		first := getting(t.Context(), t, cs[0], "long", long.load)
+		synctest.Wait()
+		began := time.Now()
+		if v, err := cs[1].Get(t.Context(), "short", long.load); v != 1 || err != nil {
+			t.Fatal(v, err)
+		}
+		if n := long.most.Load(); n != 1 {
+			t.Errorf("%d loads at a time", n)
+		}
+		between(t, "the second load ended", time.Since(began), 40*time.Second, 40*time.Second+time.Second)
+		first.gives(1, nil)
+
+		if _, _, err := store.TakePermit(t.Context(), "database", cacheguard.ID{1}, 1, 3*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now() // and its process dies
+		if _, err := cs[1].Get(t.Context(), "after a death", returning(1)); err != nil {
+			t.Fatal(err)
+		}
+		between(t, "the permit of a dead process is free", time.Since(began), 3*time.Second, 3500*time.Millisecond)
+	})
+}
+
+// A load begun inside a load takes no second permit, so there is no deadlock.
+func TestNestedLoadTakesNoSecondPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c := budgeted(t, store, 1, 1)[0]
+		v, err := c.Get(t.Context(), "outer", func(ctx context.Context) (int, error) { return c.Get(ctx, "inner", returning(7)) })
+		if v != 7 || err != nil {
+			t.Errorf("got %v, %v", v, err)
+		}
+	})
+}
+
+// Whoever leaves while waiting for a permit gets its context's error at once, and those behind it their turn.
+func TestWaitingForAPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		cs := budgeted(t, store, 2, 1)
+		o := &crowdedOrigin{took: 10 * time.Second}
+		first := getting(t.Context(), t, cs[0], "long", o.load)
+		synctest.Wait()
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if _, err := cs[1].Get(ctx, "leaves", o.load); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		second := getting(t.Context(), t, cs[1], "stays", returning(2))
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		first.gives(1, nil)
+		second.gives(2, nil)
+		if n := o.loads.Load(); n != 1 {
+			t.Errorf("%d loads", n)
+		}
+	})
+}
+
+// While the store can't be used each process has the budget for itself.
+func TestFleetBudgetWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		cs := budgeted(t, store, 2, 2)
+		_ = store.Close()
+		o := &crowdedOrigin{took: time.Second}
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				if v, err := cs[i%2].Get(t.Context(), fmt.Sprint(i), o.load); v != 1 || err != nil {
+					t.Errorf("got %v, %v", v, err)
+				}
+			})
+		}
+		calls.Wait()
+		if n := o.most.Load(); n != 4 {
+			t.Errorf("%d loads at a time in two processes with a budget of 2", n)
+		}
+	})
+}
+
+func TestNewFleetLimiter(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	for what, make := range map[string]func() (*cacheguard.Limiter, error){
+		"no name":  func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "", 1, 0) },
+		"a brace":  func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "a{b", 1, 0) },
+		"no loads": func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "a", 0, 0) },
+		"no permits": func() (*cacheguard.Limiter, error) {
+			return cacheguard.NewFleetLimiter(struct{ cacheguard.Store }{store}, "a", 1, 0)
+		},
+		"no store": func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(nil, "a", 1, 0) },
+	} {
+		if _, err := make(); err == nil {
+			t.Errorf("%s was accepted", what)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+var _ cacheguard.Permits = (*Store)(nil)
+
+// TakePermit takes one of a budget's permits, or renews it.
+func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
+	keys := s.permits(budget)
+	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]int64, error) {
+		return permitScript.Run(ctx, rdb, keys, token.String(), max, millis(ttl)).Int64Slice()
+	})
+	switch {
+	case err != nil:
+		return false, 0, err
+	case len(reply) == 1 && reply[0] == 1:
+		return true, 0, nil
+	case len(reply) == 2 && reply[0] == 0:
+		return false, time.Duration(reply[1]) * time.Millisecond, nil
+	}
+	return false, 0, fmt.Errorf("redisstore: the permit script answered %d", reply)
+}
+
+// ReturnPermit ends a permit.
+func (s *Store) ReturnPermit(ctx context.Context, budget string, token cacheguard.ID) error {
+	message := encodeMessage(kindReleased, cacheguard.Key{Cache: cacheguard.PermitsCache, Key: budget}, token)
+	return s.run(ctx, call, unpermitScript, s.permits(budget), token.String(), s.names.channel(), message)
+}
+
+// permits is every name of a budget, in one slot of a cluster.
+func (s *Store) permits(budget string) []string {
+	name := s.opts.Prefix + ":{" + budget + "}:permits"
+	return []string{name, name + ":wanted"}
+}

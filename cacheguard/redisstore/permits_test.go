@@ -1,0 +1,121 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// The whole fleet never runs more loads at a time than its budget, however many keys are cold.
+func TestFleetBudget(t *testing.T) {
+	t.Parallel()
+	const budget, processes, calls = 5, 4, 400
+	server := redistest.Start(t)
+	prefix := newPrefix()
+	var now, most, loads atomic.Int32
+	load := func(ctx context.Context) (string, error) {
+		loads.Add(1)
+		for n := now.Add(1); ; {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		defer now.Add(-1)
+		<-time.After(5 * time.Millisecond)
+		return "v", nil
+	}
+	began := time.Now()
+	var done sync.WaitGroup
+	for range processes {
+		r := newReplica(t, server.Addr(), prefix, func(s *site) {
+			store := newStore(t, newClient(t, server.Addr()), redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
+			l, err := cacheguard.NewFleetLimiter(store, "database", budget, calls)
+			must(t, err)
+			s.cache.Limiter = l
+		})
+		for i := range calls {
+			done.Go(func() {
+				if v, err := r.cache.Get(t.Context(), fmt.Sprint(i), load); v != "v" || err != nil {
+					t.Errorf("got %q, %v", v, err)
+				}
+			})
+		}
+	}
+	done.Wait()
+	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least", processes, calls, loads.Load(), most.Load(),
+		time.Since(began), calls/budget*5*time.Millisecond)
+	if n := most.Load(); n != budget {
+		t.Errorf("%d loads at a time; want %d", n, budget)
+	}
+	if n := loads.Load(); n != calls {
+		t.Errorf("%d loads of %d keys", n, calls)
+	}
+}
+
+// The steps of a budget in Redis: what is held counts, renewing takes no second permit, and a return is told to those
+// who want one.
+func TestPermits(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := newClient(t, server.Addr())
+	prefix := newPrefix()
+	s := newStore(t, newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages",
+		"+type", "+zadd", "+zcard", "+zscore", "+zrange", "+zrem", "+zremrangebyscore"), redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
+	ctx := t.Context()
+	told := make(chan cacheguard.Message, 100)
+	t.Cleanup(s.Listen(cacheguard.PermitsCache, func(m cacheguard.Message) {
+		if m.Kind == cacheguard.MessageReleased {
+			told <- m
+		}
+	}))
+	must(t, s.Warm(ctx))
+	take := func(id byte, ttl time.Duration, want bool) time.Duration {
+		t.Helper()
+		taken, wait, err := s.TakePermit(ctx, "b", cacheguard.ID{id}, 2, ttl)
+		must(t, err)
+		if taken != want {
+			t.Errorf("permit %d: taken %v, want %v", id, taken, want)
+		}
+		return wait
+	}
+	giveBack := func(id byte) {
+		t.Helper()
+		must(t, s.ReturnPermit(ctx, "b", cacheguard.ID{id}))
+	}
+	take(1, time.Minute, true)
+	take(1, time.Minute, true)
+	take(2, time.Hour, true)
+	if wait := take(3, time.Minute, false); wait <= 0 || wait > time.Minute {
+		t.Errorf("the first permit is said to end in %v; want a minute at most", wait)
+	}
+	giveBack(3) // not held: nobody is told
+	giveBack(1)
+	arrives(t, "those who want a permit are told of one", told)
+	take(3, time.Millisecond, true)
+	await(t, "a permit ends by itself", func() bool {
+		taken, _, err := s.TakePermit(ctx, "b", cacheguard.ID{4}, 2, time.Minute)
+		must(t, err)
+		return taken
+	})
+	giveBack(2)
+	giveBack(2)
+	giveBack(4)
+	if len(told) > 1 {
+		t.Errorf("told %d returns although nobody wanted a permit any more", len(told))
+	}
+
+	// Something else under the name is no reason to stand still.
+	for _, of := range [][]any{{"SET", prefix + ":{b}:permits", "text"}, {"SADD", prefix + ":{b}:permits", "a"}} {
+		must(t, admin.Do(ctx, of...).Err())
+		giveBack(5)
+		take(5, time.Minute, true)
+		giveBack(5)
+	}
+}
