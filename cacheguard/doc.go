@@ -22,6 +22,12 @@
 //   - A caller's context bounds that caller only. The last caller to leave cancels the load.
 //   - Every way out of a load releases its lease and tells those who wait: return, error, panic, runtime.Goexit,
 //     LoadTimeout, cancellation, a result that can't be stored.
+//   - Expiry need not be felt: with a stale window nobody waits for a refresh, and one process of the fleet does it;
+//     with early refresh a hot key doesn't go stale at all while loads succeed.
+//   - Trouble with the store is not made worse: calls still share a flight in each process, at most MaxLoads loads run,
+//     after a few failures nobody waits for a store that doesn't answer, and service resumes by itself.
+//   - A local tier that tells the truth: a change removes the value from every process as soon as its message arrives,
+//     what is changed while it is being read is not kept, and while messages don't arrive nothing in it is trusted.
 //   - Bounds everywhere: loads (MaxLoads) and their queue, callers of one key (MaxWaiters), values (MaxValueSize),
 //     time (LoadTimeout, LeaseTTL, the store's operation timeout). What is over a bound is a clear error.
 //   - Whatever bytes the store has under a key, they are a value or a miss.
@@ -30,7 +36,8 @@
 //
 //   - At most one load in a partition. When the store can't be reached, each process loads for itself (FailOpen) or
 //     not at all (FailClosed); what is loaded without a lease is never stored. A failover of Redis that loses a lease
-//     costs at most one more load; one that loses an invalidation leaves the old value until its TTL is over.
+//     costs at most one more load; one that loses an invalidation leaves the old value until its TTL and its stale
+//     windows are over.
 //   - Linearizable reads across processes. A call that begins after Invalidate has returned in another process may
 //     join a flight of its own process that began before, until the message has arrived: a fraction of a millisecond
 //     as a rule.
@@ -46,6 +53,58 @@
 //
 // A key that is changed or lost under a waiting call more than twice is loaded by its process without the lease, so
 // that a key which is invalidated faster than it loads still answers.
+//
+// # Stale values
+//
+// A value is fresh for its TTL, and then, if the options say so, good for two more things (RFC 5861):
+//
+//   - Within StaleWhileRevalidate it is answered with at once, while one process refreshes it: each process that reads
+//     it asks for the lease without waiting for it, and the one that gets it loads in the background, on a context that
+//     no caller ends. Close ends it, Shutdown waits for it.
+//   - Within StaleIfError callers wait for the load and get the stale value, with Result.Err, if it fails, if it can't
+//     be begun because too many wait, or if the store can't be used. With SoftTimeout they wait no longer than that, and
+//     the load goes on.
+//
+// A failed load leaves a record in the place of its lease. As long as it stands, nobody in the fleet repeats the load:
+// for Backoff where there is a value to serve, growing with each failure in a row, and for ErrorTTL where there is
+// none. It is remembered in each process, so that a stale answer costs one read of the store and no more. The process
+// whose load has failed leaves the next try to others for a moment, lest one sick process win every turn.
+//
+// What a load finds to be out of date is not served any more, whether or not there is something to store in its place:
+// "does not exist" replaces a stale value, and has no stale windows unless its Entry says so.
+//
+// # Early refresh
+//
+// With EarlyRefresh a reader may refresh a fresh value in the background. When is decided by XFetch (Vattani,
+// Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015): each reader draws a number u
+// between 0 and 1 and refreshes if
+//
+//	-took * beta * ln(u) >= what is left of the TTL
+//
+// where took is how long the load of the value took, which is stored with it. The more readers there are and the slower
+// the load, the earlier; with beta 1 and n reads during a load the first refresh comes, on average, about ln(n) loads
+// before the end. A larger beta moves it forward: a value whose loads vary by the factor f wants a beta of f. Alone,
+// XFetch begins e^(1/beta) loads for each expiry, 2.7 with beta 1, whatever the number of readers (Vattani et al.,
+// theorem 2). Here the lease, asked for without waiting, picks one of them: exactly one. The README has both measured.
+//
+// # The local tier
+//
+// With Local a process keeps decoded values, shared by all who get them (or copied by Local.Clone). They are answered
+// with for Local.TTL, never beyond their own TTL. The rules that keep it true are checked by a model: a value is kept
+// only if nothing was heard of a change since before the store was asked; a change in this process drops it before and
+// after the store is told; when messages may have been lost, which is noticed within two seconds, nothing is answered
+// with until they arrive again, and then everything is forgotten first. A value that can't be trusted any more, for that
+// reason, is served only as stale, within its stale windows, and only while the store can't be used.
+//
+// A refresh in another process is no change: the tier goes on with the value it has until Local.TTL is over. Only Set,
+// Update and Invalidate are.
+//
+// # Budgets
+//
+// MaxLoads bounds the loads of one cache in one process, a Limiter those of several caches, and one of NewFleetLimiter
+// those of the whole fleet. Whoever waits for its turn does so in a queue that has an end: beyond it, or when LoadTimeout
+// is over, ErrOverloaded, or the stale value. A load that asks for other keys does so on its own slot. A refresh in the
+// background takes only half of the queue.
 //
 // # How it is stored
 //

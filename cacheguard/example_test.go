@@ -190,3 +190,48 @@ func ExampleCache_Shutdown() {
 	fmt.Println(err)
 	// Output: cacheguard: cache is closed
 }
+
+// With stale windows nobody waits for a refresh, and an origin that fails is not felt.
+func ExampleOptions_staleWindows() {
+	store := memstore.New(memstore.Options{})
+	products, err := cacheguard.New(store, cacheguard.Options[Product]{
+		Name: "product", TTL: time.Millisecond, // for this example; else minutes
+		StaleWhileRevalidate: time.Minute, // served at once while one process refreshes
+		StaleIfError:         time.Hour,   // served when the origin fails
+		EarlyRefresh:         1,           // hot keys are refreshed before they expire
+		Local:                cacheguard.Local[Product]{Entries: 10_000},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer products.Close()
+	ctx := context.Background()
+	_ = products.Set(ctx, "42", Product{ID: "42", Name: "lamp"})
+	time.Sleep(5 * time.Millisecond) // its TTL is over
+
+	res, err := products.GetResult(ctx, "42", func(context.Context) (Product, error) {
+		return Product{}, errors.New("the database is down")
+	})
+	fmt.Println(res.Value.Name, res.Status, err)
+	// Output: lamp stale <nil>
+}
+
+// One budget of loads for all processes and several caches: ten thousand cold keys can't do what one hot key isn't
+// allowed to.
+func ExampleNewFleetLimiter() {
+	store := memstore.New(memstore.Options{})
+	database, err := cacheguard.NewFleetLimiter(store, "database", 20, 1000) // 20 at a time, 1000 wait in each process
+	if err != nil {
+		panic(err)
+	}
+	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Limiter: database})
+	if err != nil {
+		panic(err)
+	}
+	defer products.Close()
+	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+	fmt.Println(p.Name, err)
+	// Output:
+	// origin: select 42
+	// lamp <nil>
+}
