@@ -83,9 +83,9 @@
 //
 // where took is how long the load of the value took, which is stored with it. The more readers there are and the slower
 // the load, the earlier; with beta 1 and n reads during a load the first refresh comes, on average, about ln(n) loads
-// before the end. A larger beta moves it forward: a value whose loads vary by the factor f wants a beta of f. Alone,
-// XFetch begins e^(1/beta) loads for each expiry, 2.7 with beta 1, whatever the number of readers (Vattani et al.,
-// theorem 2). Here the lease, asked for without waiting, picks one of them: exactly one. The README has both measured.
+// before the end; a larger beta moves it forward. Alone, XFetch begins about e^(1/beta) loads for each expiry, 2.7 with
+// beta 1, whatever the number of readers: all who win their lot while the first load runs. Here the lease, asked for
+// without waiting, picks one of them. The README has both measured.
 //
 // # The local tier
 //
