@@ -52,8 +52,3 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	fmt.Fprintln(stderr, "bench:", err)
 	return 1
 }
-
-// usageError is a command line that can't be used.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }

@@ -27,15 +27,19 @@ var protectionNames = []string{"none", "singleflight", "flight", "cacheguard"}
 const valueTTL = time.Minute
 
 // readThrough is the plain pattern: GET, load, SET.
-func (r *rig) readThrough(ctx context.Context, key string) (string, error) {
-	v, err := r.rdb.Get(ctx, key).Result()
+func readThrough(ctx context.Context, rdb *redis.Client, key string, ttl time.Duration, load func(context.Context) (string, error)) (string, error) {
+	v, err := rdb.Get(ctx, key).Result()
 	if !errors.Is(err, redis.Nil) {
 		return v, err
 	}
-	if v, err = r.origin(ctx); err != nil {
+	if v, err = load(ctx); err != nil {
 		return "", err
 	}
-	return v, r.rdb.Set(ctx, key, v, valueTTL).Err()
+	return v, rdb.Set(ctx, key, v, ttl).Err()
+}
+
+func (r *rig) readThrough(ctx context.Context, key string) (string, error) {
+	return readThrough(ctx, r.rdb, key, valueTTL, r.origin)
 }
 
 // warm dials what the pattern needs, as a program that has run for a while has.

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,31 +34,24 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	source := "given with -redis"
-	if p.Redis == "" {
-		server, err := redistest.NewServer()
-		if errors.Is(err, redistest.ErrNoServer) {
-			return errors.New("no redis-server on the PATH to start; name one with -redis host:port")
-		} else if err != nil {
-			return err
-		}
-		defer server.Stop()
-		p.Redis, source = server.Addr(), "started for this run"
+	server, err := openRedis(p.Redis)
+	if err != nil {
+		return err
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: p.Redis})
-	defer rdb.Close()
+	defer server.close()
+	p.Redis = server.addr
 
 	all := make(map[string][]tally)
 	for n := range p.Repeat {
 		for _, name := range p.Protections {
-			t, err := p.runOne(ctx, rdb, name, n)
+			t, err := p.runOne(ctx, server.rdb, name, n)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			all[name] = append(all[name], t)
 		}
 	}
-	return p.print(ctx, stdout, rdb, source, all)
+	return p.print(ctx, stdout, server, all)
 }
 
 func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
@@ -76,33 +66,14 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
 	names := flags.String("protections", strings.Join(protectionNames[1:], ","), "which to compare, of "+strings.Join(protectionNames, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	if err := parse(flags, args); err != nil {
 		return p, err
-	} else if err != nil {
-		return p, usageError(err.Error())
 	}
-	if flags.NArg() > 0 {
-		return p, usageError(fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
-	}
-	for _, n := range []struct {
-		name        string
-		value, most int
-		least       int
-	}{{"processes", p.Processes, 256, 1}, {"callers", p.Callers, 100000, 1}, {"rounds", p.Rounds, 10000, 1}, {"repeat", p.Repeat, 1000, 1}, {"size", p.Size, 64 << 20, 0}} {
-		if n.value < n.least || n.value > n.most {
-			return p, usageError(fmt.Sprintf("-%s is %d, it must be from %d to %d", n.name, n.value, n.least, n.most))
-		}
-	}
-	if p.Load < 0 || p.Load > 30*time.Second {
-		return p, usageError(fmt.Sprintf("-load is %v, it must be from 0 to 30s", p.Load))
-	}
-	p.Protections = strings.Split(*names, ",")
-	for _, name := range p.Protections {
-		if protections[name] == nil {
-			return p, usageError(fmt.Sprintf("-protections has %q, which is none of %s", name, strings.Join(protectionNames, ", ")))
-		}
-	}
-	return p, nil
+	p.Protections, err = chosen(*names, protectionNames)
+	return p, cmp.Or(err,
+		within("processes", p.Processes, 1, 256), within("callers", p.Callers, 1, 100000),
+		within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000),
+		within("size", p.Size, 0, 64<<20), within("load", p.Load, 0, 30*time.Second))
 }
 
 // tally is what one repetition of one protection showed. Times are in nanoseconds.
@@ -120,21 +91,14 @@ type tally struct {
 
 // runOne runs all rounds of one repetition with fresh processes.
 func (p plan) runOne(ctx context.Context, rdb *redis.Client, name string, repetition int) (t tally, err error) {
-	fleet := make([]*child, p.Processes)
-	defer func() {
-		for _, c := range fleet {
-			if c != nil {
-				err = errors.Join(err, c.stop())
-			}
-		}
-	}()
-	for i := range fleet {
-		if fleet[i], err = p.start(ctx, name); err != nil {
-			return t, err
-		}
+	fleet, err := startFleet(ctx, p.Processes, "replica", "-redis", p.Redis, "-protection", name,
+		"-callers", strconv.Itoa(p.Callers), "-load", p.Load.String(), "-size", strconv.Itoa(p.Size))
+	if err != nil {
+		return t, err
 	}
+	defer func() { err = errors.Join(err, fleet.stop()) }()
 	for _, c := range fleet {
-		if _, err := c.read(); err != nil { // ready
+		if err := c.read(&report{}); err != nil { // ready
 			return t, err
 		}
 	}
@@ -147,14 +111,14 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name string, repeti
 		lead := 20*time.Millisecond + time.Duration(p.Processes*p.Callers)*5*time.Microsecond
 		o := order{Key: fmt.Sprintf("%s:%d:%d", name, repetition, round), At: time.Now().Add(lead).UnixNano()}
 		for _, c := range fleet {
-			if err := c.out.Encode(o); err != nil {
+			if err := c.order(o); err != nil {
 				return t, err
 			}
 		}
 		var loads, one []int64
 		for _, c := range fleet {
-			r, err := c.read()
-			if err != nil {
+			var r report
+			if err := c.read(&r); err != nil {
 				return t, err
 			}
 			loads, one = append(loads, r.Loads...), append(one, r.Latency...)
@@ -203,57 +167,4 @@ func countCommands(ctx context.Context, rdb *redis.Client) (commands, pings int6
 		}
 	}
 	return commands, pings, nil
-}
-
-// quantile returns the q-quantile of values, 0 of none. It leaves the order alone.
-func quantile(values []int64, q float64) int64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-// child is a replica's process.
-type child struct {
-	cmd *exec.Cmd
-	in  io.Closer
-	out *json.Encoder
-	dec *json.Decoder
-}
-
-func (p plan) start(ctx context.Context, name string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, "replica", "-redis", p.Redis, "-protection", name,
-		"-callers", strconv.Itoa(p.Callers), "-load", p.Load.String(), "-size", strconv.Itoa(p.Size))
-	cmd.Env = append(os.Environ(), "CACHEGUARD_BENCH_REPLICA=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &child{cmd: cmd, in: in, out: json.NewEncoder(in), dec: json.NewDecoder(bufio.NewReader(out))}, nil
-}
-
-func (c *child) read() (r report, err error) {
-	if err := c.dec.Decode(&r); err != nil {
-		return r, fmt.Errorf("a replica ended: %w", err)
-	}
-	return r, nil
-}
-
-// stop ends the replica by the end of its orders.
-func (c *child) stop() error {
-	_ = c.in.Close()
-	return c.cmd.Wait()
 }

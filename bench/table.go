@@ -5,21 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // print writes the results for people, or for machines.
-func (p plan) print(ctx context.Context, w io.Writer, rdb *redis.Client, source string, all map[string][]tally) error {
-	about := map[string]any{
-		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(),
-		"redis": redisVersion(ctx, rdb), "redisFrom": source, "date": time.Now().UTC().Format(time.DateOnly),
-	}
+func (p plan) print(ctx context.Context, w io.Writer, server *server, all map[string][]tally) error {
+	about := server.about(ctx)
 	if p.JSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -27,8 +19,7 @@ func (p plan) print(ctx context.Context, w io.Writer, rdb *redis.Client, source 
 	}
 	fmt.Fprintf(w, "%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %d repetitions\n",
 		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, p.Repeat)
-	fmt.Fprintf(w, "%s %s/%s, %d CPUs, Redis %s %s, %s\n\n",
-		about["go"], about["os"], about["arch"], about["cpus"], about["redis"], source, about["date"])
+	fmt.Fprintf(w, "%v\n\n", about)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "protection\tloads\terrors\tp50 ms\tp99 ms\tfirst load ms\ttail ms\ttrips\tcommands\t")
@@ -71,7 +62,7 @@ func (p plan) ratios(w io.Writer, all map[string][]tally) error {
 	return err
 }
 
-func middle(ts []tally, of func(tally) int64) int64 {
+func middle[T any](ts []T, of func(T) int64) int64 {
 	values := make([]int64, len(ts))
 	for i, t := range ts {
 		values[i] = of(t)
@@ -79,12 +70,15 @@ func middle(ts []tally, of func(tally) int64) int64 {
 	return quantile(values, 0.5)
 }
 
-func ms(ts []tally, of func(tally) int64) string {
+func ms[T any](ts []T, of func(T) int64) string {
 	values := make([]int64, len(ts))
 	for i, t := range ts {
 		values[i] = of(t)
 	}
 	slices.Sort(values)
+	if len(values) == 1 {
+		return fmt.Sprintf("%.2f", float64(values[0])/1e6)
+	}
 	return fmt.Sprintf("%.2f (%.2f-%.2f)", float64(middle(ts, of))/1e6, float64(values[0])/1e6, float64(values[len(values)-1])/1e6)
 }
 
@@ -94,17 +88,4 @@ func span(loads []int) string {
 		return fmt.Sprint(least)
 	}
 	return fmt.Sprintf("%d-%d", least, most)
-}
-
-func redisVersion(ctx context.Context, rdb *redis.Client) string {
-	info, err := rdb.Info(ctx, "server").Result()
-	if err != nil {
-		return "of unknown version"
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return "of unknown version"
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// usageError is a command line that can't be used.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// parse reads a command line that has flags and nothing else.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return usageError(err.Error())
+	}
+	if flags.NArg() > 0 {
+		return usageError(fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
+	}
+	return nil
+}
+
+// within returns an error unless the flag's value is from least to most.
+func within[T cmp.Ordered](name string, value, least, most T) error {
+	if value < least || value > most {
+		return usageError(fmt.Sprintf("-%s is %v, it must be from %v to %v", name, value, least, most))
+	}
+	return nil
+}
+
+// chosen splits the value of -protections.
+func chosen(names string, of []string) ([]string, error) {
+	list := strings.Split(names, ",")
+	for _, name := range list {
+		if !slices.Contains(of, name) {
+			return nil, usageError(fmt.Sprintf("-protections has %q, which is none of %s", name, strings.Join(of, ", ")))
+		}
+	}
+	return list, nil
+}
