@@ -54,12 +54,6 @@ func (c *child) read(answer any) error {
 	return nil
 }
 
-// stop ends the replica by the end of its orders.
-func (c *child) stop() error {
-	_ = c.in.Close()
-	return c.cmd.Wait()
-}
-
 // fleet is a run's replicas.
 type fleet []*child
 
@@ -74,9 +68,13 @@ func startFleet(ctx context.Context, processes int, args ...string) (f fleet, er
 	return f, nil
 }
 
+// stop ends the replicas by the end of their orders.
 func (f fleet) stop() (err error) {
 	for _, c := range f {
-		err = errors.Join(err, c.stop())
+		_ = c.in.Close()
+	}
+	for _, c := range f {
+		err = errors.Join(err, c.cmd.Wait())
 	}
 	return err
 }

@@ -1,8 +1,12 @@
-// Command bench measures stampedes: many processes with many callers each ask for one cold key at the same moment, and
-// it counts what reaches the origin and how long the callers wait beyond the load itself.
+// Command bench measures what the protections of an origin are worth, in three scenarios:
 //
-//	go run ./bench                      the standard stampede
-//	go run ./bench stampede -json       the same for machines
+//	go run ./bench            a stampede: many callers of many processes ask for one cold key at the same moment
+//	go run ./bench expiry     a hot key expires again and again under steady load
+//	go run ./bench outage     the origin of a hot key fails for a while, under the same load
+//
+// Each has -json for machines and -help for the rest. A stampede counts what reaches the origin, and how long callers
+// wait beyond the load itself; the other two issue requests at fixed times, whether or not earlier ones have been
+// answered, and count latency from those times on.
 //
 // Replicas are real processes: the command starts itself again for each. Redis is a redis-server from the PATH, started
 // for the run on a free port, or the one named with -redis. All protections run one after another in each repetition,
@@ -38,8 +42,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = stampede(ctx, args, stdout, stderr)
 	case "replica": // what stampede starts
 		err = replica(ctx, args, stdin, stdout)
+	case "expiry":
+		err = expiry(ctx, args, stdout, stderr)
+	case "outage":
+		err = outage(ctx, args, stdout, stderr)
+	case "steady-replica": // what expiry and outage start
+		err = steadyReplica(ctx, stdin, stdout)
 	default:
-		err = usageError(fmt.Sprintf("there is no command %q; there is: stampede", command))
+		err = usageError(fmt.Sprintf("there is no command %q; there are: stampede, expiry, outage", command))
 	}
 	var usage usageError
 	switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func rowOf(table, name string) []string {
 func TestWrongCommandLines(t *testing.T) {
 	for _, args := range []string{
 		"stampedes", "stampede -rounds 0", "stampede -protections nobody", "stampede more", "stampede -load -1s",
+		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections lease",
 	} {
 		if code, _, stderr := bench(t, strings.Fields(args)...); code != 2 || stderr == "" {
 			t.Errorf("bench %s: exit code %d, want 2; stderr %q", args, code, stderr)
@@ -51,5 +53,42 @@ func TestStampede(t *testing.T) {
 		"-repeat", "1", "-load", "20ms", "-protections", "flight,cacheguard")
 	if row := rowOf(stdout, "cacheguard"); code != 0 || row == nil || row[1] != "1" || row[2] != "0" {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "expiry", "-redis", addr, "-processes", "2", "-rate", "50", "-time", "300ms",
+		"-ttl", "100ms", "-load", "10ms")
+	if code != 0 {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, name := range []string{"noop", "get", "singleflight", "xfetch", "lease", "swr", "early", "early+swr"} {
+		row := rowOf(stdout, name)
+		if row == nil || row[1] != "30" || row[2] != "0" || (row[3] == "0") != (name == "noop" || name == "get") {
+			t.Errorf("%s: want 30 requests without an error, and loads where something expires:\n%s", name, stdout)
+		}
+	}
+}
+
+func TestOutage(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "outage", "-redis", addr, "-processes", "2", "-rate", "50", "-before", "100ms",
+		"-outage", "500ms", "-after", "200ms", "-backoff", "200ms", "-ttl", "100ms", "-load", "10ms", "-json")
+	var printed struct {
+		Results map[string][]outageTally
+	}
+	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
+	}
+	for _, name := range []string{"stale", "stale-only-if-error", "none", "singleflight"} {
+		ts := printed.Results[name]
+		if len(ts) != 1 || ts[0].Requests != 50 || ts[0].Attempts == 0 {
+			t.Errorf("%s: want 50 requests and an attempt: %+v", name, ts)
+			continue
+		}
+		if keeps := strings.HasPrefix(name, "stale"); keeps != (ts[0].Stale > 0) || keeps != (ts[0].Errors == 0) {
+			t.Errorf("%s: want stale answers instead of errors, or errors: %+v", name, ts[0])
+		}
 	}
 }
