@@ -63,11 +63,13 @@ type expiryTally struct {
 	Stale               int     // answers, by the protection's own word
 	Oldest              int64   // how long any answer's TTL had been over when its request arrived
 	P50, P99, P999, Max int64
-	Late                int // arrivals
+	Late                int   // arrivals issued too late
+	LateP999            int64 // of all arrivals
 }
 
 func (p expiryPlan) tally(seen sight) expiryTally {
-	t := expiryTally{Error: seen.error(), Late: seen.late()}
+	t := expiryTally{Error: seen.error()}
+	t.Late, t.LateP999 = seen.late()
 	var latencies []int64
 	for q := range seen.requests(period{seen.Start, seen.End}) {
 		t.Requests++
@@ -99,7 +101,7 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 	}
 	p.heading(w, p.Time.String(), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\trequests\terrors\tloads\tper expiry\tmost\tper TTL\tstale\toldest ms\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\tlate\t")
+	fmt.Fprintln(t, "protection\trequests\terrors\tloads\tper expiry\tmost\tper TTL\tstale\toldest ms\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\tlate\tlate p99.9 ms\t")
 	for _, name := range p.Protections {
 		ts := all[name]
 		var sum expiryTally
@@ -118,10 +120,11 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 		if sum.Loads > 0 { // without loads nothing expires
 			oldest = fmt.Sprintf("%.1f", float64(sum.Oldest)/1e6)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%.2f\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t\n", name, sum.Requests, sum.Errors, sum.Loads,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%.2f\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Loads,
 			ratio(sum.Loads, sum.Lifetimes), sum.Most, sum.PerTTL, sum.Stale, oldest,
 			ms(ts, func(t expiryTally) int64 { return t.P50 }), ms(ts, func(t expiryTally) int64 { return t.P99 }),
-			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }), sum.Late)
+			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }), sum.Late,
+			ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -129,7 +132,8 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 	fmt.Fprintln(w, "\nper expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.")
 	fmt.Fprintln(w, "stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.")
 	fmt.Fprintln(w, "per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all")
-	fmt.Fprintf(w, "requests of all processes, median of the repetitions (least to most). late: arrivals issued over %v late, the machine's noise.\n", tooLate)
+	fmt.Fprintln(w, "requests of all processes, median of the repetitions (least to most).")
+	noise(w)
 	_, err := fmt.Fprintln(w, "noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor.")
 	return err
 }

@@ -21,8 +21,9 @@ type arrivals struct {
 func (a arrivals) due(k int) time.Time { return a.Start.Add(time.Duration(k) * a.Interval) }
 
 // issue calls do at each arrival, on a goroutine of its own and whether or not earlier ones have returned, and returns
-// when all have. It counts the arrivals from 0 on that it issued too late.
-func (a arrivals) issue(ctx context.Context, do func(k int, due time.Time)) (late int) {
+// when all have. It returns how late it was itself with each arrival from 0 on.
+func (a arrivals) issue(ctx context.Context, do func(k int, due time.Time)) (late []int64) {
+	late = make([]int64, a.Count)
 	a.Start = time.Now().Add(time.Until(a.Start)) // from here on by the monotonic clock
 	var done sync.WaitGroup
 	defer done.Wait()
@@ -31,8 +32,8 @@ func (a arrivals) issue(ctx context.Context, do func(k int, due time.Time)) (lat
 		for left := time.Until(due); left > 0; left = time.Until(due) {
 			a.pause(left)
 		}
-		if k >= 0 && time.Since(due) > tooLate {
-			late++
+		if k >= 0 {
+			late[k] = time.Since(due).Nanoseconds()
 		}
 		done.Go(func() { do(k, due) })
 	}

@@ -75,11 +75,13 @@ type outageTally struct {
 	Recovered               bool   // a fresh value was given after the origin's return
 	FirstFresh              int64  // from the origin's return to when it first was
 	LastBad                 int64  // from the origin's return to the last answer that was an error or older than that
-	Late                    int    // arrivals
+	Late                    int    // arrivals issued too late
+	LateP999                int64  // of all arrivals
 }
 
 func (p outagePlan) tally(seen sight) outageTally {
-	t := outageTally{Error: seen.error(), Late: seen.late()}
+	t := outageTally{Error: seen.error()}
+	t.Late, t.LateP999 = seen.late()
 	var latencies, errors []int64
 	for q := range seen.requests(seen.Outage) {
 		t.Requests++
@@ -129,7 +131,7 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 	}
 	p.heading(w, fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\trequests\terrors\tstale\tattempts\tper back-off\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\terror p50 ms\terror p99 ms\tat once\tfresh after ms\tbad until ms\tlate\t")
+	fmt.Fprintln(t, "protection\trequests\terrors\tstale\tattempts\tper back-off\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\terror p50 ms\terror p99 ms\tat once\tfresh after ms\tbad until ms\tlate\tlate p99.9 ms\t")
 	for _, name := range p.Protections {
 		ts := all[name]
 		var sum outageTally
@@ -153,11 +155,12 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 		if recovered {
 			firstFresh = ms(ts, func(t outageTally) int64 { return t.FirstFresh })
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t\n", name, sum.Requests, sum.Errors, sum.Stale,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Stale,
 			sum.Attempts, sum.MostPerBackoff,
 			ms(ts, func(t outageTally) int64 { return t.P50 }), ms(ts, func(t outageTally) int64 { return t.P99 }),
 			ms(ts, func(t outageTally) int64 { return t.P999 }), ms(ts, func(t outageTally) int64 { return t.Max }),
-			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }), sum.Late)
+			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }), sum.Late,
+			ms(ts, func(t outageTally) int64 { return t.LateP999 }))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -167,6 +170,7 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 		time.Duration(shortestBackoff*float64(p.Backoff)))
 	fmt.Fprintf(w, "a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.\n", longestBackoff*p.Backoff)
 	fmt.Fprintln(w, "at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.")
+	noise(w)
 	_, err := fmt.Fprintln(w, "fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.")
 	return err
 }

@@ -138,14 +138,21 @@ func (s sight) loads() (all []load) {
 	return all
 }
 
-// late are the arrivals that were issued too late, and error is one of the errors.
-func (s sight) late() (late int) {
+// late counts the arrivals that were issued too late, and tells by how much the latest thousandth of all was.
+func (s sight) late() (count int, p999 int64) {
+	var all []int64
 	for _, r := range s.Replicas {
-		late += r.Late
+		all = append(all, r.Late...)
 	}
-	return late
+	for _, by := range all {
+		if by > int64(tooLate) {
+			count++
+		}
+	}
+	return count, quantile(all, 0.999)
 }
 
+// error is one of the errors.
 func (s sight) error() string {
 	for _, r := range s.Replicas {
 		if r.Error != "" {
@@ -174,6 +181,11 @@ func (s sight) requests(in period) iter.Seq[request] {
 			}
 		}
 	}
+}
+
+// noise explains the last columns.
+func noise(w io.Writer) {
+	fmt.Fprintf(w, "late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.\n", tooLate)
 }
 
 // heading says what was run.

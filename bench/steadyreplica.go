@@ -34,8 +34,8 @@ type record struct {
 	Kind    []kind    // how it was answered
 	Made    []version // with what; 0 if with none
 	Loads   []load
-	Late    int    // arrivals issued too late
-	Error   string // one of them
+	Late    []int64 // nanoseconds by which each arrival was issued late, by the generator itself
+	Error   string  // one of them
 }
 
 // kind is how a request was answered.
