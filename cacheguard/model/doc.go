@@ -28,6 +28,12 @@
 //   - update.pml: Set is safe with one writer per key. Update (claim, write,
 //     fill, or invalidate where the fill is refused) is safe with any number,
 //     and with one that dies half-way while its claim stands.
+//   - localtier.pml: a tier of values in each process. What the store gives is
+//     inserted only if nothing bumped the key's epoch since before it was
+//     asked, and a leader's own result only if its fill was stored. Messages
+//     come late, a subscription breaks and comes back: confirmed, cleared,
+//     trusted, in this order. No call gets what is older than what its process
+//     has been told, and at rest the tier has what the origin has.
 //
 // # Running
 //
@@ -62,7 +68,7 @@
 // store that applies one script at a time: failover, partitions and slots of a
 // cluster are left out, and so are local flights (sealing, restart after a
 // lost lease), renewal, results that can't be stored, stale values and soft
-// invalidation, the local tier, tags, many keys at once and the order of
+// invalidation, tags, many keys at once and the order of
 // budgets. A result that reaches a waiter inside a message is modelled for
 // errors alone. The number of a grant is unique; that the server's clock makes
 // it so is an assumption. The models check the protocol, not the Go code or
