@@ -34,6 +34,13 @@
 //     come late, a subscription breaks and comes back: confirmed, cleared,
 //     trusted, in this order. No call gets what is older than what its process
 //     has been told, and at rest the tier has what the origin has.
+//   - stale.pml: stale values are served while one process refreshes them and
+//     when loads fail. The lease is asked for in spite of the value seen, by
+//     its name, so that nobody refreshes what has been refreshed. A refresh is
+//     fenced like any load, a failed one leaves a record and never writes the
+//     value. Invalidate deletes value, lease and record in one step, MarkStale
+//     leaves the value, stale. What a process remembers of a record it
+//     remembers by a stamp, like an entry of the local tier.
 //
 // # Running
 //
@@ -67,8 +74,7 @@
 // how long anything takes is not said. One key, two or three replicas, one
 // store that applies one script at a time: failover, partitions and slots of a
 // cluster are left out, and so are local flights (sealing, restart after a
-// lost lease), renewal, results that can't be stored, stale values and soft
-// invalidation, tags, many keys at once and the order of
+// lost lease), renewal, results that can't be stored, tags, many keys at once and the order of
 // budgets. A result that reaches a waiter inside a message is modelled for
 // errors alone. The number of a grant is unique; that the server's clock makes
 // it so is an assumption. The models check the protocol, not the Go code or
