@@ -60,7 +60,7 @@
    LEASE_FIRST: the lease script looks at lease and record before it looks for another value
      run: LASTING,LEASE_FIRST fails "valueOverlooked"
    DROP_UNFENCED: "does not exist" drops the value whoever holds the lease
-     run: DROP_UNFENCED fails "secondLoad"
+     run: DROP_UNFENCED fails "secondLoad" (full)
    KEEP_GONE: "does not exist" leaves the stale value
      run: LASTING,KEEP_GONE fails "servedGone"
    FAIL_UNFENCED: a failed load leaves its record also when the lease is gone
