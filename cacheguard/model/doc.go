@@ -41,6 +41,13 @@
 //     value. Invalidate deletes value, lease and record in one step, MarkStale
 //     leaves the value, stale. What a process remembers of a record it
 //     remembers by a stamp, like an entry of the local tier.
+//   - flights.pml: callers of one process share the work. Invalidate and
+//     "changed" messages seal the open flight, the last caller to leave seals
+//     it before its work is cancelled, and so does a load that hears that its
+//     lease is gone. One whose lease another load has follows that one, not
+//     more than twice, then it loads alone and stores nothing. Every caller
+//     that stays gets a result: no lost lease, no abandoned work, nothing
+//     older than what its process had been told.
 //
 // # Running
 //
@@ -50,8 +57,8 @@
 //	go test ./cacheguard/model
 //	CACHEGUARD_TEST=full go test -v ./cacheguard/model
 //
-// The first takes the quick runs, the second all of them: about a minute and
-// less than 1 GB of memory for each of the two checkers that run side by side.
+// The first takes the quick runs, the second all of them: one or two minutes
+// and less than 1 GB of memory for each of the two checkers that run side by side.
 //
 // The header of each model lists its runs, and the test reads them from there:
 //
@@ -73,10 +80,11 @@
 // Time passes only as "may be over by now": leases run out at any moment, and
 // how long anything takes is not said. One key, two or three replicas, one
 // store that applies one script at a time: failover, partitions and slots of a
-// cluster are left out, and so are local flights (sealing, restart after a
-// lost lease), renewal, results that can't be stored, tags, many keys at once and the order of
-// budgets. A result that reaches a waiter inside a message is modelled for
-// errors alone. The number of a grant is unique; that the server's clock makes
-// it so is an assumption. The models check the protocol, not the Go code or
-// the Lua scripts: those have tests of their own.
+// cluster are left out, and so are results that can't be stored, tags, many
+// keys at once and the order of budgets. The parts are modelled apart: flights
+// know no stale values and no local tier, and neither of these knows flights.
+// Renewal is in the model of flights alone, a value that reaches a waiter
+// inside a message in that of the local tier. The number of a grant is unique;
+// that the server's clock makes it so is an assumption. The models check the
+// protocol, not the Go code or the Lua scripts: those have tests of their own.
 package model
