@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"hash/maphash"
 	"math"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type restraint struct {
 	mu    sync.Mutex // guards what follows
 	byKey map[string]restrained
 	swept time.Time
+	epoch [256]uint32 // of the keys with this hash: how often they were forgotten
 }
 
 type restrained struct {
@@ -47,13 +49,31 @@ const pauseWithoutLeases = time.Second
 // maxRestrained bounds the memory. What is not remembered is asked for.
 const maxRestrained = 4096
 
-func (rs *restraint) remember(key string, seen []byte, d time.Duration, err error) {
+// restraintSeed spreads keys over epochs.
+var restraintSeed = maphash.MakeSeed()
+
+func (rs *restraint) of(key string) *uint32 {
+	return &rs.epoch[maphash.String(restraintSeed, key)%uint64(len(rs.epoch))]
+}
+
+// stamp is taken before the store is asked for what is then remembered.
+func (rs *restraint) stamp(key string) uint32 {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return *rs.of(key)
+}
+
+// remember does nothing if the key was forgotten since the stamp was taken: the answer may be from before the change.
+func (rs *restraint) remember(key string, stamp uint32, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
 	now := time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if *rs.of(key) != stamp {
+		return
+	}
 	if _, known := rs.byKey[key]; !known && len(rs.byKey) >= maxRestrained {
 		if now.Sub(rs.swept) > time.Second { // not for each of thousands
 			rs.swept = now
@@ -87,11 +107,15 @@ func (rs *restraint) find(key string, seen []byte) (restrained bool, err error) 
 func (rs *restraint) forget(key string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	*rs.of(key)++
 	delete(rs.byKey, key)
 }
 
 func (rs *restraint) clear() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	for i := range rs.epoch {
+		rs.epoch[i]++
+	}
 	clear(rs.byKey)
 }

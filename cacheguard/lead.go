@@ -43,7 +43,7 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 	default:
 		backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
 		c.failures.remember(p.key.Key, g.Token, out.err, backoff, c.opts.LeaseTTL)
-		c.restraint.remember(p.key.Key, p.seen, backoff+grace(backoff), out.err)
+		c.restraint.remember(p.key.Key, p.asked, p.seen, backoff+grace(backoff), out.err)
 		c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err), Failures: p.failures + 1}, backoff)
 		p.fail(Result[V]{Status: StatusLoaded}, out.err)
 	}

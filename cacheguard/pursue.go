@@ -24,15 +24,16 @@ type pursuit[V any] struct {
 	key    Key    // the key as the store sees it
 	load   loader[V]
 
-	seen     []byte    // the id of what stands there and can't be used
-	prev     Result[V] // and its value, if it is one
-	good     use       // what that is good for
-	until    time.Time // and when that ends
-	reads    bool      // a stale value may be served
-	behind   bool      // nobody has asked for the result: don't wait for anybody
-	storeErr error     // the look-up failed
-	failures int       // loads that have failed in a row before
-	stamp    local.Stamp
+	seen     []byte      // the id of what stands there and can't be used
+	prev     Result[V]   // and its value, if it is one
+	good     use         // what that is good for
+	until    time.Time   // and when that ends
+	reads    bool        // a stale value may be served
+	behind   bool        // nobody has asked for the result: don't wait for anybody
+	storeErr error       // the look-up failed
+	failures int         // loads that have failed in a row before
+	stamp    local.Stamp // from before the lease was asked for, for what the local tier keeps
+	asked    uint32      // and for what restrains this process
 
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
@@ -86,7 +87,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			return
 		}
 		w.drain()
-		p.stamp = c.near.stamp(p.key.Key)
+		p.stamp, p.asked = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key)
 		token, asked := newID(), time.Now()
 		c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
 		ans, err := c.store.Lease(context.WithoutCancel(ctx), p.key, LeaseAsk{
@@ -96,7 +97,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			c.down(ctx, &c.leasing, p.name, err)
 			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) })
 			p.storeErr = err
-			c.restraint.remember(p.key.Key, p.seen, pauseWithoutLeases, nil)
+			c.restraint.remember(p.key.Key, p.asked, p.seen, pauseWithoutLeases, nil)
 			c.withoutStore(ctx, p, slot)
 			return
 		}
@@ -119,13 +120,13 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			p.restarts++ // it is none that can be used: ask again in spite of it
 		case LeaseOutcome:
 			err := c.failure(p, ans.Holder, ans.Outcome)
-			c.restraint.remember(p.key.Key, p.seen, ans.Remaining, err)
+			c.restraint.remember(p.key.Key, p.asked, p.seen, ans.Remaining, err)
 			if c.landOutcome(ctx, p, ans.Holder, ans.Outcome) {
 				return
 			}
 		case LeaseHeld:
 			if p.behind {
-				c.restraint.remember(p.key.Key, p.seen, ans.Remaining, nil)
+				c.restraint.remember(p.key.Key, p.asked, p.seen, ans.Remaining, nil)
 				if c.stepBack(ctx, p) {
 					return
 				}

@@ -21,7 +21,8 @@ type Store interface {
 	// is returned as an empty, non-nil frame.
 	Get(ctx context.Context, k Key) ([]byte, error)
 
-	// Lease asks for the right to load a key, with the double check inside.
+	// Lease asks for the right to load a key, with the double check inside: a value that the asker has not seen comes
+	// before any lease and any outcome that stands beside it.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
 	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells those who

@@ -20,10 +20,15 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return answer, err
 }
 
-// lease looks at the lease first, then at how the last load ended, then at the value: a value that comes with a lease
-// is about to be replaced.
+// lease looks at the value first, then at the lease, then at how the last load ended: beside a value that the asker
+// hasn't seen somebody may refresh it, or have failed to.
 func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.LeaseAnswer {
-	if held := t.leases.get(k, t.now); held != nil {
+	held := t.leases.get(k, t.now)
+	mine := held != nil && held.what.grant.Token == ask.Token
+	if v := t.values.get(k, t.now); v != nil && !mine && !bytes.Equal(frame.ID(v.what), ask.Seen) {
+		return cacheguard.LeaseAnswer{State: cacheguard.LeaseValue, Frame: v.what}
+	}
+	if held != nil {
 		return answerHeld(held, ask, t.now)
 	}
 	if r := t.records.get(k, t.now); r != nil && (t.now < r.what.backoff || r.what.load == ask.Awaited) {
@@ -33,9 +38,6 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.Lease
 			Remaining: max(r.what.backoff-t.now, 0),
 			Outcome:   told(r.what.outcome),
 		}
-	}
-	if v := t.values.get(k, t.now); v != nil && !bytes.Equal(frame.ID(v.what), ask.Seen) {
-		return cacheguard.LeaseAnswer{State: cacheguard.LeaseValue, Frame: v.what}
 	}
 	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseGranted}
 	if r := t.records.get(k, t.now); r != nil {

@@ -15,6 +15,18 @@ if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGE
   lease, value = both[1], both[2]
 else -- something unusable is there, perhaps large: read it only if it is another one by now
   lease = redis.call('MGET', KEYS[2])[1]
+  local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
+  if type(id) == 'string' and id ~= '' and id ~= seen then
+    value = redis.call('GET', KEYS[1])
+  end
+end
+
+-- A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed to.
+if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
+  if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
+    return {'value'}
+  end
+  return {'value', value}
 end
 
 if lease then
@@ -43,19 +55,6 @@ if lease then
     end
   end
   -- What is left is no lease, or one without an end: somebody else wrote it. It is overwritten.
-end
-
-if seen ~= '' then
-  local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
-  if type(id) == 'string' and id ~= '' and id ~= seen then
-    value = redis.call('GET', KEYS[1])
-  end
-end
-if value and #value > 2 then
-  if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
-    return {'value'}
-  end
-  return {'value', value}
 end
 
 local time = redis.call('TIME')

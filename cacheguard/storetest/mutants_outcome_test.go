@@ -59,6 +59,23 @@ var outcomeMutants = []mutant{
 		},
 	},
 	{
+		name:   "lease and outcome come before a value that wasn't seen",
+		caught: []string{"value that wasn't seen comes before a refresh", "value that wasn't seen comes before a failed refresh"},
+		mutate: func(b *broken) {
+			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+				v, _ := b.Store.Get(ctx, k)
+				blind := ask
+				blind.Token, blind.Seen, blind.TTL = cacheguard.ID{0xee}, frame.ID(v), time.Nanosecond
+				answer, err := b.Store.Lease(ctx, k, blind)
+				if err == nil && answer.State != cacheguard.LeaseGranted {
+					return answer, nil
+				}
+				_ = b.Store.Release(ctx, k, blind.Token)
+				return b.Store.Lease(ctx, k, ask)
+			}
+		},
+	},
+	{
 		name:   "outcome never supersedes the value",
 		caught: []string{"outcome that supersedes the value"},
 		mutate: func(b *broken) {

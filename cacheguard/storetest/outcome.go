@@ -34,6 +34,8 @@ var outcomeCases = []spec{
 	{"outcome that supersedes the value", noLateFill, outcomeDrops},
 	{"outcome that comes too late supersedes nothing", noLateFill, outcomeDropsLate},
 	{"outcome counts failures in a row", backsOff, outcomeFailures},
+	{"value that wasn't seen comes before a refresh", oneResult, valueBesideLease},
+	{"value that wasn't seen comes before a failed refresh", oneResult, valueBesideOutcome},
 	{"outcome after the fill", repeatable, outcomeAfterFill},
 }
 
@@ -295,7 +297,10 @@ func outcomeDrops(e *env) {
 		g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 		o := cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared, Drop: k != kept}
 		e.conclude(e.a, k, g, o, long, long)
-		e.outcome(e.b, k, g.Token, cacheguard.Outcome{Kind: o.Kind}, e.token())
+		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+		if answer.State != cacheguard.LeaseOutcome || answer.Holder != g.Token {
+			e.Errorf("lease of %s: %s; want the outcome of load %v", name(k), describe(answer), g.Token)
+		}
 	}
 	e.noValue(k)
 	e.value(kept, f)
@@ -331,5 +336,43 @@ func outcomeFailures(e *env) {
 	e.invalidate(e.a, k)
 	if answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token()}); answer.Failures != 0 {
 		e.Errorf("%d failures are remembered after a load that didn't fail", answer.Failures)
+	}
+}
+
+// valueBesideLease has somebody ask who found nothing, or something older, while a newer value is being refreshed: that
+// value is what there is, and nobody need wait.
+func valueBesideLease(e *env) {
+	k := e.key("k")
+	f := e.frame(e.token(), "v")
+	e.set(e.a, k, f)
+	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+	e.givesValue(k, f)
+	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingMine {
+		e.Errorf("whoever refreshes was told %s; want %s", holding(h), holding(cacheguard.HoldingMine))
+	}
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token}) // its first answer may have been lost
+	if answer.State != cacheguard.LeaseGranted || answer.Grant != g {
+		e.Errorf("whoever has the lease asked again: %s; want its own grant", describe(answer))
+	}
+}
+
+func valueBesideOutcome(e *env) {
+	k := e.key("k")
+	f := e.frame(e.token(), "v")
+	e.set(e.a, k, f)
+	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long, long)
+	e.givesValue(k, f)
+}
+
+// givesValue checks that those who have seen nothing, or something else, are given the value.
+func (e *env) givesValue(k cacheguard.Key, f []byte) {
+	e.Helper()
+	other := e.token()
+	for _, seen := range [][]byte{nil, other[:]} {
+		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: seen, Wait: true})
+		if answer.State != cacheguard.LeaseValue || !bytes.Equal(answer.Frame, f) {
+			e.Errorf("lease of %s: %s; want the value", name(k), describe(answer))
+		}
 	}
 }
