@@ -106,7 +106,7 @@ func (c *conn) commands(in *requests, out *bufio.Writer) error {
 		if err := c.awaited.push(command, fault); err != nil {
 			return err
 		}
-		if !c.pass(out) {
+		if !c.slow(out) || !c.pass(out) {
 			return net.ErrClosed
 		}
 		c.proxy.count(command)
@@ -249,6 +249,26 @@ func (c *conn) pass(out *bufio.Writer) bool {
 		if !c.await(lifted) {
 			return false
 		}
+	}
+}
+
+// slow makes a command later if the proxy is slow, and returns false if the
+// connection ends first.
+func (c *conn) slow(out *bufio.Writer) bool {
+	by := time.Duration(c.proxy.slow.Load())
+	if by == 0 {
+		return true
+	}
+	if out.Flush() != nil {
+		return false
+	}
+	timer := time.NewTimer(by)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.done:
+		return false
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type Proxy struct {
 	target string
 	addr   string
 	hole   hole
+	slow   atomic.Int64 // nanoseconds that each command takes longer
 
 	deciding sync.Mutex     // makes predicates run one at a time
 	work     sync.WaitGroup // the connections
@@ -103,6 +105,12 @@ func (p *Proxy) Cut() {
 // direction; a command or reply that is already passing may get through. When
 // it is turned off what was sent meanwhile arrives, as when a network heals.
 func (p *Proxy) Blackhole(on bool) { p.hole.set(on) }
+
+// Slow has each command arrive at the server that much later, one after
+// another on each connection, so that a client that gives up has its commands
+// carried out all the same. Zero ends that for the commands that
+// come then.
+func (p *Proxy) Slow(by time.Duration) { p.slow.Store(int64(by)) }
 
 // Refuse turns refusing on or off. While it is on there is no listener, so
 // new connections are refused by the kernel; the existing ones go on, use Cut

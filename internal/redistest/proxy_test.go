@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -393,4 +394,28 @@ func BenchmarkGet(b *testing.B) {
 			}
 		})
 	}
+}
+
+// What a client sent is carried out late, also when it has given up.
+func TestSlowIsLateAndNotLost(t *testing.T) {
+	const late = 100 * time.Millisecond
+	s := Shared(t)
+	p := newProxy(t, s.Addr())
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	p.Slow(late)
+	began := time.Now()
+	w.send("SET k v")
+	if err := w.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command is carried out", func() bool { return value(t, s, "k") == "v" })
+	if took := time.Since(began); took < late {
+		t.Errorf("a command was carried out after %v, want %v at least", took, late)
+	}
+	p.Slow(0)
+	w = dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
 }
