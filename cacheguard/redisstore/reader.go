@@ -17,7 +17,7 @@ import (
 const (
 	directReads = 4   // reads at a time that each have a connection of their own
 	batchReads  = 128 // most reads in one trip
-	mostBatches = 64  // full ones that wait for their trip
+	mostBatches = 512 // full ones that wait for their trip: many more reads than callers come at once, and a little memory
 )
 
 // errManyReads turns reads away that would have to wait behind thousands of others.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package redisstore_test
+
+const burstKeys = 10_000 // each wanted by one caller, all at once
