@@ -1,0 +1,156 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A Redis that goes away, however it does and be it there at the start or not, costs no caller more than OpTimeout; once
+// a few have paid that nobody does, for nothing is sent any more; and when it is there again it is used again.
+func TestNobodyWaitsForRedis(t *testing.T) {
+	t.Parallel()
+	type place struct {
+		server *redistest.Server
+		proxy  *redistest.Proxy
+	}
+	for name, outage := range map[string]struct{ begin, end func(t *testing.T, p place) }{
+		"refused": {
+			begin: func(t *testing.T, p place) {
+				must(t, p.proxy.Refuse(true))
+				p.proxy.Cut()
+			},
+			end: func(t *testing.T, p place) { must(t, p.proxy.Refuse(false)) },
+		},
+		"blackhole": {
+			begin: func(_ *testing.T, p place) { p.proxy.Blackhole(true) },
+			end:   func(_ *testing.T, p place) { p.proxy.Blackhole(false) },
+		},
+		"2 s slow": {
+			begin: func(_ *testing.T, p place) { p.proxy.Slow(2 * time.Second) },
+			end:   func(_ *testing.T, p place) { p.proxy.Slow(0) },
+		},
+		"killed": {
+			begin: func(_ *testing.T, p place) { p.server.Kill() },
+			end:   func(t *testing.T, p place) { must(t, p.server.Restart()) },
+		},
+	} {
+		for _, when := range []string{"at start", "in the middle of a load"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t)
+				p := place{server, newProxy(t, server.Addr())}
+				rdb := newClient(t, p.proxy.Addr())
+				sent := newFaulty(rdb)
+				join := func() *replica {
+					return newReplica(t, "", newPrefix(), func(s *site) {
+						s.rdb, s.store.OpTimeout, s.cache.MaxLoads = rdb, shortOp, -1
+					})
+				}
+				o := newOrigin("v")
+				var r *replica
+				var all []answer
+				if when == "at start" {
+					outage.begin(t, p)
+					r = join()
+				} else {
+					r = join()
+					r.listens(t)
+					all = r.loseRedisDuringLoad(t, o, func() { outage.begin(t, p) })
+				}
+
+				var together []*crowd
+				for i := range 20 {
+					together = append(together, r.ask(t, 1, fmt.Sprint("together ", i), o.load))
+				}
+				for _, c := range together {
+					a := c.wait(t)[0]
+					a.inTime(t, "v")
+					all = append(all, a)
+				}
+				await(t, "the breaker opens", func() bool {
+					r.get(t, "k", o.load).inTime(t, "v")
+					return len(r.log.lines("Redis doesn't answer")) == 1
+				})
+
+				const calls = 200
+				before := sent.sent.Load()
+				var took []time.Duration
+				for range calls {
+					a := r.get(t, "k", o.load)
+					a.inTime(t, "v")
+					took = append(took, a.took)
+					all = append(all, a)
+				}
+				// The end of a lease may be on its second try.
+				if n := sent.sent.Load() - before; n > calls/20 {
+					t.Errorf("with the breaker open %d commands were sent for %d callers", n, calls)
+				}
+				slices.Sort(took)
+				if median := took[len(took)/2]; median > shortOp/4 {
+					t.Errorf("with the breaker open the median call takes %v", median)
+				}
+
+				outage.end(t, p)
+				began := time.Now()
+				r.usedAgain(t)
+				figures(t, "Redis "+name+" "+when, o.loads.Load(), time.Since(began), all...)
+				t.Logf("with the breaker open: median call %v, longest %v", took[len(took)/2], took[len(took)-1])
+			})
+		}
+	}
+}
+
+// loseRedisDuringLoad has Redis go away while callers wait for a load, and returns what they got, with their time since
+// the end of the load.
+func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []answer {
+	t.Helper()
+	letGo := o.hold()
+	c := r.ask(t, 10, "k", o.load)
+	arrives(t, "a load begins", o.began)
+	c.arrived.Wait()
+	lose()
+	ended := time.Now()
+	letGo()
+	answers := c.wait(t)
+	took := time.Since(ended)
+	for i := range answers {
+		answers[i].took = took
+		answers[i].is(t, "v")
+	}
+	if took > soon {
+		t.Errorf("callers had a load's result %v after its end; want %v and what a busy machine needs", took, shortOp)
+	}
+	if n := r.events.of(cacheguard.EventFillUnknown); n != 1 {
+		t.Errorf("%d fills of unknown outcome were counted; want 1", n)
+	}
+	return answers
+}
+
+// usedAgain returns when Redis is: what is loaded is stored, nothing that was loaded without it turns up, and a change
+// is seen.
+func (r *replica) usedAgain(t *testing.T) {
+	t.Helper()
+	o := newOrigin("new")
+	key := ""
+	await(t, "Redis is used again", func() bool {
+		key = newPrefix()
+		return !r.get(t, key, o.load).res.Degraded
+	})
+	await(t, "what is loaded is found", func() bool { // on a busy machine Redis may seem to be away once more
+		r.get(t, key, o.load).is(t, "new")
+		res, err := r.cache.Peek(t.Context(), key)
+		return err == nil && res.Value == "new"
+	})
+	if res, err := r.cache.Peek(context.Background(), "together 1"); err == nil && res.Status != cacheguard.StatusMiss {
+		t.Errorf("what was loaded without Redis is a %v", res.Status)
+	}
+	o.set("newer", nil)
+	await(t, "a change goes through", func() bool { return r.cache.Invalidate(t.Context(), key) == nil })
+	r.get(t, key, o.load).is(t, "newer")
+}
