@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,9 +122,10 @@ func (r *replica) listens(t *testing.T) {
 	must(t, r.store.Warm(ctx))
 }
 
-// spy is a store that counts what its cache was told when it asked for leases.
+// spy is a store that counts what its cache was told when it asked for leases, and the renewals that failed.
 type spy struct {
 	*redisstore.Store
+	renewalsFailed atomic.Int64
 
 	mu      sync.Mutex // guards answers
 	answers map[cacheguard.LeaseState]int
@@ -140,6 +142,14 @@ func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseA
 		s.answers[ans.State]++
 	}
 	return ans, err
+}
+
+func (s *spy) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+	held, err := s.Store.Renew(ctx, k, g, ttl)
+	if err != nil {
+		s.renewalsFailed.Add(1)
+	}
+	return held, err
 }
 
 func (s *spy) told(state cacheguard.LeaseState) int {

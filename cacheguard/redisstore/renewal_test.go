@@ -1,0 +1,165 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Renewals that fail for a while are tried again while the lease is valid: the load stays the only one, and is stored.
+func TestRenewalFailsForAWhile(t *testing.T) {
+	t.Parallel()
+	f := newWired(t, redistest.Start(t), redistest.Hangup, func(s *site) { s.cache.LeaseTTL = 4 * time.Second })
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 5, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	others := f.othersAsk(t, "k", o.load)
+	for f.first.store.renewalsFailed.Load() < 2 { // however often the client itself has tried
+		lost := f.proxy.DropCommand(redistest.IsEval(redisstore.RenewScript), redistest.Hangup)
+		arrives(t, "a renewal is lost", lost.Struck())
+	}
+	healed := time.Now()
+	await(t, "the lease is renewed", func() bool { return f.first.events.of(cacheguard.EventRenewed) > 0 })
+	normal := time.Since(healed)
+	letGo()
+	mine.got(t, "v")
+	others.got(t, "v")
+	o.loaded(t, 1)
+	f.stored(t)
+	f.hits(t, "k", "v")
+	figures(t, "renewal fails for a while (waits are the load's)", o.loads.Load(), normal, append(mine.answers, others.wait(t)...)...)
+}
+
+// Renewals that fail until the lease is over: another replica loads, the first load goes on for its own callers, and
+// what it brings is not stored.
+func TestRenewalFailsForTooLong(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	server := redistest.Start(t)
+	prefix := newPrefix()
+	brief := func(s *site) { s.cache.LeaseTTL = lease }
+	proxy := newProxy(t, server.Addr())
+	first := newReplica(t, proxy.Addr(), prefix, brief, func(s *site) { s.store.OpTimeout = shortOp })
+	second := newReplica(t, server.Addr(), prefix, brief)
+	first.listens(t)
+	second.listens(t)
+	older, newer := newOrigin("old"), newOrigin("new")
+	endOlder, endNewer := older.hold(), newer.hold()
+	mine := first.ask(t, 5, "k", older.load)
+	arrives(t, "the first replica loads", older.began)
+	mine.arrived.Wait()
+	theirs := second.ask(t, 5, "k", newer.load)
+	second.waits(t)
+	proxy.Blackhole(true)
+	cut := time.Now()
+	arrives(t, "the second replica loads", newer.began)
+	took := time.Since(cut)
+	if took > lease+soon {
+		t.Errorf("the second load began %v after the first replica was cut off; want the lease of %v at most", took, lease)
+	}
+	await(t, "the first replica gives its lease up as lost", func() bool { return first.events.of(cacheguard.EventLeaseLost) == 1 })
+	proxy.Blackhole(false)
+	await(t, "Redis is used again", func() bool {
+		_, err := first.cache.Peek(t.Context(), "another key")
+		return err == nil
+	})
+	ended := time.Now()
+	endOlder()
+	mine.got(t, "old")
+	waited := time.Since(ended)
+	await(t, "the late fill is refused", func() bool { return first.events.of(cacheguard.EventFillRefused) == 1 })
+	endNewer()
+	theirs.got(t, "new")
+	for _, r := range []*replica{first, second} {
+		r.get(t, "k", mustNotLoad(t)).hit(t, "new")
+	}
+	older.loaded(t, 1)
+	newer.loaded(t, 1)
+	figures(t, "renewal fails until the lease is over (normal: second load begins)", 2, took,
+		answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited})
+}
+
+// A renewal that finds no lease, for it was evicted: the load goes on for those who have joined it and for nobody else,
+// and what it brings is not stored.
+func TestRenewalFindsNoLease(t *testing.T) {
+	t.Parallel()
+	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
+	older, newer := newOrigin("old"), newOrigin("new")
+	endOlder := older.hold()
+	mine := f.first.ask(t, 5, "k", older.load)
+	arrives(t, "the first replica loads", older.began)
+	mine.arrived.Wait()
+	must(t, f.second.rdb.Del(t.Context(), f.first.leaseName("k")).Err())
+	await(t, "the loss is noticed", func() bool { return f.first.events.of(cacheguard.EventLeaseLost) == 1 })
+	f.first.get(t, "k", newer.load).is(t, "new") // a newcomer doesn't join
+	endOlder()
+	mine.got(t, "old")
+	f.hits(t, "k", "new")
+	older.loaded(t, 1)
+	newer.loaded(t, 1)
+	if n := f.first.events.of(cacheguard.EventFillRefused); n != 1 {
+		t.Errorf("%d fills were refused; want 1", n)
+	}
+	figures(t, "renewal finds no lease (waits are the load's)", 2, 0, mine.answers...)
+}
+
+// A renewal that finds another one's lease cancels its load, which is told why, and its callers follow the other one.
+func TestRenewalFindsAnothersLease(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
+	began, told := make(chan struct{}), make(chan error, 1)
+	mine := f.first.ask(t, 5, "k", func(ctx context.Context) (string, error) {
+		close(began)
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+		return "", ctx.Err()
+	})
+	arrives(t, "the first replica loads", began)
+	mine.arrived.Wait()
+
+	// The other one is what a process is that was granted the lease while this one stood still.
+	k := cacheguard.Key{Cache: "test", Key: "k"}
+	other := cacheguard.Grant{Token: cacheguard.ID{7}, Number: 1_700_000_000_000_000}
+	must(t, f.second.cache.Set(ctx, "model", "new"))
+	model, err := f.second.rdb.Get(ctx, f.second.valueName("model")).Bytes()
+	must(t, err)
+	h, body, err := frame.Parse(model)
+	must(t, err)
+	h.ID = other.Token
+	taken := time.Now()
+	must(t, f.second.rdb.Set(ctx, f.first.leaseName("k"), "-"+other.Token.String()+"1700000000000000", time.Minute).Err())
+	select {
+	case cause := <-told:
+		if !errors.Is(cause, cacheguard.ErrLeaseLost) {
+			t.Errorf("the load was told %v; want %v", cause, cacheguard.ErrLeaseLost)
+		}
+	case <-time.After(patience):
+		t.Fatal("the load was not cancelled")
+	}
+	noticed := time.Since(taken)
+	f.first.waits(t)
+	ended := time.Now()
+	ans, err := f.second.store.Fill(ctx, k, other, frame.New(h, body), time.Hour)
+	if err != nil || ans != cacheguard.FillStored {
+		t.Fatalf("the other one's fill: %v, %v", ans, err)
+	}
+	mine.got(t, "new")
+	if took := time.Since(ended); took > soon {
+		t.Errorf("callers had the other load's result %v after its end: not by message", took)
+	}
+	f.hits(t, "k", "new")
+	for kind, want := range map[cacheguard.EventKind]int{cacheguard.EventFilled: 0, cacheguard.EventFillRefused: 0, cacheguard.EventLeaseLost: 1} {
+		if n := f.first.events.of(kind); n != want {
+			t.Errorf("event %v was seen %d times; want %d", kind, n, want)
+		}
+	}
+	figures(t, "renewal says not yours (normal: load cancelled)", 1, noticed, mine.answers...)
+}
