@@ -29,3 +29,11 @@ func Channel(prefix string) string { return names{prefix: prefix}.channel() }
 
 // ClockName is what is asked for the time.
 func ClockName(prefix string) string { return names{prefix: prefix}.clock() }
+
+// FilledMessage is the message of a fill, without the frame.
+func FilledMessage(k cacheguard.Key, load cacheguard.ID) []byte {
+	return encodeMessage(kindFilled, k, load)
+}
+
+// ChangedMessage is the message of a change.
+func ChangedMessage(k cacheguard.Key) []byte { return encodeMessage(kindChanged, k, cacheguard.ID{}) }
