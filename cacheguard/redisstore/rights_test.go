@@ -103,23 +103,85 @@ func TestNoRightToSubscribe(t *testing.T) {
 	}
 }
 
-// Without the right to run scripts, what is missing is said in the log, and callers are served.
+// Without the right to run scripts, what is missing is said in the log, exactly and once, and callers are served.
 func TestNoRightToRunScripts(t *testing.T) {
 	t.Parallel()
+	for name, test := range map[string]struct {
+		change []any
+		says   string
+	}{
+		"none":         {[]any{"-evalsha", "-eval"}, "lacks +evalsha:"},
+		"by hash only": {[]any{"-eval"}, "lacks +eval:"}, // and nobody has loaded them
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			admin := newClient(t, server.Addr())
+			prefix := newPrefix()
+			rdb := newUser(t, admin, append([]any{"~" + prefix + ":*", "&" + prefix + ":messages"}, test.change...)...)
+			r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
+			o := newOrigin("v")
+			var all []answer
+			for range 5 {
+				a := r.get(t, "k", o.load)
+				a.is(t, "v")
+				if !a.res.Degraded {
+					t.Errorf("a caller who was served without Redis wasn't told so")
+				}
+				all = append(all, a)
+			}
+			if lines := r.log.lines("NOPERM", test.says); len(lines) != 1 {
+				t.Errorf("that the user %s was logged in %d lines; want 1: %q", test.says, len(lines), r.log.lines())
+			}
+
+			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+evalsha", "+eval").Err())
+			began := time.Now()
+			await(t, "Redis is used", func() bool { return !r.get(t, "k", o.load).res.Degraded })
+			figures(t, "the user "+strings.TrimSuffix(test.says, ":"), o.loads.Load(), time.Since(began), all...)
+			r.get(t, "k", mustNotLoad(t)).hit(t, "v")
+		})
+	}
+}
+
+// Without the right to publish, nobody is told anything: values are shared all the same, and who waits looks again when
+// the lease is over. One line of the log says what is missing.
+func TestNoRightToPublish(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-evalsha", "-eval")
-	r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
+	rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-publish")
+	join := func() *replica {
+		r := newReplica(t, "", prefix, func(s *site) { s.rdb, s.cache.LeaseTTL = rdb, lease })
+		r.listens(t)
+		return r
+	}
+	first, second := join(), join()
 	o := newOrigin("v")
-	for range 5 {
-		a := r.get(t, "k", o.load)
-		a.is(t, "v")
-		if !a.res.Degraded {
-			t.Errorf("a caller who was served without Redis wasn't told so")
-		}
+	letGo := o.hold()
+	mine := first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := second.ask(t, 3, "k", o.load)
+	second.waits(t)
+	ended := time.Now()
+	letGo()
+	all := append(mine.wait(t), theirs.wait(t)...)
+	took := time.Since(ended)
+	for i := range all {
+		all[i].is(t, "v")
+		all[i].took = took
 	}
-	if lines := r.log.lines("NOPERM", "evalsha"); len(lines) != 1 {
-		t.Errorf("what is missing was logged in %d lines; want 1: %q", len(lines), r.log.lines())
+	if took > lease+soon {
+		t.Errorf("the last caller was answered %v after the load; want the lease of %v at most", took, lease)
 	}
+	o.loaded(t, 1)
+	if lines := first.log.lines("lacks +publish:"); len(lines) != 1 {
+		t.Errorf("that +publish is missing was logged in %d lines; want 1: %q", len(lines), first.log.lines())
+	}
+	second.get(t, "k", mustNotLoad(t)).hit(t, "v")
+	if err := second.cache.Invalidate(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "lacks +publish:") {
+		t.Errorf("Invalidate gave %v; want that +publish is missing", err)
+	}
+	figures(t, "the user lacks +publish (waits since the load's end)", o.loads.Load(), 0, all...)
 }

@@ -2,8 +2,13 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,6 +50,13 @@ func TestRedisInTrouble(t *testing.T) {
 			},
 			says: "NOREPLICAS",
 		},
+		"can't save to disk": {
+			begin: failToSave,
+			end: func(ctx context.Context, admin *redis.Client) error {
+				return admin.ConfigSet(ctx, "save", "").Err()
+			},
+			says: "MISCONF",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,8 +70,10 @@ func TestRedisInTrouble(t *testing.T) {
 			r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 			const calls = 10
 			o := newOrigin("v")
+			var all []answer
 			for i := range calls {
 				a := r.get(t, fmt.Sprint(i), o.load)
+				all = append(all, a)
 				a.is(t, "v")
 				if !a.res.Degraded {
 					t.Errorf("a caller who was served without Redis wasn't told so")
@@ -74,14 +88,85 @@ func TestRedisInTrouble(t *testing.T) {
 			}
 
 			must(t, trouble.end(ctx, admin))
+			began := time.Now()
 			await(t, "values are stored again", func() bool {
 				r.get(t, "after", o.load).is(t, "v")
 				res, err := r.cache.Peek(ctx, "after")
 				return err == nil && res.Value == "v"
 			})
+			figures(t, "Redis says "+trouble.says, calls, time.Since(began), all...)
 			if lines := r.log.lines("store can be used again"); len(lines) != 1 {
 				t.Errorf("%d lines of the log tell of the end; want 1", len(lines))
 			}
 		})
 	}
+}
+
+// failToSave has the last save to disk fail, as a full disk does: where the file should be there is a folder.
+func failToSave(ctx context.Context, admin *redis.Client) error {
+	where, err := admin.ConfigGet(ctx, "dir").Result()
+	if err != nil {
+		return err
+	}
+	file, err := admin.ConfigGet(ctx, "dbfilename").Result()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(os.Mkdir(filepath.Join(where["dir"], file["dbfilename"]), 0o700),
+		admin.ConfigSet(ctx, "save", "3600 1").Err(), admin.BgSave(ctx).Err())
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for err == nil {
+		var info string
+		if info, err = admin.Info(ctx, "persistence").Result(); strings.Contains(info, "rdb_last_bgsave_status:err") {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+// A Redis that is busy with somebody's endless script answers nobody, and then everybody BUSY. Callers are served by
+// loads all the time, and when the script has been killed all is as before.
+func TestRedisIsBusy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--busy-reply-threshold", "100")
+	r := newReplica(t, server.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = 0 }) // as users have it
+	r.listens(t)
+	must(t, r.cache.Set(t.Context(), "before", "v"))
+	rude := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1, MaxRetries: -1})
+	defer rude.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- rude.Eval(context.Background(), "while true do end", nil).Err() }()
+	admin := newClient(t, server.Addr())
+	await(t, "Redis is busy", func() bool {
+		err := admin.Ping(t.Context()).Err()
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
+	const calls = 10
+	o := newOrigin("v")
+	var all []answer
+	for i := range calls {
+		a := r.get(t, fmt.Sprint(i), o.load)
+		a.inTime(t, "v")
+		all = append(all, a)
+	}
+	o.loaded(t, calls)
+	if lines := r.log.lines("store can't be used for reading"); len(lines) != 1 {
+		t.Errorf("%d lines of the log tell of %d calls; want 1:\n%s", len(lines), calls, lines)
+	}
+	must(t, admin.ScriptKill(t.Context()).Err())
+	began := time.Now()
+	arrives(t, "the script ends", ended)
+	await(t, "values are stored again", func() bool {
+		r.get(t, "after", o.load).is(t, "v")
+		res, err := r.cache.Peek(t.Context(), "after")
+		return err == nil && res.Value == "v"
+	})
+	figures(t, "Redis says BUSY", calls, time.Since(began), all...)
+	r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 }
