@@ -36,6 +36,7 @@ func TestProcessesRefuseTheFillOfALeaderWhoseLeaseWasEvicted(t *testing.T) {
 		}
 		next.open(key)
 		f.wantValue(f.answers(nextOrder), callers, newer.Value)
+		f.figures("lease deleted under its leader", 2, 0, f.answers(order, nextOrder))
 		for _, r := range f.replicas {
 			f.wantValue(f.answers(r.get(key, 1, replicaLoad{})), 1, newer.Value)
 		}

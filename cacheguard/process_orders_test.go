@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
 // get has callers of the replica get a key and returns the number of the order.
@@ -129,6 +131,19 @@ func (f *processFleet) change(key string) int64 {
 
 // replicaOriginOf is where the version of a key's origin stands.
 func replicaOriginOf(key string) string { return "origin:" + key }
+
+// figures logs what a fault cost those who called.
+func (f *processFleet) figures(fault string, loads int, normal time.Duration, answers []replicaAnswer) {
+	sum := redistest.Figures{Fault: fault, Loads: loads, Normal: normal}
+	for _, a := range answers {
+		var err error
+		if a.Err != "" {
+			err = errors.New(a.Err)
+		}
+		sum.Count(a.Ended.Sub(a.Began), err)
+	}
+	f.t.Log(sum)
+}
 
 // wantPushed checks that everybody was answered soon after the key's first load had ended, where the lease lasts much
 // longer: by a message. It returns how soon.

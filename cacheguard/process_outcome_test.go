@@ -38,6 +38,7 @@ func TestProcessesShareTheErrorOfALoad(t *testing.T) {
 		}
 		woken := f.wantPushed(key, f.answers(orders...))
 		f.wantLoads(key, 1)
+		f.figures("load fails (normal: all have the error)", 1, woken, f.answers(orders...))
 		t.Logf("the last of %d callers got its error %v after the load had failed", len(orders)*callers, woken)
 
 		again := f.replicas[0].get(key, 1, replicaLoad{})

@@ -36,6 +36,7 @@ func (p *pausedLeader) afterNewer() {
 	p.f.wantValue(p.f.answers(p.sleptOrder), 1, p.older.Value)
 	p.wantRefused(1)
 	p.wantNewer(before)
+	p.f.figures("leader SIGSTOPped past its lease, result after the newer", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
 // resultDuringNewer has the older load's result race with its renewal: a result is refused and stays with its caller, a
@@ -73,6 +74,7 @@ func (p *pausedLeader) renewalDuringNewer() {
 	p.f.wantValue(p.f.answers(p.sleptOrder), 1, p.newer.Value) // it has followed
 	p.wantRefused(0)
 	p.wantNewer(before)
+	p.f.figures("leader SIGSTOPped past its lease, told so", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
 // pausedLeader is a fleet in which one process stands still in the middle of a load while another one, which has

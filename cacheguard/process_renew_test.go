@@ -3,6 +3,7 @@
 package cacheguard_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,7 @@ func TestProcessesGiveUpALoadThatNeverReturns(t *testing.T) {
 		}
 		f.wantLoads(key, 1)
 		t.Logf("the last error came %v after LoadTimeout", latest.Round(time.Microsecond))
+		f.figures(fmt.Sprintf("load never returns (LoadTimeout %v)", loadTimeout), 1, 0, f.answers(orders...))
 
 		next := f.replicas[1].get(key, callers, replicaLoad{})
 		second := f.load(key, 2)

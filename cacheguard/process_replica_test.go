@@ -78,7 +78,8 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 	defer store.Close()
 	r.cache, err = cacheguard.New(store, cacheguard.Options[replicaValue]{
 		Name: processCache, TTL: rc.TTL, NegativeTTL: rc.NegativeTTL, ErrorTTL: rc.ErrorTTL, Jitter: -1,
-		LeaseTTL: rc.LeaseTTL, LoadTimeout: rc.LoadTimeout, Observer: replicaEvents{r}, Logger: logger,
+		LeaseTTL: rc.LeaseTTL, LoadTimeout: rc.LoadTimeout,
+		StaleWhileRevalidate: rc.StaleWhileRevalidate, StaleIfError: rc.StaleIfError, Backoff: rc.Backoff, Observer: replicaEvents{r}, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 			return err
 		}
 		switch o.Do {
-		case orderGet, orderPeek, orderInvalidate: // these take their time, and others are to come in between
+		case orderGet, orderKeepOn, orderPeek, orderInvalidate: // these take their time, and others are to come in between
 			r.orders.Go(func() { r.obey(o) })
 		case orderOpen:
 			close(r.gate(o.Gate))
@@ -133,6 +134,8 @@ func (r *replicaSelf) obey(o replicaOrder) {
 		r.get(ctx, o)
 	case orderGet:
 		r.get(ctx, o)
+	case orderKeepOn:
+		r.keepOn(ctx, o)
 	case orderPeek:
 		began := time.Now()
 		res, err := r.cache.Peek(ctx, o.Key)
@@ -160,6 +163,64 @@ func (r *replicaSelf) get(ctx context.Context, o replicaOrder) {
 	close(start)
 	callers.Wait()
 	r.report(replicaReport{Kind: reportAnswered, Order: o.ID, Key: o.Key, Answers: answers})
+}
+
+// keepOn has each caller call every few milliseconds until the order's gate opens.
+func (r *replicaSelf) keepOn(ctx context.Context, o replicaOrder) {
+	const each = 20 * time.Millisecond
+	sums := make([]replicaSum, o.Callers)
+	var callers sync.WaitGroup
+	for i := range sums {
+		callers.Go(func() {
+			s := &sums[i]
+			s.Errors, s.Statuses = make(map[string]int), make(map[string]int)
+			tick := time.NewTicker(each)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+				case <-r.gate(o.Gate):
+					return
+				}
+				began := time.Now()
+				res, err := r.cache.GetResult(ctx, o.Key, r.load(o))
+				s.add(replicaAnswerOf(began, res, err))
+			}
+		})
+	}
+	r.report(replicaReport{Kind: reportEntered, Order: o.ID, Key: o.Key})
+	callers.Wait()
+	total := replicaSum{Errors: make(map[string]int), Statuses: make(map[string]int)}
+	for _, s := range sums {
+		total.merge(s)
+	}
+	r.report(replicaReport{Kind: reportSummedUp, Order: o.ID, Key: o.Key, Sum: total})
+}
+
+func (s *replicaSum) add(a replicaAnswer) {
+	s.Calls++
+	s.Longest = max(s.Longest, a.Ended.Sub(a.Began))
+	switch {
+	case a.Err == "":
+		s.Statuses[a.Status]++
+	case a.Text != "":
+		s.Errors["remote"]++
+	case len(a.Is) > 0:
+		s.Errors[a.Is[0]]++
+	default:
+		s.Errors["other"]++
+	}
+}
+
+func (s *replicaSum) merge(other replicaSum) {
+	s.Calls += other.Calls
+	s.Longest = max(s.Longest, other.Longest)
+	for name, n := range other.Errors {
+		s.Errors[name] += n
+	}
+	for name, n := range other.Statuses {
+		s.Statuses[name] += n
+	}
 }
 
 func replicaAnswerOf(began time.Time, res cacheguard.Result[replicaValue], err error) replicaAnswer {
@@ -194,7 +255,7 @@ func (r *replicaSelf) load(o replicaOrder) cacheguard.LoadFunc[replicaValue] {
 		err = r.follow(ctx, o.Load)
 		switch {
 		case err != nil:
-		case o.Load.Fail:
+		case o.Load.Fail, v.Version < 0:
 			err = fmt.Errorf("load %d: %w", v.Load, errReplicaOrigin)
 		case o.Load.NotFound:
 			err = fmt.Errorf("load %d: %w", v.Load, cacheguard.ErrNotFound)

@@ -3,6 +3,7 @@
 package cacheguard_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -38,8 +39,10 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 
 	survivors := slices.Delete(orders, leader.index, leader.index+1)
 	second := f.load(key, 2)
-	f.wantValue(f.answers(survivors...), len(survivors)*callers, second.Value)
+	answers := f.answers(survivors...)
+	f.wantValue(answers, len(survivors)*callers, second.Value)
 	f.wantLoads(key, 2)
+	f.figures(fmt.Sprintf("leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals, leaseTTL), 2, second.At.Sub(killed), answers)
 
 	// The lease was granted after it was asked for, and renewed the last time before the kill.
 	asked := f.all(observedOf(leader.index, "lease asked", key))[0].At
@@ -89,5 +92,6 @@ func TestProcessesReplaceALeaderThatCloses(t *testing.T) {
 			f.Errorf("the second load began %v after the first one was given up, want at most %v", late, slack)
 		}
 		t.Logf("the second load began %v after the first one was given up", late.Round(time.Microsecond))
+		f.figures("leader closes its cache under a load (normal: second load begins)", 2, late, append(f.answers(own), f.answers(others...)...))
 	})
 }

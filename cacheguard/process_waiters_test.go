@@ -36,6 +36,7 @@ func TestProcessesDoNotMindWaitersThatDie(t *testing.T) {
 		pausing.resume()
 		f.wantValue(f.answers(orders[pausing.index]), callers, began.Value)
 		f.wantLoads(key, 1)
+		f.figures("three waiters SIGKILLed, one SIGSTOPped and continued", 1, 0, append(answers, f.answers(orders[pausing.index])...))
 		if n := len(f.all(observedOf(leader.index, "filled", key))); n != 1 {
 			f.Errorf("the leader filled %d times, want 1", n)
 		}

@@ -16,6 +16,10 @@ type replicaConfig struct {
 	ErrorTTL    time.Duration
 	LeaseTTL    time.Duration
 	LoadTimeout time.Duration
+
+	StaleWhileRevalidate time.Duration
+	StaleIfError         time.Duration
+	Backoff              time.Duration
 }
 
 // The cache that all replicas share.
@@ -50,6 +54,7 @@ type replicaOrderKind string
 
 const (
 	orderGet        replicaOrderKind = "get"        // Callers of them at once; answered when all have returned
+	orderKeepOn     replicaOrderKind = "keep on"    // get, each of the Callers again and again until the Gate opens; summed up then
 	orderPeek       replicaOrderKind = "peek"       // answered like a get by one caller
 	orderInvalidate replicaOrderKind = "invalidate" // and then, if there are Callers, get
 	orderOpen       replicaOrderKind = "open"       // the Gate
@@ -58,7 +63,7 @@ const (
 
 // replicaLoad is what a load does, in this order.
 type replicaLoad struct {
-	Origin   string        // the name in Redis of the version it reads; "" for none
+	Origin   string        // the name in Redis of the version it reads, negative if it is down; "" for none
 	Gate     string        // it waits until the gate is open; "" for none
 	Took     time.Duration // it waits that long
 	Deaf     bool          // it waits whatever its context says
@@ -76,6 +81,7 @@ type replicaReport struct {
 	Value   replicaValue    `json:",omitzero"` // reportLoadBegan, reportLoadEnded
 	What    string          `json:",omitzero"` // reportObserved: the event; reportTripped: the command; reportHeard: the message
 	Took    time.Duration   `json:",omitzero"` // reportTripped, reportStoodStill
+	Sum     replicaSum      `json:",omitzero"` // reportSummedUp
 	Err     string          `json:",omitzero"`
 
 	Replica int `json:"-"` // whose report it is; the test knows; -1: its own
@@ -85,9 +91,10 @@ type replicaReportKind string
 
 const (
 	reportReady      replicaReportKind = "ready"
-	reportEntered    replicaReportKind = "entered"  // all callers of an order are about to call
-	reportAnswered   replicaReportKind = "answered" // all of them have returned
-	reportDone       replicaReportKind = "done"     // an order without answers is carried out
+	reportEntered    replicaReportKind = "entered"   // all callers of an order are about to call
+	reportAnswered   replicaReportKind = "answered"  // all of them have returned
+	reportSummedUp   replicaReportKind = "summed up" // what the callers of an orderKeepOn got
+	reportDone       replicaReportKind = "done"      // an order without answers is carried out
 	reportLoadBegan  replicaReportKind = "load began"
 	reportLoadEnded  replicaReportKind = "load ended"
 	reportObserved   replicaReportKind = "observed"    // an event of the cache
@@ -106,4 +113,12 @@ type replicaAnswer struct {
 	Err    string   `json:",omitzero"`
 	Is     []string `json:",omitzero"` // which errors it is, see replicaErrors
 	Text   string   `json:",omitzero"` // of a *cacheguard.LoadError
+}
+
+// replicaSum is what callers got who called for a long time.
+type replicaSum struct {
+	Calls    int
+	Errors   map[string]int // by replicaErrors' name; "remote" for a *cacheguard.LoadError, "other" for what is neither
+	Statuses map[string]int // of calls without an error
+	Longest  time.Duration
 }
