@@ -333,8 +333,10 @@ func TestRestartWithData(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond) // most callers don't wait at all, and are not to be hundreds of thousands
 	defer tick.Stop()
+	var all []answer
 	for away := true; away; <-tick.C {
 		a := f.first.get(t, "another", load)
+		all = append(all, a)
 		a.is(t, "w")
 		if a.took > soon {
 			t.Errorf("a caller waited %v for a server that loads", a.took)
@@ -357,4 +359,5 @@ func TestRestartWithData(t *testing.T) {
 	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller", loading, time.Since(began), loads.Load())
 	f.first.get(t, "k", mustNotLoad(t)).hit(t, "v")
 	f.serves(t)
+	figures(t, "Redis says LOADING", loads.Load(), time.Since(began)-loading, all...)
 }

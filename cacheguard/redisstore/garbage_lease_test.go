@@ -80,6 +80,7 @@ func TestLeaseWithoutEnd(t *testing.T) {
 	theirs.got(t, "v")
 	o.loaded(t, 2)
 	r.get(t, "k", mustNotLoad(t)).hit(t, "v")
+	figures(t, "lease without a TTL", o.loads.Load(), 0, append(mine.answers, theirs.wait(t)...)...)
 }
 
 // What is no message does no harm, and those that follow arrive.

@@ -114,6 +114,7 @@ func TestGarbageValue(t *testing.T) {
 		}
 		r.missesAndHits(t, g.what, key)
 	}
+	t.Log(redistest.Figures{Fault: "garbage where a value stands", Callers: 2 * len(all), Loads: r.events.of(cacheguard.EventLoad)})
 	// Each was looked at twice, and two are merely old.
 	if got, want := r.events.of(cacheguard.EventCorrupt), 2*(len(all)-2); got != want {
 		t.Errorf("corrupt values were counted %d times; want %d", got, want)

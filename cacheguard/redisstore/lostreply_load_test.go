@@ -34,6 +34,7 @@ func TestLostReplyOfLease(t *testing.T) {
 		}
 		f.stored(t)
 		f.hits(t, "k", "v")
+		figures(t, "reply of lease lost", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
 	})
 }
 
@@ -78,6 +79,7 @@ func TestLostReplyOfFill(t *testing.T) {
 		if told := f.messages.of(cacheguard.MessageFilled, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
+		figures(t, "reply of fill lost", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
 	})
 }
 

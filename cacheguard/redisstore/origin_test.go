@@ -13,7 +13,7 @@ import (
 // origin is what caches protect. It counts its loads, and can keep them from returning.
 type origin struct {
 	loads atomic.Int64
-	began chan struct{} // gets something for each load
+	began chan struct{} // gets something for each load, as long as there is room
 
 	mu    sync.Mutex // guards what follows
 	value string
@@ -51,7 +51,10 @@ func (o *origin) load(ctx context.Context) (string, error) {
 	o.mu.Lock()
 	value, err, gate := o.value, o.err, o.gate
 	o.mu.Unlock()
-	o.began <- struct{}{}
+	select {
+	case o.began <- struct{}{}:
+	default: // nobody counts them by thousands
+	}
 	if gate != nil {
 		select {
 		case <-gate:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -43,12 +44,14 @@ func TestPoolExhausted(t *testing.T) {
 			o.loaded(t, 1)
 
 			must(t, admin.RPush(t.Context(), queue, "go on").Err())
+			began := time.Now()
 			arrives(t, "the blocking command ends", blocked)
 			await(t, "Redis is used again", func() bool {
 				a := r.get(t, "k", o.load)
 				a.is(t, "v")
 				return a.res.Status == cacheguard.StatusHit
 			})
+			figures(t, "pool exhausted, "+name+" client", 1, time.Since(began), all.answers...)
 		})
 	}
 }

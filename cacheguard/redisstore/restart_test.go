@@ -25,6 +25,7 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	o.loaded(t, 1)
 	f.stored(t)
 	f.hits(t, "k", "v")
+	figures(t, "SCRIPT FLUSH during a load", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
 
 	// Every step that is a script finds its script gone.
 	flush := func() { must(t, f.second.rdb.ScriptFlush(t.Context()).Err()) }
@@ -60,6 +61,7 @@ func TestRestartDuringLoad(t *testing.T) {
 	mine.arrived.Wait()
 
 	must(t, server.Restart())
+	back := time.Now()
 	arrives(t, "another replica loads", o.began) // for it found no lease
 	letGo()
 	mine.got(t, "v")
@@ -70,6 +72,7 @@ func TestRestartDuringLoad(t *testing.T) {
 	}
 	f.hits(t, "k", "v")
 	f.serves(t)
+	figures(t, "Redis killed and empty again during a load", o.loads.Load(), time.Since(back), append(mine.answers, others.wait(t)...)...)
 }
 
 // A leader that is alone finds that its lease has gone when it stores, and the next caller loads again.

@@ -86,6 +86,7 @@ func TestValueOverCap(t *testing.T) {
 		}
 	}
 	o.loaded(t, 3)
+	figures(t, "value over the cap", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
 	if n := f.first.events.of(cacheguard.EventNotStored); n != 1 {
 		t.Errorf("%d values that weren't stored were counted; want 1", n)
 	}

@@ -64,9 +64,11 @@ func TestSubscriptionCut(t *testing.T) {
 	mine.got(t, "v") // it is stored, and whoever was not there was not told
 	await(t, "the break is logged", func() bool { return len(f.second.log.lines("messages don't arrive")) == said+1 })
 	must(t, f.messages.Refuse(false))
+	restored := time.Now()
 	theirs.got(t, "v")
 	o.loaded(t, 1)
 	await(t, "messages arrive again", f.second.store.Listening)
+	figures(t, "subscription cut during a load (waits are the cut's)", o.loads.Load(), time.Since(restored), theirs.answers...)
 	await(t, "the end of the break is logged", func() bool { return len(f.second.log.lines("messages arrive again")) == said+1 })
 	f.serves(t)
 }
@@ -113,8 +115,10 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	mine.got(t, "v")
 	f.messages.Cut() // what was sent to the old connection is lost
 	f.messages.Blackhole(false)
+	healed := time.Now()
 	theirs.got(t, "v")
 	o.loaded(t, 1)
+	figures(t, "subscription half-open during a load (waits are the hole's)", o.loads.Load(), time.Since(healed), theirs.answers...)
 	f.serves(t)
 }
 
@@ -165,6 +169,7 @@ func TestMessageLost(t *testing.T) {
 				t.Errorf("a lost message cost %v; want no more than the lease of %v", took, lease)
 			}
 			o.loaded(t, 1)
+			figures(t, "message of a "+what+" lost (lease "+lease.String()+")", o.loads.Load(), 0, theirs.answers...)
 		})
 	}
 }
