@@ -1,0 +1,383 @@
+package cacheguard_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// What is promised of a key that is read and changed at the same time is checked twice.
+//
+// Each read alone: one that begins when a change has returned in its own process, or when the message of a change has
+// arrived in it, returns that change or a newer one. This holds for every answer, whatever went wrong meanwhile.
+//
+// All reads together, as a register that is linearizable (porcupine): while a change is on its way, reads agree on when
+// it happened; nobody gets the old version after somebody got the new one. This is more than is promised, so what is
+// admitted is left out, which a history of reads can take: leaving out a read makes no wrong history right but for that
+// read. Left out are
+//   - answers that never stood in the store (a load that lost its lease, or had none): for the callers that waited from
+//     before, and while a change is on its way such a load may see it earlier than those that read the store;
+//   - in a fleet, reads during a change, which lasts until its message has arrived everywhere: a process may see the new
+//     version and another one, which has not heard yet, let a caller join a flight from before (see the package's
+//     documentation, "What is not promised").
+//
+// There is no local tier. Set has a key for itself, as PROTOCOL asks: the other changes may come at the same time.
+
+// TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and leases that end during
+// loads.
+func TestLinearInOneProcess(t *testing.T) {
+	for name, change := range registerOptions {
+		t.Run(name, func(t *testing.T) {
+			r := newRegisters(t, 1, change)
+			r.run(t)
+			r.check(t, func(reading) bool { return true })
+		})
+	}
+}
+
+// TestLinearInAFleet is the same for several processes.
+func TestLinearInAFleet(t *testing.T) {
+	for name, change := range registerOptions {
+		t.Run(name, func(t *testing.T) {
+			r := newRegisters(t, 3, change)
+			r.run(t)
+			changes := make(map[string][]changing)
+			for _, w := range r.writes {
+				changes[w.Key] = append(changes[w.Key], w)
+			}
+			r.check(t, func(a reading) bool {
+				for _, w := range changes[a.key] {
+					if a.began.Before(w.heard) && w.began.Before(a.ended) {
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+}
+
+var registerOptions = map[string]func(*cacheguard.Options[fact]){
+	"plain": func(*cacheguard.Options[fact]) {},
+	"stale windows": func(o *cacheguard.Options[fact]) {
+		o.TTL, o.StaleWhileRevalidate, o.StaleIfError, o.EarlyRefresh = 20*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond, 1
+	},
+	"soft timeout": func(o *cacheguard.Options[fact]) {
+		o.TTL, o.StaleIfError, o.SoftTimeout = 20*time.Millisecond, 200*time.Millisecond, time.Millisecond
+	},
+}
+
+// registers are the keys of a fleet and what was done to them.
+type registers struct {
+	members []*member
+	proxies []*redistest.Proxy
+	rdb     *redis.Client // past the proxies
+	prefix  string
+	origin  *ledger
+	acks    []*ledger                // what each member owes
+	alone   map[string]*sync.RWMutex // held by Set alone, by others together
+
+	mu     sync.Mutex // guards what follows
+	reads  []reading
+	writes []changing
+	failed []error
+}
+
+type reading struct {
+	cacheguard.Result[fact]
+	err          error
+	key          string
+	member       int
+	began, ended time.Time
+	most         int64 // what the origin had when it ended
+}
+
+type changing struct {
+	fact
+	way          string
+	member       int
+	began, heard time.Time // heard: it has returned, and its message has arrived everywhere
+}
+
+const (
+	registerLease = 40 * time.Millisecond
+	registerKeys  = 4
+)
+
+func newRegisters(t *testing.T, members int, change func(*cacheguard.Options[fact])) *registers {
+	t.Helper()
+	server := redistest.Shared(t)
+	r := &registers{
+		rdb: redis.NewClient(&redis.Options{Addr: server.Addr()}), prefix: memberPrefix(),
+		origin: newLedger(), alone: make(map[string]*sync.RWMutex),
+	}
+	t.Cleanup(func() { _ = r.rdb.Close() })
+	for n := range registerKeys {
+		r.alone[registerKey(n)] = &sync.RWMutex{}
+	}
+	for range members {
+		p, err := redistest.NewProxy(server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		opts := cacheguard.Options[fact]{LeaseTTL: registerLease}
+		change(&opts)
+		r.proxies = append(r.proxies, p)
+		r.acks = append(r.acks, newLedger())
+		r.members = append(r.members, newMember(t, seat{
+			redis: p.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts,
+		}))
+	}
+	return r
+}
+
+func registerKey(n int) string { return fmt.Sprint("r", n) }
+
+// run has callers read and change, and faults come, for a while.
+func (r *registers) run(t *testing.T) {
+	callers, lasts := 6, 1500*time.Millisecond
+	if redistest.Full() {
+		lasts = 6 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var working sync.WaitGroup
+	for range callers {
+		working.Go(func() {
+			for pause(ctx, rand.N(2*time.Millisecond)) {
+				m, key := rand.IntN(len(r.members)), registerKey(rand.IntN(registerKeys))
+				if rand.IntN(6) == 0 {
+					r.write(m, key)
+				} else {
+					r.read(m, key)
+				}
+			}
+		})
+	}
+	for _, p := range r.proxies {
+		working.Go(func() { r.loseReplies(ctx, p) })
+	}
+	working.Go(func() { r.evict(ctx) })
+	working.Wait()
+	for _, err := range r.failed {
+		t.Fatal(err)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (r *registers) read(m int, key string) {
+	ctx := context.Background()
+	if rand.IntN(10) == 0 { // one who leaves
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rand.N(3*time.Millisecond))
+		defer cancel()
+	}
+	a := reading{key: key, member: m, began: time.Now()}
+	a.Result, a.err = r.members[m].cache.GetResult(ctx, key, r.load(key))
+	a.ended = time.Now()
+	a.most = r.origin.read(key).Version
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads = append(r.reads, a)
+}
+
+// load returns at once, in a moment, or when its lease would be over but for renewals.
+func (r *registers) load(key string) cacheguard.LoadFunc[fact] {
+	return func(ctx context.Context) (fact, error) {
+		f := r.origin.read(key)
+		switch n := rand.IntN(10); {
+		case n < 5:
+			return f, nil
+		case n < 9 && pause(ctx, rand.N(3*time.Millisecond)):
+			return f, nil
+		case n == 9 && pause(ctx, 3*registerLease/2):
+			return f, nil
+		}
+		return f, context.Cause(ctx)
+	}
+}
+
+// write changes a key and returns when everybody has heard.
+func (r *registers) write(m int, key string) {
+	way := ways[rand.IntN(len(ways))]
+	if lock := r.alone[key]; way.name == "Set" {
+		lock.Lock()
+		defer lock.Unlock()
+	} else {
+		lock.RLock()
+		defer lock.RUnlock()
+	}
+	ctx, cache := context.Background(), r.members[m].cache
+	w := changing{way: way.name, member: m, began: time.Now()}
+	var err error
+	if w.fact, err = way.make(ctx, cache, r.origin, key); err != nil { // then it is not over yet
+		for began := time.Now(); err != nil && time.Since(began) < replicaPatience; {
+			err = cache.Invalidate(ctx, key)
+		}
+		if err == nil && w.Version == 0 { // an Update that hasn't written
+			return
+		}
+	}
+	returned := time.Now()
+	r.acks[m].acknowledge(w.fact, returned)
+	// Messages arrive in the order in which they were sent.
+	mark := fmt.Sprintf("mark-%s-%d", key, w.Version)
+	for began := time.Now(); err == nil && time.Since(began) < replicaPatience; {
+		if cache.Invalidate(ctx, mark) == nil {
+			break
+		}
+	}
+	w.heard = returned
+	for other, o := range r.members {
+		var msg told
+		if err == nil {
+			msg, err = o.heard(cacheguard.MessageChanged, mark, returned)
+		}
+		if err == nil && other != m {
+			r.acks[other].acknowledge(w.fact, msg.at)
+		}
+		if len(r.members) > 1 && msg.at.After(w.heard) {
+			w.heard = msg.at
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = append(r.writes, w)
+	if err != nil {
+		r.failed = append(r.failed, err)
+	}
+}
+
+// loseReplies has the replies to all kinds of steps get lost, one after another.
+func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
+	steps := []func(redistest.Command) bool{redistest.IsCommand("GET")}
+	for _, name := range []string{"lease", "fill", "renew", "release", "set", "claim", "invalidate"} {
+		script, err := os.ReadFile("redisstore/" + name + ".lua")
+		if err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.failed = append(r.failed, err)
+			return
+		}
+		steps = append(steps, redistest.IsEval(string(script)))
+	}
+	for pause(ctx, rand.N(60*time.Millisecond)) {
+		lost := p.DropReply(steps[rand.IntN(len(steps))])
+		select {
+		case <-lost.Struck():
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		lost.Disarm()
+	}
+}
+
+// evict has values and leases disappear.
+func (r *registers) evict(ctx context.Context) {
+	for pause(ctx, rand.N(10*time.Millisecond)) {
+		name := r.prefix + ":facts:{" + registerKey(rand.IntN(registerKeys)) + "}"
+		if rand.IntN(2) == 0 {
+			name += ":lease"
+		}
+		_ = r.rdb.Del(ctx, name).Err() // at worst it stays
+	}
+}
+
+// check checks each read alone, and then together those that the function has in.
+func (r *registers) check(t *testing.T, together func(reading) bool) {
+	t.Helper()
+	var base time.Time
+	if len(r.writes) > 0 {
+		base = r.writes[0].began.Add(-time.Hour)
+	}
+	at := func(i time.Time) int64 { return int64(i.Sub(base)) }
+	var history []porcupine.Operation
+	wrong, answers, unstored, left := 0, 0, 0, 0
+	for _, a := range r.reads {
+		if a.err != nil {
+			continue
+		}
+		answers++
+		if owed := r.acks[a.member].owed(a.key, a.began); a.Value.Key != a.key || a.Value.Version < owed || a.Value.Version > a.most {
+			if wrong++; wrong <= 5 {
+				t.Errorf("member %d, %s: a read of %v got %+v; when it began version %d was acknowledged, when it ended the origin had %d",
+					a.member, a.key, a.ended.Sub(a.began), a.Result, owed, a.most)
+			}
+		}
+		switch {
+		case a.Degraded || a.FreshFor == 0:
+			unstored++
+		case !together(a):
+			left++
+		default:
+			history = append(history, porcupine.Operation{
+				ClientId: a.member, Input: registerInput{key: a.key}, Output: a.Value.Version, Call: at(a.began), Return: at(a.ended),
+			})
+		}
+	}
+	for _, w := range r.writes {
+		history = append(history, porcupine.Operation{
+			ClientId: w.member, Input: registerInput{key: w.Key, write: w.Version, way: w.way}, Call: at(w.began), Return: at(w.heard),
+		})
+	}
+	t.Logf("%d reads, of which %d were answered, and %d changes; not among those that are checked together: %d answers that were not stored, %d during a change",
+		len(r.reads), answers, len(r.writes), unstored, left)
+	if wrong > 0 {
+		t.Errorf("%d reads returned what they must not", wrong)
+	}
+	if min(len(history)-len(r.writes), len(r.writes)) < 50 {
+		t.Errorf("only %d operations: this shows nothing", len(history))
+	}
+	if got := porcupine.CheckOperationsTimeout(register, history, replicaPatience); got != porcupine.Ok {
+		t.Errorf("the history is not linearizable: %v", got)
+	}
+}
+
+// registerInput is a read, or the write of a version.
+type registerInput struct {
+	key   string
+	write int64 // 0: it is a read
+	way   string
+}
+
+// register is what each key is: a read returns what was written last. No version at all is version 0.
+var register = porcupine.Model{
+	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+		byKey := make(map[string][]porcupine.Operation)
+		for _, op := range history {
+			key := op.Input.(registerInput).key
+			byKey[key] = append(byKey[key], op)
+		}
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return int64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		if in := input.(registerInput); in.write > 0 {
+			return true, in.write
+		}
+		return output == state, state
+	},
+}
