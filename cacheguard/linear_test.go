@@ -44,6 +44,12 @@ func TestLinearInOneProcess(t *testing.T) {
 			r.check(t, func(reading) bool { return true })
 		})
 	}
+	t.Run("without messages", func(t *testing.T) { // a process knows what it has changed itself
+		r := newRegisters(t, 1, registerOptions["plain"])
+		r.messages.Blackhole(true)
+		r.run(t)
+		r.check(t, func(reading) bool { return true })
+	})
 }
 
 // TestLinearInAFleet is the same for several processes.
@@ -80,13 +86,14 @@ var registerOptions = map[string]func(*cacheguard.Options[fact]){
 
 // registers are the keys of a fleet and what was done to them.
 type registers struct {
-	members []*member
-	proxies []*redistest.Proxy
-	rdb     *redis.Client // past the proxies
-	prefix  string
-	origin  *ledger
-	acks    []*ledger                // what each member owes
-	alone   map[string]*sync.RWMutex // held by Set alone, by others together
+	members  []*member
+	proxies  []*redistest.Proxy // of the members' commands
+	messages *redistest.Proxy   // of all subscriptions
+	rdb      *redis.Client      // past the proxies
+	prefix   string
+	origin   *ledger
+	acks     []*ledger                // what each member owes
+	alone    map[string]*sync.RWMutex // held by Set alone, by others together
 
 	mu     sync.Mutex // guards what follows
 	reads  []reading
@@ -126,18 +133,23 @@ func newRegisters(t *testing.T, members int, change func(*cacheguard.Options[fac
 	for n := range registerKeys {
 		r.alone[registerKey(n)] = &sync.RWMutex{}
 	}
-	for range members {
+	proxy := func() *redistest.Proxy {
 		p, err := redistest.NewProxy(server.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.Close() })
+		return p
+	}
+	r.messages = proxy()
+	for range members {
+		p := proxy()
 		opts := cacheguard.Options[fact]{LeaseTTL: registerLease}
 		change(&opts)
 		r.proxies = append(r.proxies, p)
 		r.acks = append(r.acks, newLedger())
 		r.members = append(r.members, newMember(t, seat{
-			redis: p.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts,
+			redis: p.Addr(), messages: r.messages.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts,
 		}))
 	}
 	return r
@@ -160,9 +172,8 @@ func (r *registers) run(t *testing.T) {
 				m, key := rand.IntN(len(r.members)), registerKey(rand.IntN(registerKeys))
 				if rand.IntN(6) == 0 {
 					r.write(m, key)
-				} else {
-					r.read(m, key)
 				}
+				r.read(m, key)
 			}
 		})
 	}
@@ -268,7 +279,7 @@ func (r *registers) write(m int, key string) {
 	}
 }
 
-// loseReplies has the replies to all kinds of steps get lost, one after another.
+// loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 	steps := []func(redistest.Command) bool{redistest.IsCommand("GET")}
 	for _, name := range []string{"lease", "fill", "renew", "release", "set", "claim", "invalidate"} {
@@ -282,6 +293,14 @@ func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 		steps = append(steps, redistest.IsEval(string(script)))
 	}
 	for pause(ctx, rand.N(60*time.Millisecond)) {
+		if rand.IntN(2) == 0 {
+			slow := make(chan struct{})
+			late := p.DelayReply(redistest.IsCommand("GET", "MGET"), slow)
+			pause(ctx, 5*time.Millisecond)
+			close(slow)
+			late.Disarm()
+			continue
+		}
 		lost := p.DropReply(steps[rand.IntN(len(steps))])
 		select {
 		case <-lost.Struck():
