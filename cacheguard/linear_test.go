@@ -251,25 +251,9 @@ func (r *registers) write(m int, key string) {
 	}
 	returned := time.Now()
 	r.acks[m].acknowledge(w.fact, returned)
-	// Messages arrive in the order in which they were sent.
-	mark := fmt.Sprintf("mark-%s-%d", key, w.Version)
-	for began := time.Now(); err == nil && time.Since(began) < replicaPatience; {
-		if cache.Invalidate(ctx, mark) == nil {
-			break
-		}
-	}
 	w.heard = returned
-	for other, o := range r.members {
-		var msg told
-		if err == nil {
-			msg, err = o.heard(cacheguard.MessageChanged, mark, returned)
-		}
-		if err == nil && other != m {
-			r.acks[other].acknowledge(w.fact, msg.at)
-		}
-		if len(r.members) > 1 && msg.at.After(w.heard) {
-			w.heard = msg.at
-		}
+	if err == nil && len(r.members) > 1 {
+		err = r.heardEverywhere(&w)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,6 +261,34 @@ func (r *registers) write(m int, key string) {
 	if err != nil {
 		r.failed = append(r.failed, err)
 	}
+}
+
+// heardEverywhere returns when every member has been told of a change that has returned.
+func (r *registers) heardEverywhere(w *changing) error {
+	// Messages arrive in the order in which they were sent.
+	mark, sent := fmt.Sprintf("mark-%s-%d", w.Key, w.Version), w.heard
+	for began := time.Now(); ; {
+		err := r.members[w.member].cache.Invalidate(context.Background(), mark)
+		if err == nil {
+			break
+		}
+		if time.Since(began) > replicaPatience {
+			return err
+		}
+	}
+	for n, m := range r.members {
+		msg, err := m.heard(cacheguard.MessageChanged, mark, sent)
+		if err != nil {
+			return err
+		}
+		if n != w.member {
+			r.acks[n].acknowledge(w.fact, msg.at)
+		}
+		if msg.at.After(w.heard) {
+			w.heard = msg.at
+		}
+	}
+	return nil
 }
 
 // loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
