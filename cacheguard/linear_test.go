@@ -3,8 +3,10 @@ package cacheguard_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ import (
 // read. Left out are
 //   - answers that never stood in the store (a load that lost its lease, or had none): for the callers that waited from
 //     before, and while a change is on its way such a load may see it earlier than those that read the store;
+//   - stale answers: a flight that has a stale value in hand offers it, although another one may have loaded meanwhile;
 //   - in a fleet, reads during a change, which lasts until its message has arrived everywhere: a process may see the new
 //     version and another one, which has not heard yet, let a caller join a flight from before (see the package's
 //     documentation, "What is not promised").
@@ -293,7 +296,7 @@ func (r *registers) heardEverywhere(w *changing) error {
 
 // loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
-	steps := []func(redistest.Command) bool{redistest.IsCommand("GET")}
+	scripts := make(map[string]func(redistest.Command) bool)
 	for _, name := range []string{"lease", "fill", "renew", "release", "set", "claim", "invalidate"} {
 		script, err := os.ReadFile("redisstore/" + name + ".lua")
 		if err != nil {
@@ -302,24 +305,38 @@ func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 			r.failed = append(r.failed, err)
 			return
 		}
-		steps = append(steps, redistest.IsEval(string(script)))
+		scripts[name] = redistest.IsEval(string(script))
 	}
-	for pause(ctx, rand.N(60*time.Millisecond)) {
-		if rand.IntN(2) == 0 {
-			slow := make(chan struct{})
-			late := p.DelayReply(redistest.IsCommand("GET", "MGET"), slow)
-			pause(ctx, 5*time.Millisecond)
-			close(slow)
-			late.Disarm()
-			continue
-		}
-		lost := p.DropReply(steps[rand.IntN(len(steps))])
+	reads := redistest.IsCommand("GET")
+	steps := append(slices.Collect(maps.Values(scripts)), reads)
+	struck := func(f *redistest.Fault) bool {
+		defer f.Disarm()
 		select {
-		case <-lost.Struck():
+		case <-f.Struck():
+			return true
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 		}
-		lost.Disarm()
+		return false
+	}
+	for pause(ctx, rand.N(60*time.Millisecond)) {
+		if rand.IntN(2) == 0 {
+			struck(p.DropReply(steps[rand.IntN(len(steps))]))
+			continue
+		}
+		// A read that is carried out just before a change hears of it when the change has returned.
+		first, then := make(chan struct{}), make(chan struct{})
+		its := redistest.HasKey(r.prefix + ":facts:{" + registerKey(rand.IntN(registerKeys)) + "}")
+		if struck(p.DelayCommand(redistest.All(scripts["invalidate"], its), first)) {
+			late := p.DelayReply(redistest.All(reads, its), then)
+			pause(ctx, 3*time.Millisecond)
+			close(first)
+			pause(ctx, 3*time.Millisecond)
+			close(then)
+			late.Disarm()
+		} else {
+			close(first)
+		}
 	}
 }
 
@@ -356,7 +373,7 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 			}
 		}
 		switch {
-		case a.Degraded || a.FreshFor == 0:
+		case a.Degraded || a.FreshFor == 0 || a.Status == cacheguard.StatusStale:
 			unstored++
 		case !together(a):
 			left++
@@ -371,7 +388,7 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 			ClientId: w.member, Input: registerInput{key: w.Key, write: w.Version, way: w.way}, Call: at(w.began), Return: at(w.heard),
 		})
 	}
-	t.Logf("%d reads, of which %d were answered, and %d changes; not among those that are checked together: %d answers that were not stored, %d during a change",
+	t.Logf("%d reads, of which %d were answered, and %d changes; not among those that are checked together: %d answers that were stale or not stored, %d during a change",
 		len(r.reads), answers, len(r.writes), unstored, left)
 	if wrong > 0 {
 		t.Errorf("%d reads returned what they must not", wrong)

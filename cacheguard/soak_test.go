@@ -583,6 +583,8 @@ func (s *soak) judge() {
 	for _, d := range s.doubts {
 		if s.weather.ran(d.from, d.to.Add(standstill)) && (!d.calm || s.weather.calm(d.from, d.to)) {
 			s.wrong = append(s.wrong, d.what)
+		} else {
+			s.weather.note("not counted, because the machine stood still: %s", d.what)
 		}
 	}
 }
@@ -723,5 +725,7 @@ func (s *soak) tell(t *testing.T) {
 		t.Logf("%8d %s", s.counts[what], what)
 	}
 	t.Logf("%8d fills stored, %d refused; %d doubts", s.fence.stored, s.fence.refuse, len(s.doubts))
-	t.Log(s.weather.last(1))
+	if len(s.doubts) > 0 {
+		t.Log(s.weather.last(3))
+	}
 }
