@@ -40,6 +40,7 @@ import (
 // TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and leases that end during
 // loads.
 func TestLinearInOneProcess(t *testing.T) {
+	redistest.Shared(t) // or there is no need to go on
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
 			r := newRegisters(t, 1, change)
@@ -57,6 +58,7 @@ func TestLinearInOneProcess(t *testing.T) {
 
 // TestLinearInAFleet is the same for several processes.
 func TestLinearInAFleet(t *testing.T) {
+	redistest.Shared(t)
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
 			r := newRegisters(t, 3, change)

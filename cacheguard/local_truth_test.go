@@ -152,6 +152,7 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 // While messages don't arrive the tier is not used; until that is noticed, its answers are no older than that takes;
 // and when messages arrive again it is used again and right.
 func TestLocalTierDuringABreak(t *testing.T) {
+	redistest.Shared(t) // or there is no need to go on
 	for name, c := range map[string]struct{ harm, heal func(*redistest.Proxy) error }{
 		"cut": {
 			func(p *redistest.Proxy) error {
