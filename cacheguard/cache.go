@@ -41,8 +41,8 @@ type Cache[V any] struct {
 // invalid option at once, joined, and never dials. Close the cache before the store.
 func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	opts, err := opts.withDefaults()
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() { // also that of a constructor's ignored error
-		err = errors.Join(errors.New("cacheguard: the store is nil"), err)
+	if isNil(store) {
+		err = errors.Join(errNilStore, err)
 	}
 	if err != nil {
 		return nil, err
@@ -57,6 +57,14 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	c.life.init()
 	c.stopListening = store.Listen(opts.Name, c.hear)
 	return c, nil
+}
+
+var errNilStore = errors.New("cacheguard: the store is nil")
+
+// isNil reports whether there is no store, also that of a constructor's ignored error.
+func isNil(store Store) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // hear acts on a message of the store: forget the flight and the local entry first, then wake, so that nobody who is

@@ -71,13 +71,14 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	}
 
 	// The look-up runs on the caller's own goroutine: a hit costs no other.
-	k, stamp := c.key(id), c.near.stamp(id)
+	k := c.key(id)
 	got, err := c.lookUp(ctx, f, key, k)
-	if err != nil {
-		got = c.near.last(id)
+	if errors.Is(err, ErrOverloaded) && got.good == useNone { // too many ask the store: no reason to ask the origin
+		c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
+		f.Land(outcome[V]{err: err})
+		return Result[V]{}, err
 	}
 	if got.good == useFresh {
-		c.near.keep(id, stamp, got)
 		f.Land(outcome[V]{res: got.res})
 		if got.early {
 			c.refreshBehind(ctx, key, k, load, got)
@@ -96,7 +97,8 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		}
 		if c.opts.SoftTimeout > 0 {
 			f.Hold()
-			f.Offer(outcome[V]{res: got.res})
+			f.Offer(outcome[V]{res: got.res, at: time.Now()}, time.Now().Add(got.keeps))
+			ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 		}
 	} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
 		f.Land(outcome[V]{res: Result[V]{Status: StatusCoalesced}, err: failed})
@@ -113,21 +115,28 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key) (got found[V], storeErr error) {
 	whole := false
 	defer func() {
-		if !whole { // Goexit in a codec or an observer ends this goroutine, not the key
+		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
 			f.Land(outcome[V]{err: errGoexit})
 		}
 	}()
+	stamp := c.near.stamp(k.Key)
 	raw, err := c.store.Get(ctx, k)
 	switch {
 	case err == nil:
 		c.up(ctx, &c.reading)
 		got = c.open(raw)
-		if got.good != useFresh {
+		c.near.keep(k.Key, stamp, got)
+		if got.good == useNone {
 			c.missed(ctx, key, got)
 		}
+	case errors.Is(err, ErrOverloaded):
+		storeErr = err
 	case !over(ctx):
 		c.down(ctx, &c.reading, key, err)
 		storeErr = err
+	}
+	if storeErr != nil {
+		got = c.near.last(k.Key)
 	}
 	whole = true
 	return got, storeErr
@@ -246,10 +255,14 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 
 // result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
 func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
-	if c.opts.SoftTimeout > 0 {
-		return f.WaitAtMost(ctx, c.opts.SoftTimeout)
+	if c.opts.SoftTimeout <= 0 {
+		return f.Wait(ctx)
 	}
-	return f.Wait(ctx)
+	out, early, err := f.WaitAtMost(ctx, c.opts.SoftTimeout)
+	if early {
+		out.res = out.res.later(time.Since(out.at))
+	}
+	return out, err
 }
 
 // await waits for a flight that another caller leads.
@@ -258,7 +271,7 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 		f.Leave()
 		return Result[V]{}, recursion(key)
 	}
-	if insideLoad(ctx, c.opts.Limiter) {
+	if insideLoad(ctx, c.opts.Limiter) && !f.Held() {
 		f.Urge() // a load waits for it with a slot in hand, perhaps the one it needs
 	}
 	out, err := c.result(ctx, f)

@@ -56,10 +56,12 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 	h := c.header(out, g.Token)
 	switch {
 	case out.entry.NoShare:
+		c.near.drop(p.key.Key) // what is there is out of date
 		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}, 0)
 		p.flight.Land(outcome[V]{res: res, unshared: true})
 		return
 	case out.keepErr != nil || h.Soft <= 0:
+		c.near.drop(p.key.Key)
 		c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
 		c.conclude(p, g, c.unstored(p, out, h), 0)
 		p.land(res, nil)
@@ -69,6 +71,7 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 	switch ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard()); {
 	case err != nil:
 		// It may have been stored or not. If not, those who wait are told; if so, that does nothing.
+		c.near.drop(p.key.Key)
 		c.down(ctx, &c.storing, p.name, err)
 		c.observe(ctx, Event{Kind: EventFillUnknown, Key: p.name, Err: err})
 		o := c.unstored(p, out, h)
@@ -77,9 +80,10 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 	case ans == FillStored:
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
 		c.up(ctx, &c.storing)
-		res.FreshFor = h.Soft
-		c.near.keep(p.key.Key, p.stamp, found[V]{
-			res: res, good: useFresh, keeps: h.Hard(), took: h.Took, load: g.Token, id: append([]byte(nil), frame.ID(out.frame)...),
+		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
+		res.FreshFor += h.Soft
+		c.near.replace(p.key.Key, p.stamp, found[V]{
+			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: g.Token, id: frame.ID(out.frame),
 		})
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})

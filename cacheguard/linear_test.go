@@ -299,7 +299,7 @@ func (r *registers) heardEverywhere(w *changing) error {
 // loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 	scripts := make(map[string]func(redistest.Command) bool)
-	for _, name := range []string{"lease", "fill", "renew", "release", "set", "claim", "invalidate"} {
+	for _, name := range []string{"lease", "fill", "renew", "release", "claim", "invalidate"} {
 		script, err := os.ReadFile("redisstore/" + name + ".lua")
 		if err != nil {
 			r.mu.Lock()

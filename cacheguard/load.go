@@ -174,11 +174,21 @@ type link struct {
 	limiter *Limiter
 	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
 	parent  *link
+	apart   bool // no load, but where the slots of those above no longer count
 }
 
 func chainOf(ctx context.Context) *link {
 	l, _ := ctx.Value(chainKey{}).(*link)
 	return l
+}
+
+// outsideSlots is ctx for work that goes on without the load it was begun in, and so has to have a slot of its own; it
+// still must not wait for that load.
+func outsideSlots(ctx context.Context) context.Context {
+	if chainOf(ctx) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, chainKey{}, &link{over: &atomic.Bool{}, parent: chainOf(ctx), apart: true})
 }
 
 // inside reports whether ctx belongs to a running load of this key.
@@ -203,7 +213,7 @@ func (c *Cache[V]) insideAny(ctx context.Context) bool {
 
 // insideLoad reports whether ctx belongs to a running load that has a slot of this limiter.
 func insideLoad(ctx context.Context, limiter *Limiter) bool {
-	for l := chainOf(ctx); l != nil; l = l.parent {
+	for l := chainOf(ctx); l != nil && !l.apart; l = l.parent {
 		if limiter != nil && l.limiter == limiter && !l.over.Load() {
 			return true
 		}

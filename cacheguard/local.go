@@ -53,9 +53,7 @@ func (n *near[V]) get(id string) (res Result[V], e *kept[V]) {
 	if e == nil {
 		return res, nil
 	}
-	res = e.res
-	res.Age += now - e.at
-	res.FreshFor -= now - e.at
+	res = e.res.later(now - e.at)
 	if n.opts.Clone != nil {
 		v, ok := n.cloned(res.Value)
 		if !ok {
@@ -72,7 +70,7 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 		return found[V]{}, false
 	}
 	got := e.found
-	got.res = res
+	got.res = e.res.later(res.Age - e.res.Age) // not the caller's own copy
 	got.keeps -= res.Age - e.res.Age
 	return got, true
 }
@@ -85,23 +83,46 @@ func (n *near[V]) stamp(id string) (s local.Stamp) {
 	return s
 }
 
-// keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say.
+// keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say. It comes
+// before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
+// functions), which its callers see to.
 func (n *near[V]) keep(id string, s local.Stamp, got found[V]) {
-	if n == nil || got.good != useFresh {
+	if n != nil {
+		n.put(id, s, got, n.tier.Put)
+	}
+}
+
+// replace is keep for what this process has stored itself: what was there is out of date, whether or not this takes its
+// place, and so is what slower readers have read.
+func (n *near[V]) replace(id string, s local.Stamp, got found[V]) {
+	if n == nil {
 		return
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			n.tier.Drop(id)
+		}
+	}()
+	kept = n.put(id, s, got, n.tier.Replace)
+}
+
+func (n *near[V]) put(id string, s local.Stamp, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
+	if got.good != useFresh {
+		return false
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
 	if n.opts.Clone != nil {
 		v, ok := n.cloned(got.res.Value) // those who got this one may change theirs
 		if !ok {
-			return
+			return false
 		}
 		got.res.Value = v
 	}
 	got.id = bytes.Clone(got.id) // not with the whole frame behind it
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
 	at := time.Since(n.made)
-	n.tier.Put(id, s, &kept[V]{found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL)})
+	return put(id, s, &kept[V]{found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL)})
 }
 
 // last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
@@ -120,8 +141,8 @@ func (n *near[V]) last(id string) (got found[V]) {
 	}
 	got = e.found
 	got.keeps -= since
-	got.res.Age += since
-	got.res.FreshFor -= since
+	got.res = got.res.later(since)
+	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // it counts as stale whatever its age
 	got.res.Status, got.good = StatusStale, useOnError
 	if n.opts.Clone != nil {
 		v, ok := n.cloned(got.res.Value)

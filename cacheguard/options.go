@@ -46,7 +46,8 @@ type Options[V any] struct {
 
 	// Backoff is how long the whole fleet leaves an origin alone after a failed load of a key for which there is a
 	// value that can be served. It grows by half with each further failure, up to three times, and is shortened by a
-	// random fifth at most. Default 10 seconds.
+	// random fifth at most; it is never shorter than ErrorTTL nor longer than the value can be served. Default 10
+	// seconds.
 	Backoff time.Duration
 
 	// EarlyRefresh is the beta of XFetch: before a value's TTL is over, a reader decides by lot to refresh it behind

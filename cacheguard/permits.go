@@ -15,6 +15,9 @@ const (
 	// permitTTL is how long a process that dies keeps its permits from the others. A live one renews them at a third.
 	permitTTL = 3 * time.Second
 
+	// renewals is how many permits are renewed side by side: one after another they would not all be in time.
+	renewals = 16
+
 	// permitPause is the longest time to wait for a message that a permit was returned until it is looked at again.
 	permitPause = 250 * time.Millisecond
 )
@@ -27,7 +30,9 @@ const (
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error
 	in, ok := store.(Permits)
-	if !ok {
+	if isNil(store) {
+		errs = append(errs, errNilStore)
+	} else if !ok {
 		errs = append(errs, fmt.Errorf("cacheguard: a store of type %T has no permits", store))
 	}
 	if name == "" || len(name) > maxName || strings.ContainsAny(name, "{}") {
@@ -164,14 +169,21 @@ func (ps *permits) renew() {
 	if len(tokens) == 0 {
 		return
 	}
+	var all sync.WaitGroup
+	side := make(chan struct{}, renewals)
 	for _, token := range tokens {
-		_, _, _ = ps.in.TakePermit(context.Background(), ps.name, token, ps.max, permitTTL)
-		ps.mu.Lock()
-		_, still := ps.held[token]
-		ps.mu.Unlock()
-		if !still { // returned meanwhile, and perhaps taken again by this
-			_ = ps.in.ReturnPermit(context.Background(), ps.name, token)
-		}
+		side <- struct{}{}
+		all.Go(func() {
+			defer func() { <-side }()
+			_, _, _ = ps.in.TakePermit(context.Background(), ps.name, token, ps.max, permitTTL)
+			ps.mu.Lock()
+			_, still := ps.held[token]
+			ps.mu.Unlock()
+			if !still { // returned meanwhile, and perhaps taken again by this
+				_ = ps.in.ReturnPermit(context.Background(), ps.name, token)
+			}
+		})
 	}
+	all.Wait()
 	time.AfterFunc(permitTTL/3, ps.renew)
 }

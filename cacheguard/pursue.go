@@ -27,7 +27,8 @@ type pursuit[V any] struct {
 	seen     []byte      // the id of what stands there and can't be used
 	prev     Result[V]   // and its value, if it is one
 	good     use         // what that is good for
-	until    time.Time   // and when that ends
+	at       time.Time   // when it was seen
+	until    time.Time   // and when what it is good for ends
 	reads    bool        // a stale value may be served
 	behind   bool        // nobody has asked for the result: don't wait for anybody
 	storeErr error       // the look-up failed
@@ -43,7 +44,8 @@ type pursuit[V any] struct {
 // saw notes what stands in the store and is not what this pursuit is after.
 func (p *pursuit[V]) saw(got found[V]) {
 	p.seen, p.prev, p.good = got.id, got.res, got.good
-	p.until = time.Now().Add(got.keeps)
+	p.at = time.Now()
+	p.until = p.at.Add(got.keeps)
 }
 
 func (p *pursuit[V]) land(res Result[V], err error) {
@@ -53,7 +55,7 @@ func (p *pursuit[V]) land(res Result[V], err error) {
 // fail lands the flight with an error, or with the stale value where there is one that may be served instead.
 func (p *pursuit[V]) fail(res Result[V], err error) {
 	if p.reads && p.good != useNone && time.Now().Before(p.until) {
-		stale := p.prev
+		stale := p.prev.later(time.Since(p.at))
 		stale.Err, stale.Degraded = err, res.Degraded
 		res, err = stale, nil
 	}
@@ -114,6 +116,15 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		slot() // never sleep with a slot in hand
 		switch ans.State {
 		case LeaseValue:
+			if p.behind { // somebody else has refreshed it; whoever has joined meanwhile asked for a load
+				got := c.open(ans.Frame)
+				c.near.keep(p.key.Key, p.stamp, got)
+				if c.stepBack(ctx, p) {
+					return
+				}
+				p.saw(got)
+				continue
+			}
 			if c.landFrame(ctx, p, ans.Frame, ID{}) {
 				return
 			}
@@ -145,6 +156,11 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, awaited ID) bool {
 	got := c.open(frame)
 	ofAwaited := !awaited.IsZero() && got.load == awaited
+	if p.reads && got.good == useMeanwhile && c.opts.SoftTimeout == 0 && !ofAwaited { // nobody waits for its refresh
+		p.land(got.res, nil)
+		c.refreshBehind(ctx, p.name, p.key, p.load, got)
+		return true
+	}
 	if got.res.Status == StatusMiss || (got.res.Status == StatusStale && !ofAwaited) {
 		if got.corrupt != nil {
 			c.missed(ctx, p.name, got)

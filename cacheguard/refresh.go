@@ -1,12 +1,6 @@
 package cacheguard
 
-import (
-	"context"
-	"errors"
-)
-
-// errSteppedBack ends a refresh that nobody waits for, because another process does it or because it can't be done now.
-var errSteppedBack = errors.New("cacheguard: nobody waits for this refresh")
+import "context"
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
 // the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
@@ -24,6 +18,7 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 		f.Land(outcome[V]{err: ErrClosed})
 		return
 	}
+	f.LeadAsWork()
 	p := &pursuit[V]{name: name, key: k, load: load, behind: true}
 	p.saw(got)
 	// A load that reads a stale value does not wait for its refresh, which therefore needs a slot of its own.
@@ -34,10 +29,10 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 // stepBack has a refresh end that can't be done now, and lands it, unless a caller waits for it by now.
 func (c *Cache[V]) stepBack(ctx context.Context, p *pursuit[V]) bool {
 	p.behind = false
-	p.flight.Leave() // as the last one: that ends ctx
+	p.flight.LetGo() // as the last one: that ends ctx
 	if ctx.Err() == nil {
 		return false
 	}
-	p.land(Result[V]{}, errSteppedBack)
+	p.land(Result[V]{}, context.Cause(ctx)) // ErrClosed, or what nobody gets to see
 	return true
 }

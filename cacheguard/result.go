@@ -17,6 +17,13 @@ type Result[V any] struct {
 	Err      error         // why a stale value was served, if a load failed or could not be begun
 }
 
+// later is the result when it is so much older.
+func (r Result[V]) later(d time.Duration) Result[V] {
+	r.Age += d
+	r.FreshFor -= d
+	return r
+}
+
 // Status says where a Result came from.
 type Status uint8
 
@@ -43,4 +50,6 @@ type outcome[V any] struct {
 	res      Result[V]
 	err      error
 	unshared bool // the result is for the caller whose load it was, the others load for themselves
+
+	at time.Time // of what is offered: when res was as old as it says
 }

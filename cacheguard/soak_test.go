@@ -224,7 +224,7 @@ func (s *soak) strike(ctx context.Context, f fault) error {
 		pause(ctx, f.lasts)
 		p.Blackhole(false)
 	case faultDropReply:
-		steps := []string{"lease", "fill", "conclude", "renew", "release", "claim", "set", "invalidate"}
+		steps := []string{"lease", "fill", "conclude", "renew", "release", "claim", "invalidate"}
 		step := steps[f.pick%len(steps)]
 		script, err := os.ReadFile("redisstore/" + step + ".lua")
 		if err != nil {

@@ -47,7 +47,8 @@ type Store interface {
 	// that the key changed.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
-	// Set stores the frame for ttl, removes the lease, and tells every process that the key changed, in one step.
+	// Set stores the frame for ttl, removes the lease, and tells every process that the key changed: in one step, or as a
+	// claim and its fill, which a copy that arrives late can't undo.
 	Set(ctx context.Context, k Key, frame []byte, ttl time.Duration) error
 
 	// Invalidate removes the values and the leases of the keys and tells every process that they changed, one step

@@ -24,13 +24,21 @@ const (
 )
 
 // errOpen is what a step gets that is not sent.
-var errOpen = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
+var (
+	errOpen    = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
+	errNoWrite = errors.New("redisstore: not asked, because Redis has taken no writes and doesn't yet")
+)
 
 // breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker for a server, one for
-// each few slots of a cluster.
+// each few slots of a cluster. A store has them twice, for all steps and for those that write: a replica that was a
+// master a moment ago answers reads, while the client goes on trying to write until the step's time is over.
 type breakers struct {
-	s   *Store
-	all []breaker
+	s      *Store
+	all    []breaker
+	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
+	errs   error  // what a step gets that is not sent
+	opens  string // what the log says
+	closes string
 
 	mu      sync.Mutex // guards what follows
 	open    int
@@ -46,7 +54,28 @@ type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // in a row
 	open   atomic.Bool
-	since  atomic.Int64 // when it was opened, in nanoseconds since the clock's base
+	since  atomic.Int64 // when it was opened last, in nanoseconds since the clock's base
+	until  atomic.Int64 // and when it was closed
+
+	closing chan struct{} // ends the probe; guarded by all.mu
+}
+
+// initHealth makes the breakers for all steps. The probe is a script, as nearly every step is, that looks at the clock.
+func (bs *breakers) initHealth(s *Store, cluster bool) {
+	bs.errs, bs.opens, bs.closes = errOpen, "redisstore: Redis doesn't answer; it is not asked until it does", "redisstore: Redis answers again"
+	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return clockScript.Run(ctx, rdb, []string{name}).Err()
+	}
+	bs.init(s, cluster)
+}
+
+// initWrites makes the breakers for steps that write.
+func (bs *breakers) initWrites(s *Store, cluster bool) {
+	bs.errs, bs.opens, bs.closes = errNoWrite, "redisstore: Redis takes no writes; no leases are asked for until it does", "redisstore: Redis takes writes again"
+	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		return probeScript.Run(ctx, rdb, []string{name + ":probe"}).Err()
+	}
+	bs.init(s, cluster)
 }
 
 func (bs *breakers) init(s *Store, cluster bool) {
@@ -81,6 +110,9 @@ func (b *breaker) answered(name string, err error, took time.Duration) {
 		}
 		return
 	}
+	if b.all.s.clock.elapsed()-took < time.Duration(b.until.Load()) {
+		return // it was sent before Redis answered again
+	}
 	if b.failed.Add(1) >= tolerance && !b.open.Load() {
 		b.trip(name, err)
 	}
@@ -96,9 +128,11 @@ func (b *breaker) trip(name string, err error) {
 	b.since.Store(int64(bs.s.clock.elapsed()))
 	b.open.Store(true)
 	if bs.open++; bs.open == 1 {
-		bs.s.opts.Logger.Warn("redisstore: Redis doesn't answer; it is not asked until it does", "process", bs.s.name, "error", err)
+		bs.s.opts.Logger.Warn(bs.opens, "process", bs.s.name, "error", err)
 	}
-	bs.probing.Go(func() { b.probe(name) })
+	closing := make(chan struct{})
+	b.closing = closing
+	bs.probing.Go(func() { b.probe(name, closing) })
 }
 
 func (b *breaker) close() {
@@ -108,25 +142,29 @@ func (b *breaker) close() {
 	if !b.open.CompareAndSwap(true, false) {
 		return
 	}
+	b.until.Store(int64(bs.s.clock.elapsed()))
+	close(b.closing)
 	if bs.open--; bs.open == 0 {
-		bs.s.opts.Logger.Info("redisstore: Redis answers again", "process", bs.s.name)
+		bs.s.opts.Logger.Info(bs.closes, "process", bs.s.name)
 	}
 }
 
-// probe asks Redis, ever more seldom, until the breaker is closed. It runs a script, as nearly every step does, where
-// the name is, and looks at the server's clock, which may be another server's by now.
-func (b *breaker) probe(name string) {
-	for pause := firstProbe; b.open.Load(); pause = min(2*pause, mostProbe) {
+// probe asks Redis, where the name is, ever more seldom, until the breaker is closed.
+func (b *breaker) probe(name string, closing <-chan struct{}) {
+	for pause := firstProbe; ; pause = min(2*pause, mostProbe) {
 		timer := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-timer.C:
 		case <-b.all.end:
 			timer.Stop()
 			return
+		case <-closing:
+			timer.Stop()
+			return
 		}
 		began := time.Now()
 		_, err := try(context.Background(), b.all.s, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
-			return struct{}{}, clockScript.Run(ctx, rdb, []string{name}).Err()
+			return struct{}{}, b.all.probe(ctx, rdb, name)
 		})
 		b.answered(name, err, time.Since(began))
 	}
@@ -146,7 +184,7 @@ func (bs *breakers) stop() {
 // refusal is the error of a step that is not sent.
 func (b *breaker) refusal() error {
 	if b.open.Load() {
-		return errOpen
+		return b.all.errs
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,15 +22,18 @@ import (
 
 // faulty is a client's hook that loses the answers of commands, and counts them.
 type faulty struct {
-	down    atomic.Bool // every command
-	deaf    atomic.Bool // the probes alone
-	says    atomic.Pointer[string]
-	sent    atomic.Int64
-	clockID string
+	down   atomic.Bool // every command
+	deaf   atomic.Bool // the probes alone
+	says   atomic.Pointer[string]
+	sent   atomic.Int64
+	probes []string
 }
 
 func newFaulty(rdb *redis.Client) *faulty {
-	f := &faulty{clockID: redis.NewScript(redisstore.ClockScript).Hash()}
+	f := &faulty{}
+	for _, script := range []string{redisstore.ClockScript, redisstore.ProbeScript} {
+		f.probes = append(f.probes, script, redis.NewScript(script).Hash())
+	}
 	rdb.AddHook(f)
 	return f
 }
@@ -38,7 +43,7 @@ func (f *faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		probe := len(args) > 1 && (args[1] == f.clockID || args[1] == redisstore.ClockScript)
+		probe := len(args) > 1 && slices.Contains(f.probes, fmt.Sprint(args[1]))
 		if !probe && args[0] != "hello" { // of a connection that is being made
 			f.sent.Add(1)
 		}
@@ -274,4 +279,52 @@ func leasing(ctx context.Context, s *redisstore.Store) error {
 
 func invalidating(ctx context.Context, s *redisstore.Store) error {
 	return s.Invalidate(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}})
+}
+
+// P7: a Redis that answers reads and takes no writes, which the client goes on trying until the step's time is over,
+// costs its callers that time only until it is known.
+func TestRedisTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ begin, end []any }{
+		"read-only":        {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		"too few replicas": {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := newClient(t, redistest.Start(t).Addr())
+			r := newReplica(t, admin.Options().Addr, newPrefix(), func(s *site) { s.store.OpTimeout = 0 })
+			r.listens(t)
+			must(t, r.cache.Set(t.Context(), "before", "v"))
+			must(t, admin.Do(t.Context(), c.begin...).Err())
+			o := newOrigin("v")
+			miss := func(i int) answer {
+				a := r.get(t, strconv.Itoa(i), o.load)
+				a.is(t, "v")
+				for range 5 {
+					r.get(t, "before", mustNotLoad(t)).hit(t, "v")
+				}
+				return a
+			}
+			for i := range 6 {
+				miss(i)
+			}
+			var took []time.Duration
+			for i := range 50 {
+				took = append(took, miss(i).took)
+			}
+			slices.Sort(took)
+			t.Logf("then a miss takes %v, at most %v", took[len(took)/2], took[len(took)-1])
+			if median := took[len(took)/2]; median > 50*time.Millisecond {
+				t.Errorf("a miss takes %v at the median", median)
+			}
+			if n := len(r.log.lines("takes no writes")); n != 1 {
+				t.Errorf("that Redis takes no writes was logged %d times; want once", n)
+			}
+			must(t, admin.Do(t.Context(), c.end...).Err())
+			await(t, "leases are asked for again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+			if n := len(r.log.lines("takes writes again")); n != 1 {
+				t.Errorf("that Redis takes writes again was logged %d times; want once", n)
+			}
+		})
+	}
 }

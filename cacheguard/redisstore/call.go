@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,27 @@ import (
 
 // call runs one step in Redis within OpTimeout. When no answer came within half of the time, the step is sent once
 // more; every step recognises what it did before. The step gets the client to use. name is where it goes; while Redis
-// doesn't answer there, it is not sent.
+// doesn't answer there, or takes no writes, it is not sent.
 func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
-	if err := s.health.of(name).refusal(); err != nil {
+	if err := cmp.Or(s.health.of(name).refusal(), s.writes.of(name).refusal()); err != nil {
 		return v, err
 	}
 	return change(ctx, s, name, step)
+}
+
+// look is call for a step that writes nothing, or perhaps nothing: that it went well doesn't show that Redis takes
+// writes.
+func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+	b := s.health.of(name)
+	if err := b.refusal(); err != nil {
+		return v, err
+	}
+	began := time.Now()
+	v, err = twice(ctx, s, step)
+	if !errors.Is(err, errClosed) && ctx.Err() == nil {
+		b.answered(name, err, time.Since(began))
+	}
+	return v, err
 }
 
 // change is call for a step that must be tried whatever has been heard of Redis last: something has changed, and it is
@@ -25,7 +41,9 @@ func change[T any](ctx context.Context, s *Store, name string, step func(context
 	began := time.Now()
 	v, err = twice(ctx, s, step)
 	if !errors.Is(err, errClosed) && ctx.Err() == nil {
-		s.health.of(name).answered(name, err, time.Since(began))
+		took := time.Since(began)
+		s.health.of(name).answered(name, err, took)
+		s.writes.of(name).answered(name, err, took)
 	}
 	return v, err
 }

@@ -16,7 +16,8 @@ type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
 
-	tried atomic.Int64 // when it was measured last, or failed to be, as a time.Duration since base
+	tried    atomic.Int64 // when it was measured last, or failed to be, as a time.Duration since base
+	borrowed atomic.Int64 // when another node's was asked for last, in nanoseconds since base
 }
 
 // measurement is what the server's clock said when this process' clock was at base, and when that was found out.
@@ -58,6 +59,9 @@ func (c *clock) of(m sample) *measurement {
 	}
 }
 
+// borrowPause is how long a node's clock that could not be had is not asked for again.
+const borrowPause = time.Second
+
 const (
 	samples  = 3                     // at most, for one measurement
 	goodTrip = 20 * time.Millisecond // a sample this quick is good enough
@@ -69,7 +73,7 @@ func (s *Store) remeasure(ctx context.Context) error {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
 	for n := range samples {
-		m, err := call(ctx, s, s.names.clock(), s.readClock)
+		m, err := look(ctx, s, s.names.clock(), s.readClock)
 		if err != nil {
 			if n > 0 {
 				break // it is better than nothing
@@ -123,8 +127,13 @@ func (s *Store) knowTime(ctx context.Context) error {
 // borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is away: clocks that
 // differ by a little are no reason to do without the nodes that are there.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
+	// One of the callers asks, once in a while: the others needn't each wait for a cluster that doesn't answer at all.
+	last, now := s.clock.borrowed.Load(), int64(s.clock.elapsed())+1
+	if (last != 0 && now-last < int64(borrowPause)) || !s.clock.borrowed.CompareAndSwap(last, now) {
+		return errOpen
+	}
 	anywhere := rand.Text()
-	m, err := call(ctx, s, anywhere, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
+	m, err := look(ctx, s, anywhere, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
 		node, err := c.MasterForKey(ctx, anywhere)
 		if err != nil {
 			return m, err

@@ -10,9 +10,9 @@ var (
 	RenewScript      = renewLua
 	ReleaseScript    = releaseLua
 	ClaimScript      = claimLua
-	SetScript        = setLua
 	InvalidateScript = invalidateLua
 	ClockScript      = clockLua
+	ProbeScript      = probeLua
 )
 
 // ValueName is where a key's value stands.

@@ -11,12 +11,45 @@ import (
 
 func TestLostReplyOfSet(t *testing.T) {
 	t.Parallel()
-	onBothWires(t, func(t *testing.T, f *wired) {
-		lost := f.loseReply(redisstore.SetScript)
-		must(t, f.first.cache.Set(t.Context(), "k", "v"))
-		arrives(t, "the reply is lost", lost.Struck())
-		f.hits(t, "k", "v")
-	})
+	for name, script := range stepsOfSet {
+		t.Run(name, func(t *testing.T) {
+			onBothWires(t, func(t *testing.T, f *wired) {
+				lost := f.loseReply(script)
+				must(t, f.first.cache.Set(t.Context(), "k", "v"))
+				arrives(t, "the reply is lost", lost.Struck())
+				f.hits(t, "k", "v")
+			})
+		})
+	}
+}
+
+// stepsOfSet are the scripts that a Set is made of.
+var stepsOfSet = map[string]string{"claim": redisstore.ClaimScript, "fill": redisstore.FillScript}
+
+// A copy of a step of Set that arrives late, after the next Set or an Invalidate of the same writer, brings nothing back.
+func TestLateCopyOfSet(t *testing.T) {
+	t.Parallel()
+	for name, script := range stepsOfSet {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := newProxy(t, server.Addr())
+			r := newReplica(t, p.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = lossTime })
+			for what, next := range map[string]func() error{
+				"set":        func() error { return r.cache.Set(t.Context(), "k", "new") },
+				"invalidate": func() error { return r.cache.Invalidate(t.Context(), "k") },
+			} {
+				late := p.HoldBack(redistest.IsEval(script))
+				must(t, r.cache.Set(t.Context(), "k", "old"))
+				must(t, next())
+				_, err := late.Release(t.Context())
+				must(t, err)
+				if res, err := r.cache.Peek(t.Context(), "k"); err != nil || res.Value == "old" {
+					t.Errorf("after a late copy, behind a %s: %+v, %v", what, res, err)
+				}
+			}
+		})
+	}
 }
 
 // A Set ends a load that runs meanwhile, also when its reply is lost.
@@ -27,7 +60,7 @@ func TestLostReplyOfSetDuringLoad(t *testing.T) {
 		letGo := o.hold()
 		theirs := f.second.ask(t, 1, "k", o.load)
 		arrives(t, "the second replica loads", o.began)
-		lost := f.loseReply(redisstore.SetScript)
+		lost := f.loseReply(redisstore.FillScript)
 		must(t, f.first.cache.Set(t.Context(), "k", "set"))
 		arrives(t, "the reply is lost", lost.Struck())
 		letGo()

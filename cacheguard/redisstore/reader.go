@@ -21,7 +21,7 @@ const (
 )
 
 // errManyReads turns reads away that would have to wait behind thousands of others.
-var errManyReads = fmt.Errorf("redisstore: %d reads wait already", batchReads*mostBatches)
+var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
 
 // reader reads values: on the caller's own goroutine and connection while few do so at a time, which is the quickest
 // for each, and in batches beyond that, which is many times cheaper for all.
@@ -67,12 +67,12 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
-	if err := s.knowTime(ctx); err != nil {
-		return nil, err
-	}
 	name := s.names.value(k)
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {
+		return nil, err
+	}
+	if err := s.knowTime(ctx); err != nil {
 		return nil, err
 	}
 	r := &s.reads

@@ -19,14 +19,14 @@ var (
 	releaseLua string
 	//go:embed claim.lua
 	claimLua string
-	//go:embed set.lua
-	setLua string
 	//go:embed invalidate.lua
 	invalidateLua string
 	//go:embed clock.lua
 	clockLua string
 	//go:embed permit.lua
 	permitLua string
+	//go:embed probe.lua
+	probeLua string
 	//go:embed unpermit.lua
 	unpermitLua string
 )
@@ -38,17 +38,17 @@ var (
 	renewScript      = redis.NewScript(renewLua)
 	releaseScript    = redis.NewScript(releaseLua)
 	claimScript      = redis.NewScript(claimLua)
-	setScript        = redis.NewScript(setLua)
 	invalidateScript = redis.NewScript(invalidateLua)
 	clockScript      = redis.NewScript(clockLua)
 	permitScript     = redis.NewScript(permitLua)
 	unpermitScript   = redis.NewScript(unpermitLua)
+	probeScript      = redis.NewScript(probeLua)
 )
 
 var scripts = []*redis.Script{
-	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, setScript, invalidateScript, clockScript,
-	permitScript, unpermitScript,
+	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, invalidateScript, clockScript,
+	permitScript, unpermitScript, probeScript,
 }
 
 // sources has the text of each of scripts.
-var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, setLua, invalidateLua, clockLua, permitLua, unpermitLua}
+var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, invalidateLua, clockLua, permitLua, unpermitLua, probeLua}

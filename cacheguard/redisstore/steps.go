@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -97,8 +98,12 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 
 // Fill stores a load's result, if its lease is still its own.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+	return s.fill(ctx, call, k, g, frame, ttl)
+}
+
+func (s *Store) fill(ctx context.Context, way way[string], k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	value := s.names.value(k)
-	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := way(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return fillScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
 			holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried).Text()
 	})
@@ -125,14 +130,14 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	if o.Drop {
 		drop = "1"
 	}
-	return s.run(ctx, call, concludeScript, []string{s.names.lease(value), value},
+	return s.run(ctx, look, concludeScript, []string{s.names.lease(value), value},
 		holder(g), record, millis(keep), s.names.channel(), message, drop)
 }
 
 // Renew prolongs a lease.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
 	value := s.names.value(k)
-	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := look(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return renewScript.Run(ctx, rdb, []string{s.names.lease(value)}, holder(g), millis(ttl)).Text()
 	})
 	if err != nil {
@@ -151,7 +156,7 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 
 // Release gives a lease up.
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
-	return s.run(ctx, call, releaseScript, []string{s.names.lease(s.names.value(k))},
+	return s.run(ctx, look, releaseScript, []string{s.names.lease(s.names.value(k))},
 		token.String(), s.names.channel(), encodeMessage(kindReleased, k, token))
 }
 
@@ -167,9 +172,19 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return grant(token, reply)
 }
 
-// Set stores a value and ends the lease.
+// Set stores a value and ends the lease: it claims the key and fills it. One script could do both, but a copy of that
+// one which is held up on its way could arrive after a later Set or Invalidate and bring the old value back; a late copy
+// of a claim costs a miss, and one of a fill is refused. A fill that is refused lost to a later change, which is as good
+// as a Set that came before it.
 func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl time.Duration) error {
-	return s.run(ctx, change, setScript, s.all(k), frame, millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
+	var token cacheguard.ID
+	_, _ = rand.Read(token[:]) // never fails
+	g, err := s.Claim(ctx, k, token, max(4*s.opts.OpTimeout, time.Second))
+	if err != nil {
+		return err
+	}
+	_, err = s.fill(ctx, change, k, g, frame, ttl)
+	return err
 }
 
 // Invalidate removes everything known about the keys, in pipelines: in a cluster one for each node, at the same time,
@@ -268,11 +283,11 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	return err
 }
 
-// way is call or change.
-type way func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (struct{}, error)) (struct{}, error)
+// way is call, look or change.
+type way[T any] func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (T, error)) (T, error)
 
 // run runs a script whose answer doesn't matter.
-func (s *Store) run(ctx context.Context, way way, script *redis.Script, keys []string, args ...any) error {
+func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script, keys []string, args ...any) error {
 	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
 	})

@@ -38,7 +38,8 @@ type Store struct {
 	name   string // of this process, for the log
 	names  names
 	reads  reader
-	health breakers
+	health breakers // of all steps
+	writes breakers // of those that write
 	clock  clock
 
 	mu        sync.Mutex // guards what follows
@@ -109,7 +110,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 		}
 	}
 	_, cluster := rdb.(*redis.ClusterClient)
-	s.health.init(s, cluster)
+	s.health.initHealth(s, cluster)
+	s.writes.initWrites(s, cluster)
 	s.reads.init(s)
 	s.clock.base = time.Now()
 	return s, nil
@@ -132,6 +134,7 @@ func (s *Store) Close() error {
 		sub.stop()
 	}
 	s.health.stop()
+	s.writes.stop()
 	s.reads.wait()
 	return nil
 }

@@ -36,7 +36,8 @@ type Flight[T any] struct {
 	key   string
 
 	// guarded by shard.mu
-	members int           // callers that want the result, the leader included
+	members int           // those who want the result: callers, the leader included, and work that holds itself
+	work    int           // how many of them are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
 	done    chan struct{} // closed when landed; made when somebody waits
@@ -46,19 +47,21 @@ type Flight[T any] struct {
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
 
-	interim T // set once, before offered is closed
-	result  T // set once, before done is closed
+	interim T         // set once, before offered is closed
+	expires time.Time // when interim is no longer offered
+	result  T         // set once, before done is closed
 }
 
 // Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
-// Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit);
+// Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
+// that holds itself is none);
 // one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	s := g.of(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f = s.open[key]; f != nil {
-		if limit > 0 && f.members >= limit {
+		if limit > 0 && f.members-f.work >= limit {
 			return nil, false
 		}
 		f.members++
@@ -166,12 +169,12 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return f.result, nil
 }
 
-// Offer gives the flight something that members who lose patience get instead of its result. It is called once at
-// most.
-func (f *Flight[T]) Offer(interim T) {
+// Offer gives the flight something that members who lose patience before it expires get instead of its result. It is
+// called once at most.
+func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	f.interim, f.offers = interim, true
+	f.interim, f.expires, f.offers = interim, expires, true
 	if f.offered != nil {
 		close(f.offered)
 	}
@@ -190,30 +193,35 @@ func (f *Flight[T]) offer() <-chan struct{} {
 	return f.offered
 }
 
-// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has waited for that long.
-func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, err error) {
+// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has waited for that long. taken
+// says that it did.
+func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-f.done:
-		return f.result, nil
+		return f.result, false, nil
 	case <-ctx.Done():
 	case <-timer.C:
 		select {
 		case <-f.done:
-			return f.result, nil
+			return f.result, false, nil
 		case <-ctx.Done():
 		case <-f.offer():
-			if f.Leave() {
-				return f.interim, nil
+			if time.Now().Before(f.expires) {
+				if f.Leave() {
+					return f.interim, true, nil
+				}
+				return f.result, false, nil
 			}
-			return f.result, nil
+			result, err = f.Wait(ctx)
+			return result, false, err
 		}
 	}
 	if f.Leave() {
-		return result, ctx.Err()
+		return result, false, ctx.Err()
 	}
-	return f.result, nil
+	return f.result, false, nil
 }
 
 // Hold makes the work a member of its own flight: it goes on when all callers have left.
@@ -221,6 +229,29 @@ func (f *Flight[T]) Hold() {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.members++
+	f.work++
+}
+
+// Held reports whether work is a member.
+func (f *Flight[T]) Held() bool {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	return f.work > 0
+}
+
+// LeadAsWork makes the leader, who is no caller, the work that holds itself.
+func (f *Flight[T]) LeadAsWork() {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.work++
+}
+
+// LetGo ends the membership of the work, as Leave does that of a caller.
+func (f *Flight[T]) LetGo() bool {
+	f.shard.mu.Lock()
+	f.work--
+	f.shard.mu.Unlock()
+	return f.Leave()
 }
 
 // Leave ends the caller's membership. If it was the last member, the flight is sealed and its work is cancelled:

@@ -230,7 +230,7 @@ func TestOffer(t *testing.T) {
 		results := make(chan got, 3)
 		began := time.Now()
 		wait := func(f *Flight[string], patience time.Duration) {
-			r, err := f.WaitAtMost(t.Context(), patience)
+			r, _, err := f.WaitAtMost(t.Context(), patience)
 			if err != nil {
 				t.Error(err)
 			}
@@ -239,7 +239,7 @@ func TestOffer(t *testing.T) {
 		early, _ := g.Join("k", 0)
 		go wait(early, time.Second) // before there is an offer
 		time.Sleep(3 * time.Second)
-		f.Offer("offered")
+		f.Offer("offered", time.Now().Add(time.Hour))
 		if r := <-results; r != (got{"offered", 3 * time.Second}) {
 			t.Errorf("got %+v", r)
 		}
@@ -256,7 +256,7 @@ func TestOffer(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		leaver, _ := g.Join("k", 0)
 		leave()
-		if _, err := leaver.WaitAtMost(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		if _, _, err := leaver.WaitAtMost(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -267,7 +267,7 @@ func TestOffer(t *testing.T) {
 		if r := <-results; r != (got{"landed", 4 * time.Second}) {
 			t.Errorf("got %+v", r)
 		}
-		if r, err := early.WaitAtMost(t.Context(), time.Nanosecond); r != "landed" || err != nil {
+		if r, taken, err := early.WaitAtMost(t.Context(), time.Nanosecond); r != "landed" || taken || err != nil {
 			t.Errorf("after landing: %q, %v", r, err)
 		}
 	})

@@ -121,7 +121,13 @@ func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} 
 // Put makes e the key's entry if the tier is trusted and the key was not dropped since the stamp was taken, and reports
 // whether it did. An entry that is heavier than the whole tier is not inserted; the one that it would have replaced is
 // removed. What was inserted may be evicted at once, for others are used more. Of two with current stamps the last stays.
-func (t *Tier[V]) Put(key string, s Stamp, e *V) bool {
+func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, e, false) }
+
+// Replace is Put for a value that makes all older ones worthless, also those which slower readers are about to insert:
+// with it the stamps end.
+func (t *Tier[V]) Replace(key string, s Stamp, e *V) bool { return t.put(key, s, e, true) }
+
+func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
 	weight := uint32(1)
 	if t.weigh != nil {
 		weight = max(1, t.weigh(key, e)) // otter never evicts what weighs nothing
@@ -133,7 +139,7 @@ func (t *Tier[V]) Put(key string, s Stamp, e *V) bool {
 	epoch, inserted := t.epochOf(key), false
 	now.cache.Compute(key, func(entry[V], bool) (entry[V], otter.ComputeOp) {
 		switch {
-		case epoch.Load() != s.epoch:
+		case last && !epoch.CompareAndSwap(s.epoch, s.epoch+1), !last && epoch.Load() != s.epoch:
 			return entry[V]{}, otter.CancelOp
 		case uint64(weight) > t.bound:
 			return entry[V]{}, otter.InvalidateOp

@@ -1,0 +1,78 @@
+package redisstore
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func storeThatHangs(t *testing.T) *Store {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	rdb := redis.NewClient(&redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// A breaker that is closed by a caller's answer and opens again before its probe has looked has two probes, then three...
+func TestBreakerHasOneProbe(t *testing.T) {
+	s := storeThatHangs(t)
+	b := s.health.of("x")
+	for range 5 {
+		for range tolerance {
+			b.answered("x", io.ErrUnexpectedEOF, time.Millisecond)
+		}
+		time.Sleep(time.Millisecond)
+		b.answered("x", nil, 0) // a change was answered
+		if b.open.Load() {
+			t.Fatal("open")
+		}
+	}
+	for range tolerance {
+		b.answered("x", io.ErrUnexpectedEOF, time.Millisecond)
+	}
+	n := 0
+	for range 1000 { // those that were ended need a moment to go
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if n = strings.Count(string(stacks), "redisstore.(*breaker).probe("); n == 1 {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Errorf("%d probes of one breaker", n)
+}
+
+// Steps that were under way when Redis hung, and end after it has answered the probe, say nothing about it.
+func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
+	s := storeThatHangs(t)
+	b := s.health.of("x")
+	for range tolerance {
+		b.answered("x", io.ErrUnexpectedEOF, 250*time.Millisecond)
+	}
+	time.Sleep(10 * time.Millisecond)
+	b.answered("x", nil, time.Millisecond) // the probe
+	if b.open.Load() {
+		t.Fatal("open")
+	}
+	for range tolerance { // began 240 ms before that answer
+		b.answered("x", io.ErrUnexpectedEOF, 250*time.Millisecond)
+	}
+	if b.open.Load() {
+		t.Error("it is open again because of steps that began before the answer")
+	}
+}

@@ -1,0 +1,33 @@
+package redisstore_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A cluster that hangs when the process starts: after a few failures nobody waits for it.
+func TestClusterHangsAtStart(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	must(t, err)
+	defer l.Close()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{l.Addr().String()}})
+	defer rdb.Close()
+	const op = 100 * time.Millisecond
+	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, op })
+	o := newOrigin("v")
+	slow := 0
+	for range 40 {
+		began := time.Now()
+		r.get(t, "k", o.load).is(t, "v")
+		if time.Since(began) > op/2 {
+			slow++
+		}
+	}
+	if slow > 10 {
+		t.Errorf("%d of 40 calls for one key waited for a cluster that doesn't answer", slow)
+	}
+}
