@@ -23,7 +23,7 @@
 //   - Every way out of a load releases its lease and tells those who wait: return, error, panic, runtime.Goexit,
 //     LoadTimeout, cancellation, a result that can't be stored.
 //   - Expiry need not be felt: with a stale window nobody waits for a refresh, and one process of the fleet does it;
-//     with early refresh a hot key doesn't go stale at all while loads succeed.
+//     with early refresh a hot key that was loaded doesn't go stale at all while loads succeed.
 //   - Trouble with the store is not made worse: calls still share a flight in each process, at most MaxLoads loads run,
 //     after a few failures nobody waits for a store that doesn't answer, and service resumes by itself.
 //   - A local tier that tells the truth: a change removes the value from every process as soon as its message arrives,
@@ -81,7 +81,8 @@
 //
 //	-took * beta * ln(u) >= what is left of the TTL
 //
-// where took is how long the load of the value took, which is stored with it. The more readers there are and the slower
+// where took is how long the load of the value took, which is stored with it (nothing for a value that was Set, whose
+// first expiry is therefore felt). Of callers that share a look-up one draws. The more readers there are and the slower
 // the load, the earlier; with beta 1 and n reads during a load the first refresh comes, on average, about ln(n) loads
 // before the end; a larger beta moves it forward. Alone, XFetch begins about e^(1/beta) loads for each expiry, 2.7 with
 // beta 1, whatever the number of readers: all who win their lot while the first load runs. Here the lease, asked for

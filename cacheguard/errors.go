@@ -18,8 +18,8 @@ var (
 	// ErrUnavailable says that the store could not be used and OnStoreDown is FailClosed.
 	ErrUnavailable = errors.New("cacheguard: store is unavailable")
 
-	// ErrOverloaded says that too many callers or loads wait already (MaxWaiters, MaxLoads), or that a load waited
-	// for its slot as long as LoadTimeout.
+	// ErrOverloaded says that too many callers, loads or reads of the store wait already (MaxWaiters, MaxLoads,
+	// Limiter), or that a load waited for its slot, or for its permit of a fleet's budget, as long as LoadTimeout.
 	ErrOverloaded = errors.New("cacheguard: overloaded")
 
 	// ErrLeaseLost is the cause of a load's context when another load holds the lease. Only a load sees it: its

@@ -7,7 +7,8 @@ import (
 )
 
 // Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by many goroutines
-// at once: it must be safe for concurrent use and return at once. A panic in it is dropped.
+// at once: it must be safe for concurrent use and return at once. A panic in it is dropped; runtime.Goexit must not be
+// called in it, for that would end the work it is told of.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -26,7 +27,7 @@ type EventKind uint8
 
 const (
 	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found
-	EventMiss                              // nothing usable was found
+	EventMiss                              // nothing was found, or nothing that can be served
 	EventCoalesced                         // a caller was served by somebody else's load; Err
 	EventLeaseAsked                        // the store was asked for the lease
 	EventLeaseGranted                      // and granted it

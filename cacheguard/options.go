@@ -52,7 +52,8 @@ type Options[V any] struct {
 
 	// EarlyRefresh is the beta of XFetch: before a value's TTL is over, a reader decides by lot to refresh it behind
 	// its callers' backs, the more likely the nearer the end is and the longer the load takes (see the package
-	// documentation). 1 is the paper's default, more is earlier. Default 0 or negative: off.
+	// documentation). 1 is the paper's default, more is earlier. A value that was Set has no load time, so its first
+	// expiry is not early. Default 0 or negative: off.
 	EarlyRefresh float64
 
 	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a third of it.
@@ -117,8 +118,8 @@ type Local[V any] struct {
 	// goroutines. Default: 1 for each.
 	Weigh func(key string, v V) uint32
 
-	// Clone copies a value, for each answer from the tier. Default: none; then all who get a value share it and must
-	// not change it.
+	// Clone copies a value, for each answer from the tier. Callers that share a flight share what it brings, all the
+	// same. Default: none; then all who get a value share it and must not change it.
 	Clone func(V) V
 }
 

@@ -80,7 +80,8 @@
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds
 // after a failover by hand.
 //
-// A budget of the whole fleet (cacheguard.NewFleetLimiter) stands under <prefix>:{<budget>}:permits and needs
+// A budget of the whole fleet (cacheguard.NewFleetLimiter) stands under <prefix>:{<budget>}:permits, with a mark for
+// those who wait under <prefix>:{<budget>}:permits:wanted, and needs
 //
 //	+type +zadd +zcard +zscore +zrange +zrem +zremrangebyscore
 //

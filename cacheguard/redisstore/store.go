@@ -25,7 +25,8 @@ type Options struct {
 	// to the first within half of it. Default 250 ms; at least 2 ms.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving, and when they arrive again. Default slog.Default().
+	// Logger gets a line when messages stop arriving, when Redis doesn't answer or takes no writes, and when that is
+	// over. Default slog.Default().
 	Logger *slog.Logger
 }
 
