@@ -18,6 +18,7 @@ type clock struct {
 
 	tried    atomic.Int64 // when it was measured last, or failed to be, as a time.Duration since base
 	borrowed atomic.Int64 // when another node's was asked for last, in nanoseconds since base
+	refused  atomic.Int32 // how often in a row without success
 }
 
 // measurement is what the server's clock said when this process' clock was at base, and when that was found out.
@@ -127,9 +128,8 @@ func (s *Store) knowTime(ctx context.Context) error {
 // borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is away: clocks that
 // differ by a little are no reason to do without the nodes that are there.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
-	// One of the callers asks, once in a while: the others needn't each wait for a cluster that doesn't answer at all.
-	last, now := s.clock.borrowed.Load(), int64(s.clock.elapsed())+1
-	if (last != 0 && now-last < int64(borrowPause)) || !s.clock.borrowed.CompareAndSwap(last, now) {
+	// A cluster that doesn't answer at all is asked once in a while: callers needn't each wait for another node of it.
+	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
 		return errOpen
 	}
 	anywhere := rand.Text()
@@ -143,7 +143,10 @@ func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
 		m.received = time.Now()
 		return m, err
 	})
+	s.clock.borrowed.Store(int64(s.clock.elapsed()))
+	s.clock.refused.Add(1)
 	if err == nil {
+		s.clock.refused.Store(0)
 		m := s.clock.of(m)
 		m.taken = time.Time{} // the right one is asked again
 		s.clock.last.Store(m)

@@ -353,8 +353,7 @@ func TestRestartWithData(t *testing.T) {
 	}
 	loading := time.Since(began)
 	await(t, "the server is used again", func() bool {
-		_, err := f.first.cache.Peek(ctx, "k")
-		return err == nil
+		return !f.first.get(t, newPrefix(), load).res.Degraded && !f.second.get(t, newPrefix(), load).res.Degraded
 	})
 	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller", loading, time.Since(began), loads.Load())
 	f.first.get(t, "k", mustNotLoad(t)).hit(t, "v")
