@@ -36,6 +36,7 @@ type breakers struct {
 	s      *Store
 	all    []breaker
 	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
+	writes bool   // these are for steps that write
 	errs   error  // what a step gets that is not sent
 	opens  string // what the log says
 	closes string
@@ -72,6 +73,7 @@ func (bs *breakers) initHealth(s *Store, cluster bool) {
 // initWrites makes the breakers for steps that write.
 func (bs *breakers) initWrites(s *Store, cluster bool) {
 	bs.errs, bs.opens, bs.closes = errNoWrite, "redisstore: Redis takes no writes; no leases are asked for until it does", "redisstore: Redis takes writes again"
+	bs.writes = true
 	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return probeScript.Run(ctx, rdb, []string{name + ":probe"}).Err()
 	}
@@ -99,9 +101,13 @@ func (bs *breakers) of(name string) *breaker {
 }
 
 // answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an answer if it came
-// soon: what is wrong then costs callers no time.
+// soon: what is wrong then costs callers no time. That an error came soon doesn't show that Redis takes writes, though.
 func (b *breaker) answered(name string, err error, took time.Duration) {
-	if err == nil || (!noAnswer(err) && took < b.all.s.opts.OpTimeout/4) {
+	soon := err != nil && !noAnswer(err) && took < b.all.s.opts.OpTimeout/4
+	if soon && b.all.writes {
+		return
+	}
+	if err == nil || soon {
 		if b.failed.Load() != 0 { // no write to shared memory for each step
 			b.failed.Store(0)
 		}
