@@ -34,16 +34,16 @@ func TestBreakerHasOneProbe(t *testing.T) {
 	b := s.health.of("x")
 	for range 5 {
 		for range tolerance {
-			b.answered("x", io.ErrUnexpectedEOF, time.Millisecond)
+			b.answered("x", io.ErrUnexpectedEOF, 0)
 		}
-		time.Sleep(time.Millisecond)
+		pastOpening(b)
 		b.answered("x", nil, 0) // a change was answered
 		if b.open.Load() {
 			t.Fatal("open")
 		}
 	}
 	for range tolerance {
-		b.answered("x", io.ErrUnexpectedEOF, time.Millisecond)
+		b.answered("x", io.ErrUnexpectedEOF, 0)
 	}
 	n := 0
 	for range 1000 { // those that were ended need a moment to go
@@ -62,17 +62,27 @@ func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	s := storeThatHangs(t)
 	b := s.health.of("x")
 	for range tolerance {
-		b.answered("x", io.ErrUnexpectedEOF, 250*time.Millisecond)
+		b.answered("x", io.ErrUnexpectedEOF, 0)
 	}
-	time.Sleep(10 * time.Millisecond)
-	b.answered("x", nil, time.Millisecond) // the probe
+	if !b.open.Load() {
+		t.Fatal("not open")
+	}
+	pastOpening(b)
+	b.answered("x", nil, 0) // the probe
 	if b.open.Load() {
 		t.Fatal("open")
 	}
-	for range tolerance { // began 240 ms before that answer
+	for range tolerance { // began before that answer
 		b.answered("x", io.ErrUnexpectedEOF, 250*time.Millisecond)
 	}
 	if b.open.Load() {
 		t.Error("it is open again because of steps that began before the answer")
+	}
+}
+
+// pastOpening returns when the clock has gone on since the breaker opened, so that a step can begin after it.
+func pastOpening(b *breaker) {
+	for b.all.s.clock.elapsed() <= time.Duration(b.since.Load()) {
+		runtime.Gosched()
 	}
 }
