@@ -24,23 +24,29 @@ const (
 	useFresh
 )
 
-// judge says how old a value is and what it is good for. An age that can't be (the clock was set, or the store fell
-// back to another machine with another clock) is good for nothing, not for ever.
-func judge(h frame.Header, now time.Time) (age time.Duration, good use) {
+// judge says how old a value is, for how long its soft TTL has been over, and what it is good for. A mark ends the soft
+// TTL early. An age that can't be (the clock was set, or the store fell back to another machine with another clock) is
+// good for nothing, not for ever.
+func judge(h frame.Header, now time.Time) (age, over time.Duration, good use) {
 	age = now.Sub(h.Created)
+	over = age - h.Soft
 	if age < -clockSlack {
-		return age, useNone
+		return age, over, useNone
 	}
 	age = max(age, 0)
-	switch {
-	case age < h.Soft:
-		return age, useFresh
-	case age < h.Soft+h.Revalidate:
-		return age, useMeanwhile
-	case age < h.Soft+h.IfError:
-		return age, useOnError
+	over = age - h.Soft
+	if !h.Marked.IsZero() {
+		over = max(over, now.Sub(h.Marked), 0)
 	}
-	return age, useNone
+	switch {
+	case over < 0:
+		return age, over, useFresh
+	case over < h.Revalidate:
+		return age, over, useMeanwhile
+	case over < h.IfError:
+		return age, over, useOnError
+	}
+	return age, over, useNone
 }
 
 // early is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
@@ -92,15 +98,16 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 	}
 	got.load, got.took = h.ID, h.Took
 	got.res.NotFound = h.Null
-	got.res.Age, got.good = judge(h, c.store.Now())
-	got.res.FreshFor = h.Soft - got.res.Age
+	var over time.Duration
+	got.res.Age, over, got.good = judge(h, c.store.Now())
+	got.res.FreshFor = -over
 	got.res.Status = StatusStale
 	if got.good == useFresh {
 		got.res.Status = StatusHit
 		got.early = early(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
 	}
 	if got.good != useNone {
-		got.keeps = h.Hard() - got.res.Age
+		got.keeps = max(h.Revalidate, h.IfError) - over
 	}
 	return got
 }

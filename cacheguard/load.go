@@ -135,15 +135,16 @@ func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
 
 // encode returns room for a frame's header followed by the body.
 func (c *Cache[V]) encode(v V, notFound bool) ([]byte, error) {
-	f := make([]byte, frame.HeaderSize, 4*frame.HeaderSize)
+	f := frame.Room(frame.Annex{})
 	if notFound {
 		return f, nil
 	}
+	start := len(f)
 	f, err := c.opts.Codec.Append(f, v)
 	if err != nil {
 		return nil, fmt.Errorf("cacheguard: value can't be encoded: %w", err)
 	}
-	if size := len(f) - frame.HeaderSize; size > c.opts.MaxValueSize {
+	if size := len(f) - start; size > c.opts.MaxValueSize {
 		return nil, fmt.Errorf("%w: %d bytes, MaxValueSize is %d", ErrTooLarge, size, c.opts.MaxValueSize)
 	}
 	return f, nil

@@ -28,8 +28,12 @@
 //	    42    8  how long after that it may be served when a load fails, in microseconds
 //	    50    4  how long the load took, in microseconds
 //	    54    4  FNV-1a hash of the codec's name, 0 if it has none
-//	    58    4  CRC-32C (Castagnoli) of the frame without these four bytes
-//	    62       body
+//	    58    8  stamp: the time by the clock of the generations (see below) from before the load, microseconds since 1970
+//	    66    2  size of the annex
+//	    68    4  CRC-32C (Castagnoli) of the frame without these four bytes and the eight after them
+//	    72    8  when it was marked stale, microseconds since 1970 on Redis' clock; 0: it was not
+//	    80       annex: nothing, or a note with its length in one byte before it, then tags, each with its length likewise
+//	             body
 //
 // A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
 //

@@ -32,7 +32,7 @@ func id(f []byte) []byte { return frame.ID(f) }
 func valueAbsent(e *env) { e.noValue(e.key("k")) }
 
 func valueSizes(e *env) {
-	for _, size := range []int{0, 1, 2, 3, 17, 18, 61, 62, 4095, 4096, 4097, 1<<16 - 1, 1 << 16, 1 << 20, 10 << 20} {
+	for _, size := range []int{0, 1, 2, 3, 17, 18, 79, 80, 4095, 4096, 4097, 1<<16 - 1, 1 << 16, 1 << 20, 10 << 20} {
 		k := e.key(fmt.Sprint("set ", size))
 		body := make([]byte, size)
 		rand.Read(body)

@@ -1,6 +1,6 @@
 // Package frame is the value format: what stands in the store under a key.
 //
-// A frame is a header of fixed size and a body. All integers are big-endian.
+// A frame is a header of fixed size, an annex and a body. All integers are big-endian.
 //
 //	offset size
 //	     0    1  version, 1
@@ -12,16 +12,24 @@
 //	    42    8  stale-if-error in microseconds: after the soft TTL, served when a load fails
 //	    50    4  how long the load took, in microseconds (saturating)
 //	    54    4  fingerprint of the codec that wrote the body, 0 for one without a name
-//	    58    4  CRC-32C (Castagnoli) of the whole frame with these four bytes left out
-//	    62       body
+//	    58    8  stamp: what the clock of the cache's generations said before the load began, in microseconds since 1970
+//	    66    2  size of the annex
+//	    68    4  CRC-32C (Castagnoli) of the whole frame without these four bytes and the eight after them
+//	    72    8  when it was marked stale, microseconds since 1970 on the store's clock; 0: it was not
+//	    80       annex
+//	             body
 //
 // The windows are those of the writer, so that a value is treated alike by every process. It is kept for the hard TTL,
 // the soft TTL and the larger of the two.
 //
-// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header and the body:
-// a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
-// value. The version is part of the value's name in the store once it is above 1, so that programs that write
-// different versions don't overwrite each other's values in turn.
+// The annex is empty, or one byte with the length of a note, the note, and the tags, each with its length in one byte
+// before it. The note is an observer's: what leads to the trace of the load.
+//
+// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the annex and
+// the body: a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
+// value. Only the mark is not covered, because a store writes it into a frame that is there; whatever stands in it can
+// make a value stale and nothing else. The version is part of the value's name in the store once it is above 1, so that
+// programs that write different versions don't overwrite each other's values in turn.
 package frame
 
 import (
@@ -37,13 +45,23 @@ import (
 const Version = 1
 
 // HeaderSize is the length of a frame with an empty body.
-const HeaderSize = 62
+const HeaderSize = 80
 
 // IDStart and IDEnd bound the load's id inside a frame: frame[IDStart:IDEnd]. Stores compare these bytes to recognise
 // a fill that was applied although its reply was lost.
 const (
 	IDStart = 2
 	IDEnd   = 18
+)
+
+// MarkStart is where the mark begins, the last field of the header.
+const MarkStart = offMark
+
+// Limits of the annex.
+const (
+	MaxTags = 64
+	MaxTag  = 255
+	MaxNote = 255
 )
 
 const (
@@ -55,7 +73,10 @@ const (
 	offIfError    = 42
 	offTook       = 50
 	offCodec      = 54
-	offSum        = 58
+	offStamp      = 58
+	offAnnex      = 66
+	offSum        = 68
+	offMark       = 72
 )
 
 // Frame errors. All of them mean: treat it as a miss.
@@ -79,15 +100,41 @@ type Header struct {
 	Revalidate, IfError time.Duration
 	Took                time.Duration // how long the load took
 	Codec               uint32        // fingerprint of the codec
+	Stamp               int64         // microseconds on the clock of the generations, from before the load
+	Marked              time.Time     // when it was marked stale; the zero Time: it was not
+	Annex
+}
+
+// Annex is what follows the header of a frame, as it stands there. Both fields may be empty.
+type Annex struct {
+	Note []byte // an observer's
+	Tags Tags
 }
 
 // Hard is how long after Created the value is kept.
 func (h Header) Hard() time.Duration { return h.Soft + max(h.Revalidate, h.IfError) }
 
-// Seal makes a frame of f in place: f is HeaderSize bytes of room followed by the body, and the header is written
-// into that room.
+// Room returns a new frame with its annex and no body, and with room to append one. It is no frame before Seal has
+// written its header.
+func Room(a Annex) []byte {
+	size := 0
+	if len(a.Note) > 0 || len(a.Tags) > 0 {
+		size = 1 + len(a.Note) + len(a.Tags)
+	}
+	f := make([]byte, HeaderSize, 4*HeaderSize+size)
+	binary.BigEndian.PutUint16(f[offAnnex:], uint16(size))
+	if size > 0 {
+		f = append(f, byte(len(a.Note)))
+		f = append(f, a.Note...)
+		f = append(f, a.Tags...)
+	}
+	return f
+}
+
+// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame already. The annex stays
+// what it is.
 func Seal(f []byte, h Header) {
-	clear(f[:HeaderSize])
+	clear(f[:offAnnex])
 	f[0] = Version
 	if h.Null {
 		f[1] |= flagNull
@@ -99,13 +146,22 @@ func Seal(f []byte, h Header) {
 	binary.BigEndian.PutUint64(f[offIfError:], micros(h.IfError))
 	binary.BigEndian.PutUint32(f[offTook:], uint32(min(micros(h.Took), math.MaxUint32)))
 	binary.BigEndian.PutUint32(f[offCodec:], h.Codec)
+	binary.BigEndian.PutUint64(f[offStamp:], uint64(h.Stamp))
+	copy(f[offMark:HeaderSize], Mark(h.Marked))
 	binary.BigEndian.PutUint32(f[offSum:], sum(f))
+}
+
+// Mark is what a store writes at MarkStart to mark a value stale.
+func Mark(at time.Time) []byte {
+	if at.IsZero() {
+		return make([]byte, HeaderSize-offMark)
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro()))
 }
 
 // New returns a frame with this header and a copy of the body.
 func New(h Header, body []byte) []byte {
-	f := make([]byte, HeaderSize+len(body))
-	copy(f[HeaderSize:], body)
+	f := append(Room(h.Annex), body...)
 	Seal(f, h)
 	return f
 }
@@ -133,17 +189,45 @@ func Parse(f []byte) (Header, []byte, error) {
 		Created: time.UnixMicro(int64(binary.BigEndian.Uint64(f[offCreated:]))),
 		Took:    time.Duration(binary.BigEndian.Uint32(f[offTook:])) * time.Microsecond,
 		Codec:   binary.BigEndian.Uint32(f[offCodec:]),
+		Stamp:   int64(binary.BigEndian.Uint64(f[offStamp:])),
+	}
+	if mark := binary.BigEndian.Uint64(f[offMark:]); mark != 0 {
+		h.Marked = time.UnixMicro(int64(mark))
 	}
 	copy(h.ID[:], f[IDStart:IDEnd])
 	var ok1, ok2, ok3 bool
 	h.Soft, ok1 = duration(binary.BigEndian.Uint64(f[offSoft:]))
 	h.Revalidate, ok2 = duration(binary.BigEndian.Uint64(f[offRevalidate:]))
 	h.IfError, ok3 = duration(binary.BigEndian.Uint64(f[offIfError:]))
-	body := f[HeaderSize:len(f):len(f)]
-	if !ok1 || !ok2 || !ok3 || (h.Null && len(body) != 0) {
+	annex, body, ok4 := split(f)
+	if ok4 {
+		h.Annex, ok4 = parseAnnex(annex)
+	}
+	if !ok1 || !ok2 || !ok3 || !ok4 || h.Stamp < 0 || (h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
 	}
 	return h, body, nil
+}
+
+// split finds the annex and the body.
+func split(f []byte) (annex, body []byte, ok bool) {
+	end := HeaderSize + int(binary.BigEndian.Uint16(f[offAnnex:]))
+	if end > len(f) {
+		return nil, nil, false
+	}
+	return f[HeaderSize:end:end], f[end:len(f):len(f)], true
+}
+
+func parseAnnex(b []byte) (a Annex, ok bool) {
+	if len(b) == 0 {
+		return a, true
+	}
+	n := 1 + int(b[0])
+	if len(b) < n || len(b) == 1 { // an annex of nothing would be another way to write none
+		return a, false
+	}
+	a.Note, a.Tags = b[1:n:n], Tags(b[n:])
+	return a, a.Tags.valid()
 }
 
 // ID returns the bytes that stand where a frame has the load's id, also of something that is no frame: fewer bytes,
@@ -156,7 +240,7 @@ func ID(f []byte) []byte {
 }
 
 func sum(f []byte) uint32 {
-	return crc32.Update(crc32.Checksum(f[:offSum], castagnoli), castagnoli, f[offSum+4:])
+	return crc32.Update(crc32.Checksum(f[:offSum], castagnoli), castagnoli, f[HeaderSize:])
 }
 
 func micros(d time.Duration) uint64 {

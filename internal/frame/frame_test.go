@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +26,22 @@ var golden = map[string]struct {
 		ID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Created: time.UnixMicro(1_763_712_345_678_901),
 		Soft: 10 * time.Minute, Revalidate: 5 * time.Minute, IfError: time.Hour, Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
 	}, `{"name":"lamp"}`},
-	"null":  {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
+	"null": {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
+	"tagged": {Header{
+		ID: [16]byte{7}, Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Stamp: 1_763_712_344_999_999,
+		Annex: Annex{Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"}))},
+	}, "lamp"},
+	"marked": {Header{
+		Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Marked: time.UnixMicro(1_763_712_346_000_000),
+	}, "lamp"},
 	"empty": {Header{Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Second}, ""},
+}
+
+func must(tags Tags, err error) Tags {
+	if err != nil {
+		panic(err)
+	}
+	return tags
 }
 
 // The files are what another program has to read; they never change for a version.
@@ -53,28 +69,29 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if !h.Created.Equal(g.header.Created) {
-			t.Errorf("%s: created %v, want %v", name, h.Created, g.header.Created)
-		}
-		h.Created = g.header.Created
-		if h != g.header || string(body) != g.body {
+		if !reflect.DeepEqual(h, g.header) || string(body) != g.body {
 			t.Errorf("%s: parsed %+v %q, want %+v %q", name, h, body, g.header, g.body)
 		}
 	}
 }
 
-// A flipped bit anywhere is an error: never another value.
+// A flipped bit anywhere is an error: never another value. In the mark it makes the value stale, no more.
 func TestEveryBitCounts(t *testing.T) {
 	for name, g := range golden {
 		f := New(g.header, []byte(g.body))
 		for bit := range len(f) * 8 {
 			f[bit/8] ^= 1 << (bit % 8)
-			if _, _, err := Parse(f); err == nil {
+			h, _, err := Parse(f)
+			if bit/8 >= MarkStart && bit/8 < HeaderSize {
+				if err != nil || h.Marked.IsZero() {
+					t.Errorf("%s: with bit %d of byte %d flipped: %+v, %v; want it marked", name, bit%8, bit/8, h, err)
+				}
+			} else if err == nil {
 				t.Errorf("%s: a frame with bit %d of byte %d flipped was accepted", name, bit%8, bit/8)
 			}
 			f[bit/8] ^= 1 << (bit % 8)
 		}
-		for n := range f {
+		for n := range len(f) {
 			if _, _, err := Parse(f[:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes were accepted", name, n, len(f))
 			}
@@ -109,6 +126,12 @@ func TestErrorsSayWhy(t *testing.T) {
 		{"text", []byte(`{"name":"lamp"}`), ErrVersion},
 		{"unknown flag", resealed(func(f []byte) { f[1] = 2 }), ErrFlags},
 		{"checksum", change(func(f []byte) { f[len(f)-1]++ }), ErrChecksum},
+		{"annex beyond the end", resealed(func(f []byte) { f[offAnnex] = 1 }), ErrHeader},
+		{"annex of nothing", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize] = 1, 0 }), ErrHeader},
+		{"note beyond the annex", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize] = 2, 2 }), ErrHeader},
+		{"tag beyond the annex", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize], f[HeaderSize+1] = 3, 0, 2 }), ErrHeader},
+		{"empty tag", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize], f[HeaderSize+1] = 2, 0, 0 }), ErrHeader},
+		{"stamp before 1970", resealed(func(f []byte) { f[offStamp] = 0x80 }), ErrHeader},
 		{"null with a body", resealed(func(f []byte) { f[1] = flagNull }), ErrHeader},
 		{"endless", resealed(func(f []byte) { copy(f[offSoft:], []byte{255, 255}) }), ErrHeader},
 		{"endless stale-while-revalidate", resealed(func(f []byte) { copy(f[offRevalidate:], []byte{255, 255}) }), ErrHeader},
@@ -116,6 +139,28 @@ func TestErrorsSayWhy(t *testing.T) {
 	} {
 		if _, _, err := Parse(c.f); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func TestTags(t *testing.T) {
+	long := strings.Repeat("x", MaxTag)
+	for _, tags := range [][]string{nil, {"a"}, {"a", "b"}, {long, "\x00", long}, slices.Repeat([]string{long}, MaxTags)} {
+		list, err := MakeTags(tags)
+		if err != nil {
+			t.Errorf("%q: %v", tags, err)
+		}
+		if got := list.All(); !slices.Equal(got, tags) {
+			t.Errorf("%q became %q", tags, got)
+		}
+		h, _, err := Parse(New(Header{Annex: Annex{Tags: list, Note: []byte(long)}}, []byte("body")))
+		if err != nil || !slices.Equal(h.Tags.All(), tags) || string(h.Note) != long {
+			t.Errorf("%q: a frame has %q, %q, %v", tags, h.Tags.All(), h.Note, err)
+		}
+	}
+	for _, tags := range [][]string{{""}, {"a", ""}, {long + "x"}, slices.Repeat([]string{"a"}, MaxTags+1)} {
+		if _, err := MakeTags(tags); err == nil {
+			t.Errorf("%d tags %.20q are taken", len(tags), tags)
 		}
 	}
 }

@@ -1,0 +1,49 @@
+package frame
+
+import "fmt"
+
+// Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two equal lists have
+// equal bytes.
+type Tags []byte
+
+// MakeTags makes a list of tags. Each has 1 to MaxTag bytes, and there are at most MaxTags.
+func MakeTags(tags []string) (Tags, error) {
+	if len(tags) == 0 {
+		return nil, nil
+	}
+	if len(tags) > MaxTags {
+		return nil, fmt.Errorf("%d tags, at most %d are allowed", len(tags), MaxTags)
+	}
+	var list Tags
+	for _, tag := range tags {
+		if tag == "" {
+			return nil, fmt.Errorf("an empty tag")
+		}
+		if len(tag) > MaxTag {
+			return nil, fmt.Errorf("a tag of %d bytes, at most %d are allowed", len(tag), MaxTag)
+		}
+		list = append(append(list, byte(len(tag))), tag...)
+	}
+	return list, nil
+}
+
+// All returns the tags of a list that MakeTags made or Parse returned.
+func (t Tags) All() (tags []string) {
+	for len(t) > 0 {
+		n := 1 + int(t[0])
+		tags = append(tags, string(t[1:n]))
+		t = t[n:]
+	}
+	return tags
+}
+
+func (t Tags) valid() bool {
+	for n := 0; len(t) > 0; n++ {
+		size := 1 + int(t[0])
+		if size == 1 || size > len(t) || n == MaxTags {
+			return false
+		}
+		t = t[size:]
+	}
+	return true
+}
