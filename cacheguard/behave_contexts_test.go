@@ -326,7 +326,7 @@ func TestWritesGoThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{})
-		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Set", "Invalidate"} {
+		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate"} {
 			store.onto(step, func(ctx context.Context) error {
 				if ctx.Done() != nil {
 					t.Errorf("%s runs on a context that can end", step)
@@ -346,7 +346,7 @@ func TestWritesGoThrough(t *testing.T) {
 		o.next()
 		cancel()
 		left.gives("", context.Canceled)
-		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Set", "Invalidate"} {
+		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate"} {
 			if store.steps(step) == 0 {
 				t.Errorf("this test had no %s", step)
 			}

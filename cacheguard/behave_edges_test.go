@@ -106,7 +106,7 @@ func TestEdgeRefreshAtClose(t *testing.T) {
 }
 
 func seenOf(t *testing.T, s cacheguard.Store, cache, key string) []byte {
-	f, err := s.Get(t.Context(), cacheguard.Key{Cache: cache, Key: key})
+	f, _, err := s.Get(t.Context(), cacheguard.Key{Cache: cache, Key: key}, nil)
 	if err != nil || len(f) < 18 {
 		t.Fatal(f, err)
 	}
@@ -366,13 +366,13 @@ type slowRead struct {
 	took atomic.Int64
 }
 
-func (s *slowRead) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+func (s *slowRead) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	select {
 	case <-time.After(time.Duration(s.took.Load())):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
-	return s.Store.Get(ctx, k)
+	return s.Store.Get(ctx, k, tags)
 }
 
 // M: callers who joined a look-up whose leader ran out of time wait for the load, within StaleWhileRevalidate.

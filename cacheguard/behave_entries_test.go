@@ -194,7 +194,7 @@ func TestUnsharedLoadFails(t *testing.T) {
 // storeStale puts a value into the store that is past its TTL and still there.
 func storeStale(t *testing.T, store *memstore.Store, key, value string, null bool) {
 	t.Helper()
-	h := frame.Header{ID: [16]byte{9}, Null: null, Created: store.Now().Add(-time.Minute), Soft: time.Second, IfError: time.Hour}
+	h := frame.Header{ID: [16]byte{9}, Null: null, Created: store.Now().Add(-time.Minute), Soft: time.Second, IfError: time.Hour, Stamp: store.Now().UnixMicro()}
 	h.Codec = 0
 	body := []byte(value)
 	if null {

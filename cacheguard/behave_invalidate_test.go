@@ -146,15 +146,16 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 // TestChangeOnItsWay: a call that began after the change did, and has seen what was there before the store made it, is
 // joined by nobody who comes when it is made. This is so without the store's messages too.
 func TestChangeOnItsWay(t *testing.T) {
-	for step, change := range map[string]func(t *testing.T, c *cacheguard.Cache[string]) error{
+	for name, change := range map[string]func(t *testing.T, c *cacheguard.Cache[string]) error{
 		"Set":        func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Set(t.Context(), "k", "new") },
 		"Invalidate": func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Invalidate(t.Context(), "k") },
-		"Claim": func(t *testing.T, c *cacheguard.Cache[string]) error {
+		"Update": func(t *testing.T, c *cacheguard.Cache[string]) error {
 			_, err := c.Update(t.Context(), "k", returning("new"))
 			return err
 		},
 	} {
-		inBubble(t, step, func(t *testing.T) {
+		step := map[string]string{"Set": "Claim", "Update": "Claim", "Invalidate": "Invalidate"}[name]
+		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
 			c := openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{})
 			if err := c.Set(t.Context(), "k", "old"); err != nil {

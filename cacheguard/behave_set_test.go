@@ -62,7 +62,7 @@ func TestSetThatFails(t *testing.T) {
 		o := newScriptedOrigin[string](t)
 		early := getting(t.Context(), t, c, "k", o.load)
 		old := o.next()
-		store.onto("Set", fails(1))
+		store.onto("Claim", fails(1))
 		if err := c.Set(t.Context(), "k", "v"); !errors.Is(err, errTampered) {
 			t.Errorf("Set: %v; want %v", err, errTampered)
 		}

@@ -99,9 +99,30 @@ func (s *tampered) step(ctx context.Context, name string, k cacheguard.Key, do f
 	return err
 }
 
-func (s *tampered) Get(ctx context.Context, k cacheguard.Key) (f []byte, err error) {
-	err = s.step(ctx, "Get", k, func() (err error) { f, err = s.Store.Get(ctx, k); return err })
-	return f, err
+func (s *tampered) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []byte, of cacheguard.Generations, err error) {
+	err = s.step(ctx, "Get", k, func() (err error) { f, of, err = s.Store.Get(ctx, k, tags); return err })
+	return f, of, err
+}
+
+func (s *tampered) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) (replies []cacheguard.Reply[[]byte], of cacheguard.Generations) {
+	err := s.step(ctx, "GetMany", keys[0], func() error { replies, of = s.Store.GetMany(ctx, keys, tags); return nil })
+	return failedAll(replies, len(keys), err), of
+}
+
+func (s *tampered) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+	err := s.step(ctx, "LeaseMany", keys[0], func() error { replies = s.Store.LeaseMany(ctx, keys, asks); return nil })
+	return failedAll(replies, len(keys), err)
+}
+
+// failedAll makes an error that of all replies.
+func failedAll[T any](replies []cacheguard.Reply[T], n int, err error) []cacheguard.Reply[T] {
+	if err != nil {
+		replies = make([]cacheguard.Reply[T], n)
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
 }
 
 func (s *tampered) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (a cacheguard.LeaseAnswer, err error) {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash/maphash"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,8 @@ type Cache[V any] struct {
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
 	waits     waits                    // of those flights, for loads in other processes
 	failures  failures                 // of loads in this process, as error values
+	heard     heard                    // of invalidations by tag
+	hints     hints                    // which tags values have
 	restraint restraint                // from refreshing what another process loads or what has failed
 	near      *near[V]                 // the process-local tier; nil if there is none
 	bare      bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
@@ -48,7 +51,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
-	if c.near, err = newNear(opts.Local); err != nil {
+	c.heard.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
+	if c.near, err = newNear(opts.Local, &c.heard); err != nil {
 		return nil, err
 	}
 	c.bare = c.near != nil && opts.Observer == nil && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
@@ -72,14 +76,17 @@ func isNil(store Store) bool {
 func (c *Cache[V]) hear(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		c.reads.SealAll()
-		c.refreshes.SealAll()
+		raise(&c.heard.since, m.Generation)
+		c.sealAll()
 		c.restraint.clear()
 		c.near.trust()
 		c.waits.tellAll(m)
 		return
 	case MessageLost:
 		c.near.distrust()
+		return
+	case MessageTags:
+		c.invalidated(m.Tags, m.Generation)
 		return
 	case MessageChanged:
 		c.seal(m.Key)

@@ -38,14 +38,18 @@ func (c *Cache[V]) follow(ctx context.Context, p *pursuit[V], w *watcher, held L
 func (c *Cache[V]) landMessage(ctx context.Context, p *pursuit[V], m Message) bool {
 	switch m.Kind {
 	case MessageFilled:
-		raw := m.Frame
-		if raw == nil { // too large for a message: one read for the whole process
-			var err error
-			if raw, err = c.store.Get(context.WithoutCancel(ctx), p.key); err != nil {
-				return false // asking for the lease will say the same, and what to do
-			}
+		ctx := context.WithoutCancel(ctx)
+		var got found[V]
+		var err error
+		if m.Frame == nil { // too large for a message: one read for the whole process
+			got, err = c.read(ctx, p.key)
+		} else {
+			got, err = c.openTold(ctx, m.Frame)
 		}
-		return c.landFrame(ctx, p, raw, m.Load)
+		if err != nil {
+			return false // asking for the lease will say the same, and what to do
+		}
+		return c.landFound(ctx, p, got, m.Load)
 	case MessageOutcome:
 		return c.landOutcome(ctx, p, m.Load, m.Outcome)
 	}

@@ -73,6 +73,8 @@ type found[V any] struct {
 	took    time.Duration // how long its load took
 	early   bool          // it is fresh, and this reader is to refresh it
 	load    ID            // the load that made it
+	tags    frame.Tags    // what it depends on
+	stamp   int64         // and as of when, on the clock of the generations
 	id      []byte        // of whatever stands there, for LeaseAsk.Seen
 	corrupt error         // why it is no value
 }
@@ -96,7 +98,7 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 			return found[V]{id: got.id, corrupt: got.corrupt}
 		}
 	}
-	got.load, got.took = h.ID, h.Took
+	got.load, got.took, got.tags, got.stamp = h.ID, h.Took, h.Tags, h.Stamp
 	got.res.NotFound = h.Null
 	var over time.Duration
 	got.res.Age, over, got.good = judge(h, c.store.Now())

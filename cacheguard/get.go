@@ -120,11 +120,10 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 		}
 	}()
 	stamp := c.near.stamp(k.Key)
-	raw, err := c.store.Get(ctx, k)
+	got, err := c.read(ctx, k)
 	switch {
 	case err == nil:
 		c.up(ctx, &c.reading)
-		got = c.open(raw)
 		c.near.keep(k.Key, stamp, got)
 		if got.good == useNone {
 			c.missed(ctx, key, got)
@@ -190,7 +189,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 			return res, nil
 		}
 	}
-	raw, err := c.store.Get(ctx, c.key(id))
+	got, err := c.read(ctx, c.key(id))
 	if err != nil {
 		if over(ctx) {
 			<-ctx.Done()
@@ -200,7 +199,6 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	c.up(ctx, &c.reading)
-	got := c.open(raw)
 	if got.corrupt != nil {
 		c.missed(ctx, key, got)
 	}
@@ -209,7 +207,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 
 // enter checks what every call checks first.
 func (c *Cache[V]) enter(ctx context.Context) error {
-	if c.life.ended() && (c.life.closing.Err() != nil || !c.insideAny(ctx)) {
+	if !c.changes(ctx) {
 		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
 	}
 	return ctx.Err()
@@ -217,6 +215,7 @@ func (c *Cache[V]) enter(ctx context.Context) error {
 
 // detach hands the work over to a goroutine that outlives this caller, and waits for it like everybody else.
 func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *pursuit[V]) (Result[V], error) {
+	p.flight = f
 	if !c.life.begin() {
 		f.Land(outcome[V]{err: ErrClosed})
 		return Result[V]{}, ErrClosed
@@ -249,7 +248,6 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 	defer cancel(nil)
 	defer f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
 	defer c.life.cancelOnClose(cancel)()
-	p.flight = f
 	c.pursue(ctx, p)
 }
 
@@ -258,7 +256,12 @@ func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (ou
 	if c.opts.SoftTimeout <= 0 {
 		return f.Wait(ctx)
 	}
-	out, early, err := f.WaitAtMost(ctx, c.opts.SoftTimeout)
+	return c.resultWithin(ctx, f, c.opts.SoftTimeout)
+}
+
+// resultWithin is result for a caller who has so much patience with a stale value.
+func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
+	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
 		out.res = out.res.later(time.Since(out.at))
 	}

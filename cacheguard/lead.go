@@ -41,34 +41,55 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
 		p.land(Result[V]{}, cause)
 	default:
-		backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
-		c.failures.remember(p.key.Key, g.Token, out.err, backoff, c.opts.LeaseTTL)
-		c.restraint.remember(p.key.Key, p.asked, p.seen, backoff+grace(backoff), out.err)
-		c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(out.err), Failures: p.failures + 1}, backoff)
-		p.fail(Result[V]{Status: StatusLoaded}, out.err)
+		c.failed(p, g, out.err)
 	}
 	return true
 }
 
+// failed tells everybody that a load failed, and lands the flight.
+func (c *Cache[V]) failed(p *pursuit[V], g Grant, err error) {
+	backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
+	c.failures.remember(p.key.Key, g.Token, err, backoff, c.opts.LeaseTTL)
+	c.restraint.remember(p.key.Key, p.asked, p.seen, backoff+grace(backoff), err)
+	c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Failures: p.failures + 1}, backoff)
+	p.fail(Result[V]{Status: StatusLoaded}, err)
+}
+
 // keepResult stores the result of a load, or says to those who wait why not, and lands the flight.
 func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) {
-	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
-	h := c.header(out, g.Token)
+	h, ok := c.sealed(ctx, p, g, out)
+	if !ok {
+		return
+	}
+	ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard())
+	c.filled(ctx, p, g, out, h, ans, err)
+}
+
+// sealed makes the frame of a result that is to be stored. If it isn't, those who wait are told, and the flight has
+// landed.
+func (c *Cache[V]) sealed(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) (h frame.Header, ok bool) {
+	h = c.header(out, g)
 	switch {
 	case out.entry.NoShare:
 		c.near.drop(p.key.Key) // what is there is out of date
 		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}, 0)
-		p.flight.Land(outcome[V]{res: res, unshared: true})
-		return
+		p.flight.Land(outcome[V]{res: out.result(), unshared: true})
+		return h, false
 	case out.keepErr != nil || h.Soft <= 0:
 		c.near.drop(p.key.Key)
 		c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
 		c.conclude(p, g, c.unstored(p, out, h), 0)
-		p.land(res, nil)
-		return
+		p.land(out.result(), nil)
+		return h, false
 	}
 	frame.Seal(out.frame, h)
-	switch ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard()); {
+	return h, true
+}
+
+// filled lands the flight of a result that the store has been asked to keep.
+func (c *Cache[V]) filled(ctx context.Context, p *pursuit[V], g Grant, out loaded[V], h frame.Header, ans FillAnswer, err error) {
+	res := out.result()
+	switch {
 	case err != nil:
 		// It may have been stored or not. If not, those who wait are told; if so, that does nothing.
 		c.near.drop(p.key.Key)
@@ -84,6 +105,7 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 		res.FreshFor += h.Soft
 		c.near.replace(p.key.Key, p.stamp, found[V]{
 			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: g.Token, id: frame.ID(out.frame),
+			tags: out.tags, stamp: h.Stamp,
 		})
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
@@ -92,8 +114,8 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 }
 
 // header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.
-func (c *Cache[V]) header(out loaded[V], token ID) frame.Header {
-	h := frame.Header{ID: token, Null: out.notFound, Took: out.took, Codec: c.codec}
+func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
+	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
 	ttl := c.opts.TTL
 	if out.notFound {
 		ttl = c.opts.NegativeTTL
@@ -178,35 +200,44 @@ func (c *Cache[V]) loadContext(ctx context.Context) (context.Context, context.Ca
 
 // wait returns how the load ended, or, when its context has ended before it, that.
 func (c *Cache[V]) wait(ctx context.Context, p *pursuit[V], done <-chan loaded[V]) loaded[V] {
+	out, ok := ended(ctx, done)
+	if !ok {
+		c.lateLoad(func() {
+			out := <-done
+			if p.late != nil {
+				p.late()
+			}
+			c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Err: out.err})
+		})
+		return loaded[V]{err: context.Cause(ctx)}
+	}
+	if out.err != nil && ctx.Err() != nil {
+		return loaded[V]{err: context.Cause(ctx)} // it was told to stop, and did
+	}
+	return out
+}
+
+// ended returns what comes of done, unless ctx ends before it. When it is both at once, a result is better than none.
+func ended[T any](ctx context.Context, done <-chan T) (out T, ok bool) {
 	select {
-	case out := <-done:
-		if out.err != nil && ctx.Err() != nil {
-			out.err = context.Cause(ctx) // it was told to stop, and did
-		}
-		return out
+	case out = <-done:
+		return out, true
 	case <-ctx.Done():
 	}
 	select {
-	case out := <-done: // both at once: a result is better than none
-		if out.err == nil {
-			return out
-		}
+	case out = <-done:
+		return out, true
 	default:
-		c.lateLoad(ctx, p, done)
+		return out, false
 	}
-	return loaded[V]{err: context.Cause(ctx)}
 }
 
 // lateLoad watches a load that has been told to stop and hasn't yet.
-func (c *Cache[V]) lateLoad(ctx context.Context, p *pursuit[V], done <-chan loaded[V]) {
+func (c *Cache[V]) lateLoad(watch func()) {
 	c.life.loads.Add(1)
 	go func() {
 		defer c.life.loads.Done()
-		out := <-done
-		if p.late != nil {
-			p.late()
-		}
-		c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Err: out.err})
+		watch()
 	}()
 }
 
@@ -232,12 +263,7 @@ func (c *Cache[V]) keep(ctx context.Context, p *pursuit[V], g Grant, asked time.
 // renew is the loop behind keep.
 func (c *Cache[V]) renew(ctx context.Context, p *pursuit[V], g Grant, asked time.Time, lose context.CancelCauseFunc) {
 	until := asked.Add(c.opts.LeaseTTL) // counted from before the request was sent
-	lost := func() {
-		c.observe(ctx, Event{Kind: EventLeaseLost, Key: p.name})
-		if p.flight != nil { // a claim has none
-			p.flight.Seal()
-		}
-	}
+	lost := func() { c.lost(ctx, p) }
 	for ctx.Err() == nil {
 		sent := time.Now()
 		pause := c.opts.LeaseTTL / 3
@@ -263,5 +289,13 @@ func (c *Cache[V]) renew(ctx context.Context, p *pursuit[V], g Grant, asked time
 		if !sleep(ctx, pause) {
 			return
 		}
+	}
+}
+
+// lost says that the lease of a running load is lost: nobody joins it any more.
+func (c *Cache[V]) lost(ctx context.Context, p *pursuit[V]) {
+	c.observe(ctx, Event{Kind: EventLeaseLost, Key: p.name})
+	if p.flight != nil { // a claim has none
+		p.flight.Seal()
 	}
 }

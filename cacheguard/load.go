@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value, if there is one (Status other than StatusMiss), and decides about
-// the new one's fate. Beside ErrNotFound, of the Entry it returns TTL, the stale windows and NoStore still count: an
+// the new one's fate. Beside ErrNotFound, of the Entry it returns TTL, Tags, the stale windows and NoStore still count: an
 // Entry with NoStore and ErrNotFound says "does not exist" without having it remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
@@ -27,6 +28,10 @@ type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error
 type Entry[V any] struct {
 	Value V
 	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 0: as there
+
+	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. With NotModified nil
+	// keeps the previous value's.
+	Tags []string
 
 	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative: none.
 	StaleWhileRevalidate, StaleIfError time.Duration
@@ -39,10 +44,13 @@ type Entry[V any] struct {
 // wrong returns what is wrong with the entry's durations.
 func (e Entry[V]) wrong() error {
 	if e.TTL < 0 || e.TTL > maxTTL || (e.TTL > 0 && e.TTL < minTTL) {
-		return fmt.Errorf("cacheguard: load returned Entry.TTL %v, it must be 0 or from %v to %v", e.TTL, minTTL, maxTTL)
+		return fmt.Errorf("Entry.TTL is %v, it must be 0 or from %v to %v", e.TTL, minTTL, maxTTL)
 	}
 	if most := max(e.StaleWhileRevalidate, e.StaleIfError); most > maxTTL {
-		return fmt.Errorf("cacheguard: load returned an Entry with a stale window of %v, above the most of %v", most, maxTTL)
+		return fmt.Errorf("Entry has a stale window of %v, above the most of %v", most, maxTTL)
+	}
+	if _, err := frame.MakeTags(e.Tags); err != nil {
+		return fmt.Errorf("Entry.Tags has %w", err)
 	}
 	return nil
 }
@@ -67,16 +75,37 @@ type loaded[V any] struct {
 	notFound bool
 	err      error // the load failed
 	frame    []byte
-	keepErr  error // why the result can't be stored
+	tags     frame.Tags // as they stand in the frame
+	keepErr  error      // why the result can't be stored
 	took     time.Duration
 }
 
-// start runs the load on a goroutine of its own, so that one which ignores its context, never returns, panics or
-// calls Goexit can't take its flight along. slot is given back when the load returns, however late that is.
+// result is what this caller gets of it.
+func (out loaded[V]) result() Result[V] {
+	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
+}
+
+// start runs the load of one key.
 func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan loaded[V] {
-	done := make(chan loaded[V], 1)
+	return launch(c, ctx, []string{p.key.Key}, slot, func(ctx context.Context) loaded[V] {
+		return c.load(ctx, p)
+	}, func(ctx context.Context, out loaded[V], err error, took time.Duration) loaded[V] {
+		if err != nil {
+			out = loaded[V]{err: err}
+		}
+		out.took = took
+		c.observe(ctx, Event{Kind: EventLoad, Key: p.name, Took: took, Err: out.err})
+		return out
+	})
+}
+
+// launch runs do, which calls the user's load of these keys, on a goroutine of its own, so that a load which ignores its
+// context, never returns, panics or calls Goexit can't take its flights along. ended makes of what do returned, or of the
+// error that ended it, what is sent. slot is given back when do returns, however late that is.
+func launch[V, T any](c *Cache[V], ctx context.Context, keys []string, slot func(), do func(context.Context) T, ended func(context.Context, T, error, time.Duration) T) <-chan T {
+	done := make(chan T, 1)
 	over := &atomic.Bool{}
-	in := &link{cache: c, key: p.key.Key, over: over, parent: chainOf(ctx)}
+	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx)}
 	if slot != nil {
 		in.limiter = c.opts.Limiter
 	} else {
@@ -88,24 +117,33 @@ func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan
 	go func() {
 		defer c.life.loads.Done()
 		defer slot()
-		out := loaded[V]{err: errGoexit}
+		var out T
+		err := errGoexit
 		defer func() { done <- out }()
 		defer func() {
 			if v := recover(); v != nil {
-				out = loaded[V]{err: &PanicError{Value: v, Stack: debug.Stack()}}
+				err = panicError(v)
 			}
 			over.Store(true)
-			out.took = time.Since(began)
-			c.observe(ctx, Event{Kind: EventLoad, Key: p.name, Took: out.took, Err: out.err})
+			out = ended(ctx, out, err, time.Since(began))
 		}()
-		out = c.load(ctx, p)
+		out = do(ctx)
+		err = nil
 	}()
 	return done
 }
 
+func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
+
 // load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
 func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
-	out.entry, out.err = p.load.call(ctx, p.prev)
+	entry, err := p.load.call(ctx, p.prev)
+	return c.complete(p, entry, err)
+}
+
+// complete makes of what a load returned what is stored.
+func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error) (out loaded[V]) {
+	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
 		out.notFound, out.err = true, nil
 	}
@@ -113,7 +151,7 @@ func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
 	case out.err != nil:
 		return out
 	case out.entry.wrong() != nil:
-		out.err = out.entry.wrong()
+		out.err = fmt.Errorf("cacheguard: load returned a wrong Entry: %w", out.entry.wrong())
 		return out
 	case out.notFound:
 	case out.entry.NotModified && p.prev.Status == StatusMiss:
@@ -129,13 +167,17 @@ func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
 		var zero V
 		out.entry.Value = zero
 	}
-	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound)
+	out.tags, _ = frame.MakeTags(out.entry.Tags)
+	if out.entry.NotModified && out.entry.Tags == nil {
+		out.tags = p.tags
+	}
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound, frame.Annex{Tags: out.tags})
 	return out
 }
 
 // encode returns room for a frame's header followed by the body.
-func (c *Cache[V]) encode(v V, notFound bool) ([]byte, error) {
-	f := frame.Room(frame.Annex{})
+func (c *Cache[V]) encode(v V, notFound bool, a frame.Annex) ([]byte, error) {
+	f := frame.Room(a)
 	if notFound {
 		return f, nil
 	}
@@ -171,7 +213,7 @@ type chainKey struct{}
 // link is one running load in the chain of loads that led to a context.
 type link struct {
 	cache   any
-	key     string
+	keys    []string
 	limiter *Limiter
 	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
 	parent  *link
@@ -195,7 +237,7 @@ func outsideSlots(ctx context.Context) context.Context {
 // inside reports whether ctx belongs to a running load of this key.
 func (c *Cache[V]) inside(ctx context.Context, key string) bool {
 	for l := chainOf(ctx); l != nil; l = l.parent {
-		if l.cache == any(c) && l.key == key && !l.over.Load() {
+		if l.cache == any(c) && !l.over.Load() && slices.Contains(l.keys, key) {
 			return true
 		}
 	}

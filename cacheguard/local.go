@@ -13,16 +13,20 @@ type kept[V any] struct {
 	until time.Duration // since the cache was made: the end of its freshness, or of Local.TTL
 	at    time.Duration // and when it was found
 	found[V]
+
+	heard   uint64   // how many invalidations by tag were known when it was asked for
+	buckets []uint16 // of its tags
 }
 
 // near is the process-local tier of a cache. A nil one has nothing.
 type near[V any] struct {
-	tier *local.Tier[kept[V]]
-	opts Local[V]
-	made time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
+	tier  *local.Tier[kept[V]]
+	opts  Local[V]
+	heard *heard
+	made  time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
 }
 
-func newNear[V any](opts Local[V]) (*near[V], error) {
+func newNear[V any](opts Local[V], heard *heard) (*near[V], error) {
 	if opts.Entries == 0 {
 		return nil, nil
 	}
@@ -34,13 +38,13 @@ func newNear[V any](opts Local[V]) (*near[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &near[V]{tier: tier, opts: opts, made: time.Now()}, nil
+	return &near[V]{tier: tier, opts: opts, heard: heard, made: time.Now()}, nil
 }
 
 // fresh returns what the tier answers with at present, and when that is.
 func (n *near[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	if e = n.tier.Get(id); e != nil {
-		if now = time.Since(n.made); now < e.until {
+		if now = time.Since(n.made); now < e.until && !n.heard.after(e.heard, e.buckets) {
 			return e, now
 		}
 	}
@@ -76,25 +80,32 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 }
 
 // stamp is taken before the store is asked for what is then kept.
-func (n *near[V]) stamp(id string) (s local.Stamp) {
+func (n *near[V]) stamp(id string) (m moment) {
 	if n != nil {
-		s = n.tier.Stamp(id)
+		m.heard = n.heard.count.Load()
+		m.Stamp = n.tier.Stamp(id)
 	}
-	return s
+	return m
+}
+
+// moment says up to which change of a key, and up to which invalidation by tag, a value is known to be true.
+type moment struct {
+	local.Stamp
+	heard uint64
 }
 
 // keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say. It comes
 // before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
 // functions), which its callers see to.
-func (n *near[V]) keep(id string, s local.Stamp, got found[V]) {
+func (n *near[V]) keep(id string, m moment, got found[V]) {
 	if n != nil {
-		n.put(id, s, got, n.tier.Put)
+		n.put(id, m, got, n.tier.Put)
 	}
 }
 
 // replace is keep for what this process has stored itself: what was there is out of date, whether or not this takes its
 // place, and so is what slower readers have read.
-func (n *near[V]) replace(id string, s local.Stamp, got found[V]) {
+func (n *near[V]) replace(id string, m moment, got found[V]) {
 	if n == nil {
 		return
 	}
@@ -104,10 +115,10 @@ func (n *near[V]) replace(id string, s local.Stamp, got found[V]) {
 			n.tier.Drop(id)
 		}
 	}()
-	kept = n.put(id, s, got, n.tier.Replace)
+	kept = n.put(id, m, got, n.tier.Replace)
 }
 
-func (n *near[V]) put(id string, s local.Stamp, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
+func (n *near[V]) put(id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
 	if got.good != useFresh {
 		return false
 	}
@@ -119,10 +130,13 @@ func (n *near[V]) put(id string, s local.Stamp, got found[V], put func(string, l
 		}
 		got.res.Value = v
 	}
-	got.id = bytes.Clone(got.id) // not with the whole frame behind it
+	got.id, got.tags = bytes.Clone(got.id), bytes.Clone(got.tags) // not with the whole frame behind it
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
 	at := time.Since(n.made)
-	return put(id, s, &kept[V]{found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL)})
+	return put(id, m.Stamp, &kept[V]{
+		found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL),
+		heard: m.heard, buckets: n.heard.buckets(got.tags),
+	})
 }
 
 // last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
@@ -132,7 +146,7 @@ func (n *near[V]) last(id string) (got found[V]) {
 		return got
 	}
 	e := n.tier.Distrusted(id)
-	if e == nil {
+	if e == nil || n.heard.after(e.heard, e.buckets) {
 		return got
 	}
 	since := time.Since(n.made) - e.at
@@ -162,6 +176,12 @@ func (n *near[V]) cloned(v V) (clone V, ok bool) {
 func (n *near[V]) drop(id string) {
 	if n != nil {
 		n.tier.Drop(id)
+	}
+}
+
+func (n *near[V]) forget() {
+	if n != nil {
+		n.tier.Forget()
 	}
 }
 

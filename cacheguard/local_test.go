@@ -23,16 +23,16 @@ type listenStore struct {
 	deaf  atomic.Bool
 }
 
-func (s *listenStore) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+func (s *listenStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	s.reads.Add(1)
 	if s.down.Load() {
-		return nil, errors.New("no answer")
+		return nil, nil, errors.New("no answer")
 	}
-	f, err := s.Store.Get(ctx, k)
+	f, of, err := s.Store.Get(ctx, k, tags)
 	if gate := s.hold.Load(); gate != nil {
 		<-*gate
 	}
-	return f, err
+	return f, of, err
 }
 
 func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func() {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
-	"github.com/cacheguard/cacheguard/internal/local"
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // errAbandoned cancels work that nobody waits for any more. No caller sees it.
@@ -24,17 +25,27 @@ type pursuit[V any] struct {
 	key    Key    // the key as the store sees it
 	load   loader[V]
 
-	seen     []byte      // the id of what stands there and can't be used
-	prev     Result[V]   // and its value, if it is one
-	good     use         // what that is good for
-	at       time.Time   // when it was seen
-	until    time.Time   // and when what it is good for ends
-	reads    bool        // a stale value may be served
-	behind   bool        // nobody has asked for the result: don't wait for anybody
-	storeErr error       // the look-up failed
-	failures int         // loads that have failed in a row before
-	stamp    local.Stamp // from before the lease was asked for, for what the local tier keeps
-	asked    uint32      // and for what restrains this process
+	seen     []byte     // the id of what stands there and can't be used
+	prev     Result[V]  // and its value, if it is one
+	good     use        // what that is good for
+	at       time.Time  // when it was seen
+	until    time.Time  // and when what it is good for ends
+	reads    bool       // a stale value may be served
+	behind   bool       // nobody has asked for the result: don't wait for anybody
+	storeErr error      // the look-up failed
+	failures int        // loads that have failed in a row before
+	stamp    moment     // from before the lease was asked for, for what the local tier keeps
+	tags     frame.Tags // those of prev
+	asked    uint32     // and for what restrains this process
+
+	first   *LeaseAnswer // to a question that was asked for many keys; nil: ask
+	watcher *watcher     // from before it was asked; nil: none yet
+
+	// As one of a group's:
+	part   func()       // it is a part of the work no more
+	away   atomic.Bool  // it goes its own way
+	grant  Grant        // of the lease
+	header frame.Header // of the frame that is being stored
 
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
@@ -43,7 +54,7 @@ type pursuit[V any] struct {
 
 // saw notes what stands in the store and is not what this pursuit is after.
 func (p *pursuit[V]) saw(got found[V]) {
-	p.seen, p.prev, p.good = got.id, got.res, got.good
+	p.seen, p.prev, p.tags, p.good = got.id, got.res, got.tags, got.good
 	p.at = time.Now()
 	p.until = p.at.Add(got.keeps)
 }
@@ -69,7 +80,10 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		c.withoutStore(ctx, p, nil)
 		return
 	}
-	w := c.waits.watch(p.key.Key) // before the lease is asked for: no message may fall between
+	w := p.watcher
+	if w == nil {
+		w = c.waits.watch(p.key.Key) // before the lease is asked for: no message may fall between
+	}
 	defer w.stop()
 	began, longest := time.Now(), 2*c.opts.LoadTimeout+c.opts.LeaseTTL
 
@@ -83,41 +97,44 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				longest, quoteKey(p.name), context.DeadlineExceeded))
 			return
 		}
-		slot, err := c.slot(ctx, p)
-		if err != nil {
-			c.refused(ctx, p, err)
-			return
-		}
-		w.drain()
-		p.stamp, p.asked = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key)
-		token, asked := newID(), time.Now()
-		c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
-		ans, err := c.store.Lease(context.WithoutCancel(ctx), p.key, LeaseAsk{
-			Token: token, TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: !p.behind,
-		})
-		if err != nil { // it may hold the lease all the same, or take it later: give it up by its token
-			c.down(ctx, &c.leasing, p.name, err)
-			c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, token) })
-			p.storeErr = err
-			c.restraint.remember(p.key.Key, p.asked, p.seen, pauseWithoutLeases, nil)
-			c.withoutStore(ctx, p, slot)
-			return
-		}
-		c.up(ctx, &c.leasing)
-		if ans.State == LeaseGranted {
-			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
-			p.failures = ans.Failures
-			if c.lead(ctx, p, slot, ans.Grant, asked) {
+		ans, err := LeaseAnswer{}, error(nil)
+		if p.first != nil {
+			ans, p.first = *p.first, nil
+		} else {
+			slot, err := c.slot(ctx, p)
+			if err != nil {
+				c.refused(ctx, p, err)
 				return
 			}
-			p.restarts++
-			continue
+			w.drain()
+			ask, asked := c.ask(ctx, p), time.Now()
+			ans, err = c.store.Lease(context.WithoutCancel(ctx), p.key, ask)
+			if err != nil {
+				c.notAsked(ctx, p, ask, err)
+				c.withoutStore(ctx, p, slot)
+				return
+			}
+			c.up(ctx, &c.leasing)
+			if ans.State == LeaseGranted {
+				c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
+				p.failures = ans.Failures
+				if c.lead(ctx, p, slot, ans.Grant, asked) {
+					return
+				}
+				p.restarts++
+				continue
+			}
+			slot() // never sleep with a slot in hand
 		}
-		slot() // never sleep with a slot in hand
 		switch ans.State {
 		case LeaseValue:
-			if p.behind { // somebody else has refreshed it; whoever has joined meanwhile asked for a load
-				got := c.open(ans.Frame)
+			got := c.open(ans.Frame)
+			if got.res.Status != StatusMiss {
+				if got, err = c.current(context.WithoutCancel(ctx), got, nil); err != nil {
+					c.down(ctx, &c.reading, p.name, err)
+				}
+			}
+			if p.behind && got.res.Status != StatusMiss { // refreshed by somebody else; who has joined meanwhile asked for a load
 				c.near.keep(p.key.Key, p.stamp, got)
 				if c.stepBack(ctx, p) {
 					return
@@ -125,7 +142,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				p.saw(got)
 				continue
 			}
-			if c.landFrame(ctx, p, ans.Frame, ID{}) {
+			if c.landFound(ctx, p, got, ID{}) {
 				return
 			}
 			p.restarts++ // it is none that can be used: ask again in spite of it
@@ -151,10 +168,25 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 	c.alone(ctx, p, nil, false)
 }
 
-// landFrame lands the flight with a value that was found: any value that is fresh, or, however short its life, the
+// ask makes the question for the lease.
+func (c *Cache[V]) ask(ctx context.Context, p *pursuit[V]) LeaseAsk {
+	p.stamp, p.asked = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key)
+	c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
+	return LeaseAsk{Token: newID(), TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: !p.behind}
+}
+
+// notAsked takes note that the store could not be asked for the lease. The load may hold it all the same, or take it
+// later: it is given up by its token.
+func (c *Cache[V]) notAsked(ctx context.Context, p *pursuit[V], ask LeaseAsk, err error) {
+	c.down(ctx, &c.leasing, p.name, err)
+	c.background(func(ctx context.Context) error { return c.store.Release(ctx, p.key, ask.Token) })
+	p.storeErr = err
+	c.restraint.remember(p.key.Key, p.asked, p.seen, pauseWithoutLeases, nil)
+}
+
+// landFound lands the flight with a value that was found: any value that is fresh, or, however short its life, the
 // one of the load that was waited for.
-func (c *Cache[V]) landFrame(ctx context.Context, p *pursuit[V], frame []byte, awaited ID) bool {
-	got := c.open(frame)
+func (c *Cache[V]) landFound(ctx context.Context, p *pursuit[V], got found[V], awaited ID) bool {
 	ofAwaited := !awaited.IsZero() && got.load == awaited
 	if p.reads && got.good == useMeanwhile && c.opts.SoftTimeout == 0 && !ofAwaited { // nobody waits for its refresh
 		p.land(got.res, nil)
@@ -181,8 +213,12 @@ func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Ou
 		p.fail(Result[V]{Status: StatusCoalesced}, c.failure(p, load, o))
 		return true
 	case OutcomeUnstored:
-		got := c.open(o.Frame)
-		if got.res.Status == StatusMiss { // damaged on the way
+		got, err := c.openTold(context.WithoutCancel(ctx), o.Frame)
+		if err != nil {
+			p.restarts++
+			return false
+		}
+		if got.res.Status == StatusMiss { // damaged on the way, or invalidated since
 			c.missed(ctx, p.name, got)
 			return c.alone(ctx, p, nil, false)
 		}
@@ -238,18 +274,22 @@ func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degrad
 	}
 	loadCtx, cancel := c.loadContext(ctx)
 	defer cancel()
-	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
-	if out.err != nil {
-		if givenUp(context.Cause(loadCtx)) {
-			p.land(Result[V]{Degraded: degraded}, out.err)
-		} else {
-			p.fail(Result[V]{Degraded: degraded}, out.err)
-		}
-		return true
-	}
-	res := Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded, Degraded: degraded}
-	p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare})
+	c.landAlone(loadCtx, p, c.wait(loadCtx, p, c.start(loadCtx, p, slot)), degraded)
 	return true
+}
+
+// landAlone lands the flight of a load without a lease.
+func (c *Cache[V]) landAlone(loadCtx context.Context, p *pursuit[V], out loaded[V], degraded bool) {
+	switch {
+	case out.err == nil:
+		res := out.result()
+		res.Degraded = degraded
+		p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare})
+	case givenUp(context.Cause(loadCtx)):
+		p.land(Result[V]{Degraded: degraded}, out.err)
+	default:
+		p.fail(Result[V]{Degraded: degraded}, out.err)
+	}
 }
 
 // givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.

@@ -1,6 +1,9 @@
 package cacheguard
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
 // the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
@@ -19,7 +22,7 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 		return
 	}
 	f.LeadAsWork()
-	p := &pursuit[V]{name: name, key: k, load: load, behind: true}
+	p := &pursuit[V]{flight: f, name: name, key: k, load: load, behind: true}
 	p.saw(got)
 	// A load that reads a stale value does not wait for its refresh, which therefore needs a slot of its own.
 	work, cancel := f.Detach(context.WithValue(ctx, chainKey{}, (*link)(nil)), errAbandoned)
@@ -29,10 +32,9 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 // stepBack has a refresh end that can't be done now, and lands it, unless a caller waits for it by now.
 func (c *Cache[V]) stepBack(ctx context.Context, p *pursuit[V]) bool {
 	p.behind = false
-	p.flight.LetGo() // as the last one: that ends ctx
-	if ctx.Err() == nil {
+	if !p.flight.LetGo() && ctx.Err() == nil {
 		return false
 	}
-	p.land(Result[V]{}, context.Cause(ctx)) // ErrClosed, or what nobody gets to see
+	p.land(Result[V]{}, cmp.Or(context.Cause(ctx), errAbandoned)) // ErrClosed, or what nobody gets to see
 	return true
 }

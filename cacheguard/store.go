@@ -16,18 +16,41 @@ import (
 //
 // A frame is opaque but for one thing: its bytes 2 to 17 are the id of the load that made it. A store compares them
 // where a method says so; of something shorter it compares what is there.
+//
+// Values are invalidated by tag without being found: the store keeps a generation for each cache and for each of its
+// tags that was ever invalidated, which is the time of the last invalidation on the clock of the one node that keeps
+// them, and each grant says what that clock said before. A value counts if the stamp of its load is later than the
+// generation of its cache and those of all its tags.
 type Store interface {
 	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes (a wrong type)
-	// is returned as an empty, non-nil frame.
-	Get(ctx context.Context, k Key) ([]byte, error)
+	// is returned as an empty, non-nil frame. Unless tags is nil, it comes with the generations of the key's cache
+	// and of these tags, in the same trip if the store can; only those that came with a frame matter.
+	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
+
+	// GetMany is Get for many keys of one cache, in one trip if the store can.
+	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
+
+	// Generations returns the generations of a cache and of tags of it. If the store doesn't know since when the cache
+	// is, all values of it are from before now.
+	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
+
+	// InvalidateTags makes the store's present time the generation of these tags, or without tags that of the whole
+	// cache, and tells every process. It takes the same time however many values have the tags.
+	InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error)
 
 	// Lease asks for the right to load a key, with the double check inside: a value that the asker has not seen comes
 	// before any lease and any outcome that stands beside it.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
+	// LeaseMany is Lease for many keys of one cache, in one trip if the store can, with an answer to each question.
+	LeaseMany(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer]
+
 	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells those who
 	// wait. A fill that finds a value made by its own load reports it stored.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
+
+	// FillMany is Fill for many keys of one cache, in one trip if the store can.
+	FillMany(ctx context.Context, fills []FillAsk) []Reply[FillAnswer]
 
 	// Conclude ends the lease without a value, if it still carries the grant: the outcome is recorded under the
 	// lease's own name for keep, and those who wait are told. For the first backoff of it everybody who asks is
@@ -39,9 +62,16 @@ type Store interface {
 	// Renew sets the lease's remaining time to ttl, if it still carries the grant.
 	Renew(ctx context.Context, k Key, g Grant, ttl time.Duration) (Holding, error)
 
+	// RenewMany is Renew for many keys of one cache, in one trip if the store can.
+	RenewMany(ctx context.Context, keys []Key, grants []Grant, ttl time.Duration) []Reply[Holding]
+
 	// Release removes the lease if it carries the token, whatever the number of its grant, and tells those who wait
 	// to look again.
 	Release(ctx context.Context, k Key, token ID) error
+
+	// MarkStale writes the mark into the frames of the keys, at byte at, if as many zeros stand there, removes their
+	// leases and tells every process that they changed, one step for each key. The error is like Invalidate's.
+	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value and takes the lease over from whoever holds it, in one step, and tells every process
 	// that the key changed.
@@ -107,7 +137,16 @@ func (id ID) IsZero() bool { return id == ID{} }
 type Grant struct {
 	Token  ID
 	Number int64
+	Stamp  int64 // what the clock of the generations said before; for this load's frame, not part of the lease
 }
+
+// Is reports whether both are the same grant, whatever the stamps that came with the answers.
+func (g Grant) Is(other Grant) bool { return g.Token == other.Token && g.Number == other.Number }
+
+// Generations are times of invalidations, in microseconds since 1970 on the clock of the node that keeps them: first
+// that of the whole cache, 0 if the store doesn't know it, then those of the tags that were asked for, 0 for one that
+// was never invalidated.
+type Generations []int64
 
 // LeaseAsk is a question for the lease of one key.
 type LeaseAsk struct {
@@ -137,6 +176,20 @@ type LeaseAnswer struct {
 	Frame     []byte
 	Outcome   Outcome
 	Failures  int // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
+}
+
+// Reply is the answer to one of many questions, or why there is none.
+type Reply[T any] struct {
+	Answer T
+	Err    error
+}
+
+// FillAsk is one of the fills of FillMany.
+type FillAsk struct {
+	Key   Key
+	Grant Grant
+	Frame []byte
+	TTL   time.Duration
 }
 
 // FillAnswer says what became of a fill.
@@ -185,6 +238,7 @@ const (
 	MessageReleased                        // Load was given up
 	MessageRestored                        // messages arrive from now on, and some may have been lost: look again at every key
 	MessageLost                            // messages may not arrive from now on, until Restored
+	MessageTags                            // Tags were invalidated, or without Tags the whole cache: Generation
 )
 
 // Message is what a store tells every process. It means "look again"; what counts is the state in the store, except
@@ -195,4 +249,7 @@ type Message struct {
 	Load    ID
 	Frame   []byte
 	Outcome Outcome
+
+	Tags       []string
+	Generation int64 // of the tags; with MessageRestored, up to which generation invalidations may not have been told
 }

@@ -9,25 +9,38 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Set stores a value and ends any lease in the same step: no load that began before it can store after it. It is safe
-// with one writer for each key; two writers' Sets can arrive in the other order than their writes to the origin: use
-// Update or Invalidate then. Set goes through although ctx ends, as the origin has changed already.
+// Set stores a value and ends any lease: no load that began before it can store after it. It is safe with one writer for
+// each key; two writers' Sets can arrive in the other order than their writes to the origin: use Update or Invalidate
+// then. Set goes through although ctx ends, as the origin has changed already.
 //
 // A value that Options.Empty holds for is stored as the null sentinel. A value that can't be stored (encoding,
 // MaxValueSize) is an error, and what stood there is removed, for it is out of date.
 func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
+	return c.SetEntry(ctx, key, Entry[V]{Value: v})
+}
+
+// SetEntry is Set with a lifetime and tags of the value's own. NoStore, NoShare and NotModified are for loads: with one
+// of them it is an error and nothing is done.
+func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := c.enter(ctx); err != nil {
 		return err
 	}
+	if e.NoStore || e.NoShare || e.NotModified {
+		return errors.New("cacheguard: SetEntry takes no Entry with NoStore, NoShare or NotModified")
+	}
+	if err := e.wrong(); err != nil {
+		return fmt.Errorf("cacheguard: %w", err)
+	}
 	id := keyID(key)
-	f, notFound, err := c.encodeSafely(v)
-	h := c.header(loaded[V]{notFound: notFound}, newID())
-	if err != nil || h.Soft <= 0 {
+	out := loaded[V]{entry: e}
+	var err error
+	out.frame, out.notFound, err = c.encodeSafely(e)
+	if err != nil || c.header(out, Grant{}).Soft <= 0 {
 		return errors.Join(err, c.invalidate(ctx, []string{key}))
 	}
-	frame.Seal(f, h)
+	ctx = context.WithoutCancel(ctx)
 	c.seal(id)
-	err = c.store.Set(context.WithoutCancel(ctx), c.key(id), f, h.Hard())
+	err = c.claimAndFill(ctx, c.key(id), out)
 	c.seal(id)
 	if err != nil {
 		c.down(ctx, &c.changing, key, err)
@@ -37,15 +50,33 @@ func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 	return nil
 }
 
+// claimAndFill stores a value in two steps. One could do both, but a copy of that one which is held up on its way could
+// arrive after a later Set or Invalidate and bring the old value back; a late copy of a claim costs a miss, and one of a
+// fill is refused. A fill that is refused lost to a later change, which is as good as a Set that came before it.
+func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out loaded[V]) error {
+	token := newID()
+	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
+	if err == nil {
+		h := c.header(out, g)
+		frame.Seal(out.frame, h)
+		_, err = c.store.Fill(ctx, k, g, out.frame, h.Hard())
+	}
+	if err != nil { // the claim may be there, and would keep loads waiting
+		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
+	}
+	return err
+}
+
 // encodeSafely encodes on the caller's goroutine, where the user's code may panic too.
-func (c *Cache[V]) encodeSafely(v V) (f []byte, notFound bool, err error) {
+func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("cacheguard: value can't be encoded: panic: %v", p)
 		}
 	}()
-	notFound = c.opts.Empty != nil && c.opts.Empty(v)
-	f, err = c.encode(v, notFound)
+	notFound = c.opts.Empty != nil && c.opts.Empty(e.Value)
+	tags, _ := frame.MakeTags(e.Tags)
+	f, err = c.encode(e.Value, notFound, frame.Annex{Tags: tags})
 	return f, notFound, err
 }
 
@@ -54,13 +85,36 @@ func (c *Cache[V]) encodeSafely(v V) (f []byte, notFound bool, err error) {
 // then call it. It goes through although ctx ends. When it returns an error, a KeyErrors with the keys for which it is
 // not certain, the old value may live until its TTL is over.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
-	if c.life.ended() && (c.life.closing.Err() != nil || !c.insideAny(ctx)) {
+	if !c.changes(ctx) {
 		return ErrClosed
 	}
 	return c.invalidate(ctx, keys)
 }
 
+// changes reports whether this call may still change something.
+func (c *Cache[V]) changes(ctx context.Context) bool {
+	return !c.life.ended() || (c.life.closing.Err() == nil && c.insideAny(ctx))
+}
+
+// MarkStale ages values: the next read of each refreshes it, and until then it is served within its stale windows, which
+// begin now, at the latest. It ends leases too, for what is loaded now may be older than what the mark is for. Otherwise it
+// is like Invalidate.
+func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
+	if !c.changes(ctx) {
+		return ErrClosed
+	}
+	mark := frame.Mark(c.store.Now())
+	return c.change(ctx, keys, func(ctx context.Context, ks []Key) error {
+		return c.store.MarkStale(ctx, ks, frame.MarkStart, mark)
+	})
+}
+
 func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
+	return c.change(ctx, keys, c.store.Invalidate)
+}
+
+// change has the store change keys, and everything in this process agree.
+func (c *Cache[V]) change(ctx context.Context, keys []string, do func(context.Context, []Key) error) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -71,7 +125,7 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 		ks[i], names[id] = c.key(id), key
 		c.seal(id)
 	}
-	err := c.store.Invalidate(context.WithoutCancel(ctx), ks)
+	err := do(context.WithoutCancel(ctx), ks)
 	for _, k := range ks { // also when the store failed: this process knows better than to use what it has
 		c.seal(k.Key)
 	}
@@ -148,7 +202,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	stop()
 
 	stored := false
-	h := c.header(out, token)
+	h := c.header(out, grant)
 	if claimErr == nil && out.err == nil && out.keepErr == nil && h.Soft > 0 {
 		frame.Seal(out.frame, h)
 		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, h.Hard())

@@ -36,7 +36,7 @@ func set(t *testing.T, s *memstore.Store, k cacheguard.Key, size int, ttl time.D
 
 func has(t *testing.T, s *memstore.Store, k cacheguard.Key) bool {
 	t.Helper()
-	f, err := s.Get(t.Context(), k)
+	f, _, err := s.Get(t.Context(), k, nil)
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}

@@ -24,18 +24,20 @@ type listener struct {
 	stopped bool
 }
 
-// push queues a message. It is called with the store's mutex held, which makes the order of messages that of the steps.
-func (l *listener) push(m cacheguard.Message) {
+// push queues a message, or drops it with all that are queued and reports false. It is called with the store's mutex
+// held, which makes the order of messages that of the steps.
+func (l *listener) push(m cacheguard.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
-		return
+		return true
 	}
 	if len(l.queue) >= maxQueue {
 		l.queue = nil
-		m = cacheguard.Message{Kind: cacheguard.MessageRestored}
+		return false
 	}
 	l.queue = append(l.queue, m)
+	return true
 }
 
 // deliver tells what is queued, unless somebody else does.

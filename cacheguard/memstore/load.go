@@ -62,7 +62,7 @@ func answerHeld(held *item[lease], ask cacheguard.LeaseAsk, now time.Duration) c
 // grant puts a lease in the place of whatever lease or record is there.
 func (t *turn) grant(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) cacheguard.Grant {
 	t.grants++
-	g := cacheguard.Grant{Token: token, Number: t.grants}
+	g := cacheguard.Grant{Token: token, Number: t.grants, Stamp: t.stamp(t.now)}
 	t.records.remove(k)
 	t.leases.put(k, lease{grant: g}, 0, t.after(ttl))
 	return g
@@ -71,7 +71,7 @@ func (t *turn) grant(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) c
 // holding returns the key's lease if it carries the grant. If not, somebody else may have it.
 func (t *turn) holding(k cacheguard.Key, g cacheguard.Grant) (mine *item[lease], others bool) {
 	held := t.leases.get(k, t.now)
-	if held == nil || held.what.grant == g {
+	if held == nil || held.what.grant.Is(g) {
 		return held, false
 	}
 	return nil, true

@@ -26,6 +26,9 @@ type Store struct {
 	budgets   map[string]*budget
 	listeners map[string][]*listener
 	closed    bool
+
+	invalidated map[string]*generations // by cache
+	stamped     int64                   // the last stamp that was given out
 }
 
 var _ cacheguard.Store = (*Store)(nil)
@@ -51,6 +54,8 @@ func New(opts Options) *Store {
 		records:   newTable[record](records),
 		budgets:   make(map[string]*budget),
 		listeners: make(map[string][]*listener),
+
+		invalidated: make(map[string]*generations),
 	}
 }
 
@@ -64,6 +69,7 @@ func (s *Store) Close() error {
 		}
 	}
 	s.closed, s.listeners = true, nil
+	s.invalidated = nil
 	s.values, s.leases, s.records = table[[]byte]{}, table[lease]{}, table[record]{}
 	return nil
 }
@@ -86,7 +92,7 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 		return func() {}
 	}
 	s.listeners[cache] = append(s.listeners[cache], l)
-	l.push(cacheguard.Message{Kind: cacheguard.MessageRestored})
+	l.push(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.stamp(s.age())})
 	s.mu.Unlock()
 	l.deliver()
 	return func() {
@@ -154,13 +160,15 @@ func (t *turn) after(ttl time.Duration) time.Duration {
 func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 	m.Key = k.Key
 	for _, l := range t.listeners[k.Cache] {
-		l.push(ownCopy(m))
+		if !l.push(ownCopy(m)) {
+			l.push(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: t.stamp(t.now)})
+		}
 		t.told = append(t.told, l)
 	}
 }
 
 // ownCopy is the message with memory that nobody else has, as if it had come from another process.
 func ownCopy(m cacheguard.Message) cacheguard.Message {
-	m.Frame, m.Outcome.Frame = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame)
+	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame), slices.Clone(m.Tags)
 	return m
 }

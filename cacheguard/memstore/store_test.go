@@ -14,7 +14,7 @@ import (
 // steps calls each step once.
 func steps(ctx context.Context, s *memstore.Store) map[string]error {
 	k, g := key("k"), cacheguard.Grant{Token: token(1), Number: 1}
-	_, get := s.Get(ctx, k)
+	_, _, get := s.Get(ctx, k, nil)
 	_, lease := s.Lease(ctx, k, cacheguard.LeaseAsk{Token: g.Token, TTL: time.Hour})
 	_, fill := s.Fill(ctx, k, g, nil, time.Hour)
 	_, renew := s.Renew(ctx, k, g, time.Hour)

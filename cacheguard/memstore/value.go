@@ -9,14 +9,16 @@ import (
 )
 
 // Get returns the frame of a key, or nil. See cacheguard.Store.
-func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
-	var f []byte
-	err := s.step(ctx, func(t *turn) {
+func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []byte, of cacheguard.Generations, err error) {
+	err = s.step(ctx, func(t *turn) {
 		if v := t.values.get(k, t.now); v != nil {
 			f = v.what
+			if tags != nil {
+				of = t.of(k.Cache, tags)
+			}
 		}
 	})
-	return bytes.Clone(f), err
+	return bytes.Clone(f), of, err
 }
 
 // Set stores a frame and ends whatever load is running. See cacheguard.Store.
@@ -49,22 +51,12 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 
 // Invalidate removes all that is known about the keys. See cacheguard.Store.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
-	failed := cacheguard.KeyErrors{}
-	for _, k := range keys {
-		err := s.step(ctx, func(t *turn) {
-			t.values.remove(k)
-			t.leases.remove(k)
-			t.records.remove(k)
-			t.changed(k)
-		})
-		if err != nil {
-			failed[k.Key] = err
-		}
-	}
-	if len(failed) > 0 {
-		return failed
-	}
-	return nil
+	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
+		t.values.remove(k)
+		t.leases.remove(k)
+		t.records.remove(k)
+		t.changed(k)
+	})
 }
 
 // clone copies a frame, before the mutex is taken, so that large ones hold nobody up. An empty frame stays one, which

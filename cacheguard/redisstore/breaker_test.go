@@ -62,7 +62,21 @@ func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := error(nil)
+		switch f.sent.Add(int64(len(cmds))); {
+		case f.down.Load():
+			err = io.ErrUnexpectedEOF
+		case f.says.Load() != nil:
+			err = said(*f.says.Load())
+		default:
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return err
+	}
 }
 
 // said is an answer of Redis that is an error.
@@ -268,7 +282,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 }
 
 func getting(ctx context.Context, s *redisstore.Store) error {
-	_, err := s.Get(ctx, cacheguard.Key{Cache: "test", Key: "k"})
+	_, _, err := s.Get(ctx, cacheguard.Key{Cache: "test", Key: "k"}, nil)
 	return err
 }
 

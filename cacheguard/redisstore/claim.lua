@@ -1,5 +1,5 @@
 -- Removes the value and takes the lease over from whoever has it.
--- KEYS: value, lease, value of the next format version
+-- KEYS: value, lease, value of the next format version, and where they are on the same node the generations of the cache
 -- ARGV: token, lease time in ms, channel, message
 -- Returns the number of the grant
 local lease = redis.call('MGET', KEYS[2])[1]
@@ -10,6 +10,9 @@ else
   local time = redis.call('TIME')
   number = time[1] .. string.format('%06d', time[2])
   redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
+  if KEYS[4] then
+    redis.pcall('ZADD', KEYS[4], 'NX', string.format('%.0f', number - 1), '')
+  end
 end
 redis.call('DEL', KEYS[1], KEYS[3])
 redis.call('PUBLISH', ARGV[3], ARGV[4])

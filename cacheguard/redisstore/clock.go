@@ -69,8 +69,8 @@ const (
 )
 
 // remeasure reads the server's clock within OpTimeout for each sample. An answer that took long says little about the
-// time, so it asks again, and takes the quickest.
-func (s *Store) remeasure(ctx context.Context) error {
+// time, so it asks again, and takes the quickest. It returns what the clock said last.
+func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
 	for n := range samples {
@@ -79,8 +79,9 @@ func (s *Store) remeasure(ctx context.Context) error {
 			if n > 0 {
 				break // it is better than nothing
 			}
-			return err
+			return said, err
 		}
+		said = m.server
 		if n == 0 || m.trip() < best.trip() {
 			best = m
 		}
@@ -89,7 +90,7 @@ func (s *Store) remeasure(ctx context.Context) error {
 		}
 	}
 	s.clock.set(best)
-	return nil
+	return said, nil
 }
 
 // readClock reads the server's clock: in a cluster always that of the same node.
@@ -118,7 +119,7 @@ func (s *Store) knowTime(ctx context.Context) error {
 	if s.clock.last.Load() != nil {
 		return nil
 	}
-	err := s.remeasure(ctx)
+	_, err := s.remeasure(ctx)
 	if c, ok := s.rdb.(*redis.ClusterClient); ok && err != nil {
 		err = s.borrowTime(ctx, c)
 	}

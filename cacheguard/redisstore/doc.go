@@ -78,7 +78,7 @@
 // The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, EVAL, EVALSHA,
 // SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys <prefix>:* and the channel <prefix>:messages:
 //
-//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
+//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
 //
 // With Sentinel add +info: the messages' connection is compared with the master that commands go to, which go-redis
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds
@@ -87,7 +87,7 @@
 // A budget of the whole fleet (cacheguard.NewFleetLimiter) stands under <prefix>:{<budget>}:permits, with a mark for
 // those who wait under <prefix>:{<budget>}:permits:wanted, and needs
 //
-//	+type +zadd +zcard +zscore +zrange +zrem +zremrangebyscore
+//	+type +zcard +zrange +zrem +zremrangebyscore
 //
 // Whoever can write to that Redis is trusted with what callers get.
 //

@@ -1,5 +1,5 @@
 -- Asks for the right to load a key, with the double check inside.
--- KEYS: value, lease
+-- KEYS: value, lease, and where they are on the same node the generations of the cache
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
 -- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
 --       | outcome, load, ms left of the back-off, kind, payload
@@ -60,4 +60,7 @@ end
 local time = redis.call('TIME')
 local number = time[1] .. string.format('%06d', time[2])
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
+if KEYS[3] then -- all that is known of the cache may have been evicted: what was loaded before counts no more
+  redis.pcall('ZADD', KEYS[3], 'NX', string.format('%.0f', number - 1), '')
+end
 return {'granted', number, before}

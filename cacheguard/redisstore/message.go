@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"strconv"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
@@ -10,12 +11,14 @@ import (
 //
 //	1 byte kind, 16 bytes load, 2 bytes length of the cache's name, name, 2 bytes length of the key, key, payload
 //
-// The payload of "filled" is the frame, or nothing if it is large; of "outcome" it is a letter and a text or a frame.
+// The payload of "filled" is the frame, or nothing if it is large; of "outcome" it is a letter and a text or a frame; of
+// "tags" it is each of them with its length in one byte before it, and then the generation in 16 digits.
 const (
 	kindChanged  = 'c'
 	kindFilled   = 'f'
 	kindOutcome  = 'o'
 	kindReleased = 'r'
+	kindTags     = 't'
 )
 
 var messageKinds = map[byte]cacheguard.MessageKind{
@@ -23,6 +26,7 @@ var messageKinds = map[byte]cacheguard.MessageKind{
 	kindFilled:   cacheguard.MessageFilled,
 	kindOutcome:  cacheguard.MessageOutcome,
 	kindReleased: cacheguard.MessageReleased,
+	kindTags:     cacheguard.MessageTags,
 }
 
 // The letters of outcomes, in messages and in records.
@@ -78,8 +82,32 @@ func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
 			return "", m, false
 		}
 		m.Outcome, ok = decodeOutcome(b[0], b[1:])
+	case cacheguard.MessageTags:
+		m.Tags, m.Generation, ok = decodeTags(b)
 	}
 	return cache, m, ok
+}
+
+const generationDigits = 16
+
+func decodeTags(b string) (tags []string, generation int64, ok bool) {
+	if len(b) < generationDigits {
+		return nil, 0, false
+	}
+	list := b[:len(b)-generationDigits]
+	generation, err := strconv.ParseInt(b[len(list):], 10, 64)
+	if err != nil || generation <= 0 {
+		return nil, 0, false
+	}
+	for len(list) > 0 {
+		n := 1 + int(list[0])
+		if n > len(list) {
+			return nil, 0, false
+		}
+		tags = append(tags, list[1:n])
+		list = list[n:]
+	}
+	return tags, generation, true
 }
 
 func encodeOutcome(o cacheguard.Outcome) (letter byte, payload []byte) {

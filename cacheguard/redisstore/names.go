@@ -7,6 +7,7 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 //	value  <prefix>:<cache>:{<key>}
 //	lease  <prefix>:<cache>:{<key>}:lease
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
+//	generations  <prefix>:{<cache>}:tags
 //	channel  <prefix>:messages
 //
 // The braces keep the names of a key in one slot of a cluster: Redis takes the part between the first "{" and the
@@ -22,7 +23,8 @@ func (n names) value(k cacheguard.Key) string {
 	return n.prefix + ":" + k.Cache + ":{" + escape + k.Key + "}"
 }
 
-func (n names) lease(value string) string { return value + ":lease" }
-func (n names) next(value string) string  { return value + ":v2" }
-func (n names) channel() string           { return n.prefix + ":messages" }
-func (n names) clock() string             { return n.prefix + ":clock" }
+func (n names) lease(value string) string       { return value + ":lease" }
+func (n names) next(value string) string        { return value + ":v2" }
+func (n names) generations(cache string) string { return n.prefix + ":{" + cache + "}:tags" }
+func (n names) channel() string                 { return n.prefix + ":messages" }
+func (n names) clock() string                   { return n.prefix + ":clock" }

@@ -45,12 +45,52 @@ type lane struct {
 // batch is reads that go in one trip.
 type batch struct {
 	names   []string
-	readers atomic.Int32  // who still wait for it
-	done    chan struct{} // closed when the fields below are set
+	tags    map[string]*scores // by the name of the generations
+	readers atomic.Int32       // who still wait for it
+	done    chan struct{}      // closed when the fields below are set
 
 	frames [][]byte
 	errs   []error // nil if none failed
 	err    error   // of all of them
+}
+
+// scores are the generations that a batch's readers want of one cache.
+type scores struct {
+	tags []string
+	at   map[string]int // in tags
+	of   []float64      // nil if they can't be read
+}
+
+// want adds the cache itself and these tags.
+func (b *batch) want(name string, tags []string) {
+	all := b.tags[name]
+	if all == nil {
+		if b.tags == nil {
+			b.tags = make(map[string]*scores)
+		}
+		all = &scores{tags: []string{""}, at: map[string]int{"": 0}}
+		b.tags[name] = all
+	}
+	for _, tag := range tags {
+		if _, ok := all.at[tag]; !ok {
+			all.at[tag] = len(all.tags)
+			all.tags = append(all.tags, tag)
+		}
+	}
+}
+
+// generations are what was read of the cache itself and of these tags, or nil.
+func (b *batch) generations(name string, tags []string) cacheguard.Generations {
+	all := b.tags[name]
+	if all == nil || len(all.of) != len(all.tags) {
+		return nil
+	}
+	of := make(cacheguard.Generations, 1, 1+len(tags))
+	of[0] = int64(all.of[0])
+	for _, tag := range tags {
+		of = append(of, int64(all.of[all.at[tag]]))
+	}
+	return of
 }
 
 func (r *reader) init(s *Store) {
@@ -61,42 +101,59 @@ func (r *reader) init(s *Store) {
 // wait returns when no batch is under way.
 func (r *reader) wait() { r.running.Wait() }
 
-// Get returns the frame of a key. ctx lends its values to the call and its deadline; when ctx is cancelled without
+// Get returns the frame of a key, and the generations of its cache and these tags: read in the same trip, or in a
+// cluster as far as they are known. ctx lends its values to the call and its deadline; when ctx is cancelled without
 // one, a read that is under way is still waited for, for OpTimeout at most.
-func (s *Store) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	if s.closed.Load() {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
-	name := s.names.value(k)
-	b := s.health.of(name)
+	w := want{name: s.names.value(k), tags: tags}
+	b := s.health.of(w.name)
 	if err := b.refusal(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.knowTime(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := &s.reads
-	if s.direct == nil || r.under.Add(1) > directReads {
-		if s.direct != nil {
-			r.under.Add(-1)
+	if s.cluster != nil {
+		w.tags = nil
+		frame, _, err := r.batched(ctx, w, s.opts.OpTimeout)
+		if frame == nil || tags == nil {
+			return frame, nil, err
 		}
-		return r.batched(ctx, name, s.opts.OpTimeout)
+		return frame, s.cluster.find(k.Cache, tags, s.listening.Load()), err
+	}
+	if tags != nil {
+		w.generations = s.names.generations(k.Cache)
+	}
+	if r.under.Add(1) > directReads {
+		r.under.Add(-1)
+		return r.batched(ctx, w, s.opts.OpTimeout)
 	}
 	began := time.Now()
-	frame, err := r.direct(ctx, name)
+	frame, of, err := r.direct(ctx, w)
 	r.under.Add(-1)
 	if err == nil || !noAnswer(err) {
-		b.answered(name, err, time.Since(began))
-		return frame, err
+		b.answered(w.name, err, time.Since(began))
+		return frame, of, err
 	}
 	if ctx.Err() != nil { // it was this caller's time that was over
-		return nil, err
+		return nil, nil, err
 	}
-	return r.batched(ctx, name, s.opts.OpTimeout/2) // no answer: once more, with the other half of the time
+	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: once more, with the other half of the time
+}
+
+// want is what a reader wants: a value, and unless tags is nil generations.
+type want struct {
+	name        string
+	generations string
+	tags        []string
 }
 
 // direct reads on this goroutine. The alarm is a deadline without the allocations of a context's.
-func (r *reader) direct(ctx context.Context, name string) ([]byte, error) {
+func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generations, error) {
 	a := r.alarms.Get().(*alarm)
 	d := r.s.opts.OpTimeout / 2
 	deadline := time.Now().Add(d)
@@ -104,18 +161,32 @@ func (r *reader) direct(ctx context.Context, name string) ([]byte, error) {
 		deadline, d = by, time.Until(by)
 	}
 	a.timer.Reset(d)
-	cmd := r.s.direct.Get(&readContext{Context: ctx, deadline: deadline, rung: a.rung}, name)
-	if a.timer.Stop() {
-		r.alarms.Put(a)
+	defer func() {
+		if a.timer.Stop() {
+			r.alarms.Put(a)
+		}
+	}()
+	within := &readContext{Context: ctx, deadline: deadline, rung: a.rung}
+	if w.tags == nil {
+		frame, err := r.s.frameOf(r.s.direct.Get(within, w.name).Bytes())
+		return frame, nil, err
 	}
-	return r.s.frameOf(cmd.Bytes())
+	pipe := r.s.direct.Pipeline()
+	value := pipe.Get(within, w.name)
+	read := pipe.ZMScore(within, w.generations, append([]string{""}, w.tags...)...)
+	_, _ = pipe.Exec(within) // each command has its own error
+	frame, err := r.s.frameOf(value.Bytes())
+	if err != nil || frame == nil {
+		return frame, nil, err
+	}
+	return frame, generationsOf(read.Val()), nil // without generations, if they can't be read
 }
 
 // batched adds the read to the next batch and waits for it, for ctx and limit at most.
-func (r *reader) batched(ctx context.Context, name string, limit time.Duration) ([]byte, error) {
-	b, i := r.join(name)
+func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]byte, cacheguard.Generations, error) {
+	b, i := r.join(w)
 	if b == nil {
-		return nil, errManyReads
+		return nil, nil, errManyReads
 	}
 	defer b.readers.Add(-1)
 	a := r.alarms.Get().(*alarm)
@@ -128,22 +199,25 @@ func (r *reader) batched(ctx context.Context, name string, limit time.Duration) 
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	case <-a.rung:
-		return nil, fmt.Errorf("redisstore: no answer within %v: %w", limit, context.DeadlineExceeded)
+		return nil, nil, fmt.Errorf("redisstore: no answer within %v: %w", limit, context.DeadlineExceeded)
 	}
 	switch {
 	case b.err != nil:
-		return nil, b.err
+		return nil, nil, b.err
 	case b.errs != nil && b.errs[i] != nil:
-		return nil, b.errs[i]
+		return nil, nil, b.errs[i]
 	}
-	return b.frames[i], nil
+	if w.tags == nil {
+		return b.frames[i], nil, nil
+	}
+	return b.frames[i], b.generations(w.generations, w.tags), nil
 }
 
 // join returns no batch when too many wait.
-func (r *reader) join(name string) (*batch, int) {
-	node := r.s.node(name)
+func (r *reader) join(w want) (*batch, int) {
+	node := r.s.node(w.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, busy := r.lanes[node]
@@ -159,7 +233,10 @@ func (r *reader) join(name string) (*batch, int) {
 		b = &batch{done: make(chan struct{}), names: make([]string, 0, 16)}
 		l.next = b
 	}
-	b.names = append(b.names, name)
+	b.names = append(b.names, w.name)
+	if w.tags != nil {
+		b.want(w.generations, w.tags)
+	}
 	b.readers.Add(1)
 	if len(b.names) == batchReads {
 		l.waiting = append(l.waiting, b)
@@ -206,7 +283,7 @@ func (r *reader) read(b *batch) {
 	began := time.Now()
 	got, err := twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
-			return readMany(ctx, rdb, b.names)
+			return readMany(ctx, rdb, b)
 		}
 		return readEach(ctx, r.s, rdb, b.names)
 	})
@@ -227,20 +304,31 @@ func (r *reader) read(b *batch) {
 	}
 }
 
-// readMany is one command for all. MGET gives nil for a value of a wrong type, which is a miss like any other.
-func readMany(ctx context.Context, rdb redis.UniversalClient, names []string) (frames, error) {
-	vals, err := rdb.MGet(ctx, names...).Result()
+// readMany is one command for all, and one for each cache of which generations are wanted. MGET gives nil for a value of a
+// wrong type, which is a miss like any other.
+func readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames, error) {
+	pipe := rdb.Pipeline()
+	values := pipe.MGet(ctx, b.names...)
+	tags := make(map[string]*redis.FloatSliceCmd, len(b.tags))
+	for name, all := range b.tags {
+		tags[name] = pipe.ZMScore(ctx, name, all.tags...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	vals, err := values.Result()
 	if err != nil {
 		return frames{}, err
 	}
-	if len(vals) != len(names) {
-		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(names))
+	if len(vals) != len(b.names) {
+		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(b.names))
 	}
 	got := frames{frames: make([][]byte, len(vals))}
 	for i, v := range vals {
 		if v, ok := v.(string); ok {
 			got.frames[i] = bytesOf(v)
 		}
+	}
+	for name, cmd := range tags {
+		b.tags[name].of = cmd.Val()
 	}
 	return got, nil
 }

@@ -122,7 +122,7 @@ func (f *wired) servesKeys(t *testing.T, newKey func() string) {
 // serveInTheEnd is serve, tried again when something goes as it doesn't in quiet times.
 func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) (woken time.Duration) {
 	t.Helper()
-	for range 10 {
+	for began := time.Now(); time.Since(began) < patience; {
 		if served, woken := serve(t, leader, waiter, newKey()); served {
 			return woken
 		}

@@ -27,6 +27,12 @@ var (
 	permitLua string
 	//go:embed probe.lua
 	probeLua string
+	//go:embed generations.lua
+	generationsLua string
+	//go:embed bump.lua
+	bumpLua string
+	//go:embed mark.lua
+	markLua string
 	//go:embed unpermit.lua
 	unpermitLua string
 )
@@ -43,12 +49,17 @@ var (
 	permitScript     = redis.NewScript(permitLua)
 	unpermitScript   = redis.NewScript(unpermitLua)
 	probeScript      = redis.NewScript(probeLua)
+
+	generationsScript = redis.NewScript(generationsLua)
+	bumpScript        = redis.NewScript(bumpLua)
+	markScript        = redis.NewScript(markLua)
 )
 
 var scripts = []*redis.Script{
 	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, invalidateScript, clockScript,
-	permitScript, unpermitScript, probeScript,
+	permitScript, unpermitScript, probeScript, generationsScript, bumpScript, markScript,
 }
 
 // sources has the text of each of scripts.
-var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, invalidateLua, clockLua, permitLua, unpermitLua, probeLua}
+var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, invalidateLua, clockLua, permitLua, unpermitLua, probeLua,
+	generationsLua, bumpLua, markLua}

@@ -6,11 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,12 +22,33 @@ const maxCarried = 4 << 10
 // Lease asks for the lease. The first lease begins the subscription, beside the question and not before it, so that a
 // leader doesn't wait for what only waiters need.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
+	if err := s.readyToLease(ctx); err != nil {
+		return ans, err
+	}
+	keys, args := s.leaseStep(k, ask)
+	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
+		return leaseScript.Run(ctx, rdb, keys, args...).Slice()
+	})
+	if err == nil {
+		ans, err = parseLease(reply, ask.Token)
+	}
+	if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
+		ans.Frame, _, err = s.Get(ctx, k, nil)
+	}
+	if err == nil && ans.State == cacheguard.LeaseGranted {
+		s.stamped(ctx, k, &ans.Grant)
+	}
+	return ans, err
+}
+
+func (s *Store) readyToLease(ctx context.Context) error {
 	if _, err := s.subscribe(); err != nil {
-		return ans, err
+		return err
 	}
-	if err := s.knowTime(ctx); err != nil {
-		return ans, err
-	}
+	return s.knowTime(ctx)
+}
+
+func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []string, args []any) {
 	value := s.names.value(k)
 	awaited, wait := "", "0"
 	if !ask.Awaited.IsZero() {
@@ -39,18 +57,23 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	if ask.Wait {
 		wait = "1"
 	}
-	reply, err := call(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
-		return leaseScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
-			ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait).Slice()
-	})
-	if err != nil {
-		return ans, err
+	return s.near(k, value, s.names.lease(value)), []any{ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait}
+}
+
+// near is these names, and where they are on the same node that of the cache's generations.
+func (s *Store) near(k cacheguard.Key, names ...string) []string {
+	if s.cluster == nil {
+		names = append(names, s.names.generations(k.Cache))
 	}
-	ans, err = parseLease(reply, ask.Token)
-	if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
-		ans.Frame, err = s.Get(ctx, k)
+	return names
+}
+
+// stamped gives a grant its stamp: on a single server its number is one, in a cluster another node has the clock.
+func (s *Store) stamped(ctx context.Context, k cacheguard.Key, g *cacheguard.Grant) {
+	g.Stamp = g.Number
+	if s.cluster != nil {
+		g.Stamp = s.stamp(ctx, k.Cache)
 	}
-	return ans, err
 }
 
 func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, err error) {
@@ -102,14 +125,23 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 }
 
 func (s *Store) fill(ctx context.Context, way way[string], k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
-	value := s.names.value(k)
-	reply, err := way(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return fillScript.Run(ctx, rdb, []string{value, s.names.lease(value)},
-			holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried).Text()
+	keys, args := s.fillStep(k, g, frame, ttl)
+	reply, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return fillScript.Run(ctx, rdb, keys, args...).Text()
 	})
 	if err != nil {
 		return 0, err
 	}
+	return parseFill(reply)
+}
+
+func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (keys []string, args []any) {
+	value := s.names.value(k)
+	return []string{value, s.names.lease(value)},
+		[]any{holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried}
+}
+
+func parseFill(reply string) (cacheguard.FillAnswer, error) {
 	switch reply {
 	case "stored":
 		return cacheguard.FillStored, nil
@@ -136,13 +168,21 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 
 // Renew prolongs a lease.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
-	value := s.names.value(k)
-	reply, err := look(ctx, s, value, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return renewScript.Run(ctx, rdb, []string{s.names.lease(value)}, holder(g), millis(ttl)).Text()
+	keys, args := s.renewStep(k, g, ttl)
+	reply, err := look(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return renewScript.Run(ctx, rdb, keys, args...).Text()
 	})
 	if err != nil {
 		return 0, err
 	}
+	return parseHolding(reply)
+}
+
+func (s *Store) renewStep(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (keys []string, args []any) {
+	return []string{s.names.lease(s.names.value(k))}, []any{holder(g), millis(ttl)}
+}
+
+func parseHolding(reply string) (cacheguard.Holding, error) {
 	switch reply {
 	case "mine":
 		return cacheguard.HoldingMine, nil
@@ -163,13 +203,17 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 // Claim removes the value and takes the lease over.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return claimScript.Run(ctx, rdb, s.all(k),
+		return claimScript.Run(ctx, rdb, s.near(k, s.all(k)...),
 			token.String(), millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
 	})
 	if err != nil {
 		return cacheguard.Grant{}, err
 	}
-	return grant(token, reply)
+	g, err := grant(token, reply)
+	if err == nil {
+		s.stamped(ctx, k, &g)
+	}
+	return g, err
 }
 
 // Set stores a value and ends the lease: it claims the key and fills it. One script could do both, but a copy of that
@@ -187,84 +231,42 @@ func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl tim
 	return err
 }
 
-// Invalidate removes everything known about the keys, in pipelines: in a cluster one for each node, at the same time,
-// so that one that is dead fails its own keys only.
+// Invalidate removes everything known about the keys.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
-	if len(keys) == 1 {
-		if err := s.invalidate(ctx, keys[0]); err != nil {
-			return cacheguard.KeyErrors{keys[0].Key: err}
-		}
-		return nil
-	}
-	byNode := make(map[*redis.Client][]cacheguard.Key)
-	for _, k := range keys {
-		node := s.node(s.names.value(k))
-		byNode[node] = append(byNode[node], k)
-	}
+	return s.changeAll(ctx, keys, invalidateScript)
+}
+
+// MarkStale marks values stale and ends leases.
+func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	return s.changeAll(ctx, keys, markScript, at, mark)
+}
+
+// changeAll runs a script for each key.
+func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *redis.Script, args ...any) error {
 	failed := cacheguard.KeyErrors{}
-	var mu sync.Mutex // guards failed
-	var nodes sync.WaitGroup
-	for _, keys := range byNode {
-		nodes.Go(func() {
-			const most = 256 // keys in one pipeline
-			for some := range slices.Chunk(keys, most) {
-				errs := s.invalidateAll(ctx, some)
-				mu.Lock()
-				maps.Copy(failed, errs)
-				mu.Unlock()
-			}
-		})
+	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
+		return s.all(keys[i]), s.told(keys[i], args)
+	}) {
+		err := r.Err
+		if isTryAgain(err) {
+			err = s.invalidateApart(ctx, keys[i])
+		}
+		if err != nil {
+			failed[keys[i].Key] = err
+		}
 	}
-	nodes.Wait()
 	if len(failed) > 0 {
 		return failed
 	}
 	return nil
 }
 
-// invalidateAll is one pipeline. The whole script goes along: after a SCRIPT FLUSH nothing in a pipeline would send it
-// again.
-func (s *Store) invalidateAll(ctx context.Context, keys []cacheguard.Key) cacheguard.KeyErrors {
-	errs, err := change(ctx, s, s.names.value(keys[0]), func(ctx context.Context, rdb redis.UniversalClient) ([]error, error) {
-		pipe := rdb.Pipeline()
-		for _, k := range keys {
-			invalidateScript.Eval(ctx, pipe, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
-		}
-		cmds, err := pipe.Exec(ctx)
-		errs := make([]error, len(cmds))
-		for i, cmd := range cmds {
-			errs[i] = cmd.Err()
-		}
-		if err != nil && noAnswer(err) {
-			return errs, err // the whole once more: it is harmless
-		}
-		return errs, nil
-	})
-	failed := cacheguard.KeyErrors{}
-	for i, k := range keys {
-		its := err
-		if err == nil && errs[i] != nil {
-			its = fmt.Errorf("redisstore: %w", errs[i])
-		}
-		if isTryAgain(its) {
-			its = s.invalidateApart(ctx, k)
-		}
-		if its != nil {
-			failed[k.Key] = its
-		}
-	}
-	return failed
+// told is a script's arguments: how it tells that a key changed, and the others.
+func (s *Store) told(k cacheguard.Key, args []any) []any {
+	return append([]any{s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
 
-func (s *Store) invalidate(ctx context.Context, k cacheguard.Key) error {
-	err := s.run(ctx, change, invalidateScript, s.all(k), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}))
-	if isTryAgain(err) {
-		return s.invalidateApart(ctx, k)
-	}
-	return err
-}
-
-// invalidateApart is an invalidation in a slot that is on its way from one node of a cluster to another. As long as
+// invalidateApart is an invalidation, in the place of a mark, too, in a slot that is on its way from one node of a cluster to another. As long as
 // that lasts neither node does anything with several names of which only some are there, but each name alone is found.
 // The lease goes first: what is loaded from then on is new, and at worst it is loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {

@@ -43,6 +43,8 @@ type Store struct {
 	writes breakers // of those that write
 	clock  clock
 
+	cluster *generationsKnown // nil for a single server, where what they are is read along with a value
+
 	mu        sync.Mutex // guards what follows
 	listeners map[string][]*listener
 	sub       *subscription // nil until the first lease is asked for
@@ -110,6 +112,9 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 			s.direct = s.view(c)
 		}
 	}
+	if s.direct == nil { // also for a client of the user's own type, of which nobody knows
+		s.cluster = &generationsKnown{}
+	}
 	_, cluster := rdb.(*redis.ClusterClient)
 	s.health.initHealth(s, cluster)
 	s.writes.initWrites(s, cluster)
@@ -161,7 +166,8 @@ func (s *Store) Warm(ctx context.Context) error {
 			}
 		}
 		dialling.Wait()
-		return struct{}{}, s.remeasure(ctx)
+		_, err := s.remeasure(ctx)
+		return struct{}{}, err
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: warming up: %w", err)

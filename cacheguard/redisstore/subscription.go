@@ -151,17 +151,29 @@ func (sub *subscription) session(ctx context.Context, rdb redis.UniversalClient,
 		case *redis.Subscription:
 			// Only now is it certain that nothing published from here on is missed. What was published before may
 			// have been, also when go-redis has subscribed again by itself.
-			_ = s.remeasure(ctx)
+			said, err := s.remeasure(ctx)
 			standing()
-			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}, true)
+			s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(said, err)}, true)
 			sub.confirm()
 		case *redis.Message:
 			s.deliver(got.Payload)
 		}
 		if s.clock.due() {
-			_ = s.remeasure(ctx)
+			_, _ = s.remeasure(ctx)
 		}
 	}
+}
+
+// unheard is up to which generation invalidations may not have been heard of, when messages arrive since before the
+// server's clock said this.
+func (s *Store) unheard(said time.Time, err error) int64 {
+	switch {
+	case err != nil:
+		said = s.clock.now().Add(doubt)
+	case s.cluster != nil: // another node has the generations
+		said = said.Add(doubt)
+	}
+	return said.UnixMicro()
 }
 
 // client is what to subscribe with. Every node of a cluster has all messages, but go-redis subscribes at the one that has
@@ -255,7 +267,7 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
 	s.mu.Unlock()
 	if already {
-		tell(cacheguard.Message{Kind: cacheguard.MessageRestored})
+		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.clock.now().Add(doubt).UnixMicro()})
 	}
 	l.mu.Unlock()
 	return func() {
@@ -285,6 +297,9 @@ func (s *Store) deliver(payload string) {
 	if !ok {
 		return
 	}
+	if m.Kind == cacheguard.MessageTags && s.cluster != nil {
+		s.cluster.heard(cache, m.Tags, m.Generation)
+	}
 	s.mu.Lock()
 	all := s.listeners[cache]
 	s.mu.Unlock()
@@ -296,6 +311,9 @@ func (s *Store) deliver(payload string) {
 // tellAll tells every cache that messages arrive, or that they don't.
 func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 	s.mu.Lock()
+	if s.cluster != nil {
+		s.cluster.trust.Add(1)
+	}
 	s.listening.Store(listening)
 	var all []*listener
 	for _, some := range s.listeners {

@@ -97,16 +97,18 @@ func (b *broken) revive(k cacheguard.Key, before bool) {
 		return
 	}
 	old := b.last(k)
-	v, _ := b.Store.Get(context.Background(), k)
+	v, _, _ := b.Store.Get(context.Background(), k, nil)
 	answer, _ := b.Store.Lease(context.Background(), k, cacheguard.LeaseAsk{Token: old.Token, TTL: time.Hour, Seen: frame.ID(v)})
 	b.locked(func() { b.grants[k], b.revived[old] = answer.Grant, answer.Grant })
 }
 
-func (b *broken) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
+func (b *broken) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	if b.get != nil {
-		return b.get(k)
+		f, err := b.get(k)
+		_, of, _ := b.Store.Get(ctx, k, tags)
+		return f, of, err
 	}
-	return b.Store.Get(ctx, k)
+	return b.Store.Get(ctx, k, tags)
 }
 
 func (b *broken) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {

@@ -54,7 +54,7 @@ func leaseOwnToken(e *env) {
 	first := e.lead(e.a, k, cacheguard.LeaseAsk{Token: token})
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		answer := e.ask(s, k, cacheguard.LeaseAsk{Token: token, Wait: true})
-		if answer.State != cacheguard.LeaseGranted || answer.Grant != first {
+		if answer.State != cacheguard.LeaseGranted || !answer.Grant.Is(first) {
 			e.Errorf("the holder asked again and got: %s; want its grant %d once more", describe(answer), first.Number)
 		}
 	}
@@ -62,7 +62,7 @@ func leaseOwnToken(e *env) {
 	f := e.frame(e.token(), "stale")
 	e.set(e.a, used, f)
 	first = e.lead(e.a, used, cacheguard.LeaseAsk{Token: token, Seen: id(f)})
-	if again := e.lead(e.b, used, cacheguard.LeaseAsk{Token: token, Seen: id(f)}); again != first {
+	if again := e.lead(e.b, used, cacheguard.LeaseAsk{Token: token, Seen: id(f)}); !again.Is(first) {
 		e.Errorf("the holder asked again and got grant %d; want %d once more", again.Number, first.Number)
 	}
 	e.stored(e.a, used, first, e.frame(token, "fresh"))

@@ -125,7 +125,7 @@ var leaseMutants = []mutant{
 			"value too short for an id",
 		},
 		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
-			if v, _ := b.Store.Get(ctx, k); v != nil && answer.State == cacheguard.LeaseGranted {
+			if v, _, _ := b.Store.Get(ctx, k, nil); v != nil && answer.State == cacheguard.LeaseGranted {
 				_ = b.Store.Release(ctx, k, ask.Token)
 				*answer = cacheguard.LeaseAnswer{State: cacheguard.LeaseValue, Frame: v}
 			}
@@ -136,7 +136,7 @@ var leaseMutants = []mutant{
 		caught: []string{"lease takes a seen value for absent"},
 		mutate: func(b *broken) {
 			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-				v, _ := b.Store.Get(ctx, k)
+				v, _, _ := b.Store.Get(ctx, k, nil)
 				if id := frame.ID(v); len(id) == 16 && len(ask.Seen) == 16 && bytes.Equal(id[:8], ask.Seen[:8]) {
 					ask.Seen = id
 				}

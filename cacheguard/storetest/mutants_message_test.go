@@ -73,7 +73,7 @@ var messageMutants = []mutant{
 		name:   "messages don't tell of fills once the leader came again",
 		caught: []string{"message of a fill after the leader came again"},
 		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
-			if answer.State == cacheguard.LeaseGranted && answer.Grant == b.last(k) {
+			if answer.State == cacheguard.LeaseGranted && answer.Grant.Is(b.last(k)) {
 				_ = b.Store.Release(ctx, k, ask.Token)
 				b.revive(k, true)
 			}

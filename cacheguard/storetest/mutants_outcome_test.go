@@ -63,7 +63,7 @@ var outcomeMutants = []mutant{
 		caught: []string{"value that wasn't seen comes before a refresh", "value that wasn't seen comes before a failed refresh"},
 		mutate: func(b *broken) {
 			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-				v, _ := b.Store.Get(ctx, k)
+				v, _, _ := b.Store.Get(ctx, k, nil)
 				blind := ask
 				blind.Token, blind.Seen, blind.TTL = cacheguard.ID{0xee}, frame.ID(v), time.Nanosecond
 				answer, err := b.Store.Lease(ctx, k, blind)
@@ -124,7 +124,7 @@ var outcomeMutants = []mutant{
 		},
 		mutate: func(b *broken) {
 			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-				v, _ := b.Store.Get(ctx, k)
+				v, _, _ := b.Store.Get(ctx, k, nil)
 				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: g.Token, TTL: keep, Seen: frame.ID(v)})
 				if err == nil && answer.State == cacheguard.LeaseGranted {
 					g = answer.Grant

@@ -26,7 +26,7 @@ func onStore(change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duratio
 func onGet(change func(f []byte) []byte) func(*broken) {
 	return func(b *broken) {
 		b.get = func(k cacheguard.Key) ([]byte, error) {
-			f, err := b.Store.Get(ctx, k)
+			f, _, err := b.Store.Get(ctx, k, nil)
 			if f != nil {
 				f = change(f)
 			}
@@ -41,8 +41,8 @@ type renamed struct {
 	rename func(k cacheguard.Key) cacheguard.Key
 }
 
-func (r renamed) Get(ctx context.Context, k cacheguard.Key) ([]byte, error) {
-	return r.Store.Get(ctx, r.rename(k))
+func (r renamed) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+	return r.Store.Get(ctx, r.rename(k), tags)
 }
 
 func (r renamed) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
@@ -174,7 +174,7 @@ var valueMutants = []mutant{
 		name:   "value of a token is taken for a lease",
 		caught: []string{"value of any bytes"},
 		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
-			if v, _ := b.Store.Get(ctx, k); strings.Contains(string(v), string(ask.Token[:])) {
+			if v, _, _ := b.Store.Get(ctx, k, nil); strings.Contains(string(v), string(ask.Token[:])) {
 				_ = b.Store.Release(ctx, k, ask.Token)
 				*answer = cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: ask.Token, Remaining: time.Second}
 			}
@@ -189,7 +189,7 @@ var valueMutants = []mutant{
 				return f, ttl
 			})(b)
 			b.get = func(k cacheguard.Key) ([]byte, error) {
-				f, err := b.Store.Get(ctx, k)
+				f, _, err := b.Store.Get(ctx, k, nil)
 				b.locked(func() {
 					if f != nil {
 						f = b.kept[k]
@@ -204,7 +204,7 @@ var valueMutants = []mutant{
 		caught: []string{"value belongs to its reader"},
 		mutate: func(b *broken) {
 			b.get = func(k cacheguard.Key) ([]byte, error) {
-				f, err := b.Store.Get(ctx, k)
+				f, _, err := b.Store.Get(ctx, k, nil)
 				b.locked(func() {
 					if f != nil && b.kept[k] == nil {
 						b.kept[k] = f

@@ -138,7 +138,7 @@ func (b *broken) restore(k cacheguard.Key) {
 	if last.keep == 0 {
 		return
 	}
-	v, _ := b.Store.Get(ctx, k)
+	v, _, _ := b.Store.Get(ctx, k, nil)
 	answer, _ := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: last.load, TTL: time.Hour, Seen: frame.ID(v)})
 	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
 }
@@ -170,7 +170,7 @@ var writeMutants = []mutant{
 		caught: []string{"set stores and replaces"},
 		mutate: func(b *broken) {
 			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
-				if v, _ := b.Store.Get(ctx, k); v != nil {
+				if v, _, _ := b.Store.Get(ctx, k, nil); v != nil {
 					return nil
 				}
 				return b.Store.Set(ctx, k, f, ttl)
@@ -182,7 +182,7 @@ var writeMutants = []mutant{
 		caught: []string{"claim removes the value"},
 		mutate: func(b *broken) {
 			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
-				v, _ := b.Store.Get(ctx, k)
+				v, _, _ := b.Store.Get(ctx, k, nil)
 				if v == nil {
 					return b.Store.Claim(ctx, k, token, ttl)
 				}
@@ -273,7 +273,7 @@ var writeMutants = []mutant{
 		mutate: func(b *broken) {
 			b.invalidate = func(keys []cacheguard.Key) error {
 				for _, k := range keys {
-					v, _ := b.Store.Get(ctx, k)
+					v, _, _ := b.Store.Get(ctx, k, nil)
 					if v != nil {
 						defer func() { _ = b.Store.Set(ctx, k, v, time.Hour) }()
 					}

@@ -351,7 +351,7 @@ func valueBesideLease(e *env) {
 		e.Errorf("whoever refreshes was told %s; want %s", holding(h), holding(cacheguard.HoldingMine))
 	}
 	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token}) // its first answer may have been lost
-	if answer.State != cacheguard.LeaseGranted || answer.Grant != g {
+	if answer.State != cacheguard.LeaseGranted || !answer.Grant.Is(g) {
 		e.Errorf("whoever has the lease asked again: %s; want its own grant", describe(answer))
 	}
 }

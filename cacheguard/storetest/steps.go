@@ -146,7 +146,7 @@ func (e *env) invalidate(s cacheguard.Store, keys ...cacheguard.Key) {
 
 func (e *env) get(s cacheguard.Store, k cacheguard.Key) []byte {
 	e.Helper()
-	f, err := s.Get(e.ctx, k)
+	f, _, err := s.Get(e.ctx, k, nil)
 	if err != nil {
 		e.Fatalf("Get(%s): %v", name(k), err)
 	}

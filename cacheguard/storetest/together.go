@@ -182,7 +182,7 @@ func (o *origin) goesOn(p pace, version uint64) bool {
 
 // load is a load like any other.
 func (o *origin) load(s cacheguard.Store, p pace) error {
-	f, err := s.Get(o.ctx, o.k)
+	f, _, err := s.Get(o.ctx, o.k, nil)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (o *origin) load(s cacheguard.Store, p pace) error {
 // look checks that the value, if there is one, isn't from before an invalidation that has returned.
 func (o *origin) look(s cacheguard.Store) error {
 	oldest := o.invalidated.Load()
-	f, err := s.Get(o.ctx, o.k)
+	f, _, err := s.Get(o.ctx, o.k, nil)
 	if err != nil || f == nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func valueLives(e *env) {
 			if err := e.a.Set(e.ctx, k, e.frame(e.token(), "v"), ttl); err != nil {
 				return err
 			}
-			if f, err := e.b.Get(e.ctx, k); err != nil || f == nil {
+			if f, _, err := e.b.Get(e.ctx, k, nil); err != nil || f == nil {
 				return errors.Join(err, fmt.Errorf("a value that was set for %v is not there", ttl))
 			}
 			return nil

@@ -43,7 +43,8 @@ type Flight[T any] struct {
 	done    chan struct{} // closed when landed; made when somebody waits
 	abandon func()        // cancels detached work
 	urged   bool          // a member can't wait for the work to get its turn
-	urge    chan struct{} // closed when urged; made by Detach
+	urge    func()        // tells the work so
+	turn    chan struct{} // what it closes after Detach
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
 
@@ -125,31 +126,47 @@ func (f *Flight[T]) Seal() {
 // The caller of Detach calls the returned function when the work is over.
 func (f *Flight[T]) Detach(parent context.Context, cause error) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	turn := make(chan struct{})
+	f.DetachTo(func() { cancel(cause) }, func() { close(turn) })
+	f.turn = turn
+	return ctx, cancel
+}
+
+// DetachTo is Detach for work that several flights share: abandon is called when the last member has left, also if that
+// was before, and urge, at most once, when a member can't wait for the work to get its turn. It may be called again when
+// the work is done by somebody else.
+func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	f.abandon = func() { cancel(cause) }
+	f.abandon, f.urge = abandon, urge
 	if f.done == nil {
 		f.done = make(chan struct{})
 	}
-	f.urge = make(chan struct{})
-	if f.urged {
-		close(f.urge)
+	left, urged := f.members == 0 && !f.landed, f.urged
+	f.shard.mu.Unlock()
+	if urged {
+		urge()
 	}
-	return ctx, cancel
+	if left {
+		abandon()
+	}
 }
 
 // Urge says that a member can't wait for the work to get its turn.
 func (f *Flight[T]) Urge() {
 	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	if !f.urged && f.urge != nil {
-		close(f.urge)
+	urge := f.urge
+	if f.urged {
+		urge = nil
 	}
 	f.urged = true
+	f.shard.mu.Unlock()
+	if urge != nil {
+		urge()
+	}
 }
 
 // Urged returns a channel that is closed when a member has urged. It is called after Detach.
-func (f *Flight[T]) Urged() <-chan struct{} { return f.urge }
+func (f *Flight[T]) Urged() <-chan struct{} { return f.turn }
 
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
 // result that is there already wins.
@@ -246,24 +263,30 @@ func (f *Flight[T]) LeadAsWork() {
 	f.work++
 }
 
-// LetGo ends the membership of the work, as Leave does that of a caller.
-func (f *Flight[T]) LetGo() bool {
-	f.shard.mu.Lock()
-	f.work--
-	f.shard.mu.Unlock()
-	return f.Leave()
+// LetGo ends the membership of the work, as Leave does that of a caller. It reports whether nobody is left who wants the
+// result.
+func (f *Flight[T]) LetGo() (last bool) {
+	_, last = f.leave(1)
+	return last
 }
 
 // Leave ends the caller's membership. If it was the last member, the flight is sealed and its work is cancelled:
 // nobody joins work that is being cancelled. It reports false if the flight has landed already.
 func (f *Flight[T]) Leave() bool {
+	landed, _ := f.leave(0)
+	return !landed
+}
+
+func (f *Flight[T]) leave(work int) (landed, last bool) {
 	f.shard.mu.Lock()
+	f.work -= work
 	if f.landed {
 		f.shard.mu.Unlock()
-		return false
+		return true, false
 	}
 	f.members--
-	last, abandon := f.members == 0, f.abandon
+	last = f.members == 0
+	abandon := f.abandon
 	if last {
 		f.seal()
 	}
@@ -271,7 +294,7 @@ func (f *Flight[T]) Leave() bool {
 	if last && abandon != nil {
 		abandon()
 	}
-	return true
+	return false, last
 }
 
 // Land ends the flight with its result, which all members get. Only the first call counts.

@@ -168,7 +168,13 @@ func (t *Tier[V]) Distrust() {
 // Trust says that the subscription is confirmed: all entries are forgotten, nothing that was stamped before is inserted
 // after, and from then on the tier is trusted. It is the same when it was trusted already: the subscription may have
 // been lost and found without anybody noticing.
-func (t *Tier[V]) Trust() {
+func (t *Tier[V]) Trust() { t.empty(func(bool) bool { return true }) }
+
+// Forget is Drop for all keys.
+func (t *Tier[V]) Forget() { t.empty(func(trusted bool) bool { return trusted }) }
+
+// empty forgets everything and makes all stamps worthless.
+func (t *Tier[V]) empty(trusted func(before bool) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -177,7 +183,7 @@ func (t *Tier[V]) Trust() {
 	for i := range t.epoch {
 		t.epoch[i].Add(1)
 	}
-	t.now.Store(&state[V]{cache: t.newCache(), trusted: true})
+	t.now.Store(&state[V]{cache: t.newCache(), trusted: trusted(t.now.Load().trusted)})
 }
 
 // Len returns how many entries are there, and evicts what is too much first. Insertions are queued for eviction to look

@@ -1,0 +1,417 @@
+package cacheguard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// group is the flights of one call of GetMany, pursued together: one slot, one question for all leases, one load of all
+// that was granted, one fill. What was not granted goes its own way, like the flight of a Get. The work is cancelled when
+// nobody waits for any of the flights that are left in it.
+type group[V any] struct {
+	cache  *Cache[V]
+	load   func(ctx context.Context, missing []string) (map[string]V, error)
+	ps     []*pursuit[V]
+	cancel func()
+	left   atomic.Int32 // members that somebody waits for
+
+	urgeOnce sync.Once
+	urged    chan struct{} // closed when somebody can't wait for the work to get its turn
+}
+
+// add makes a flight part of the group; the work has not begun yet.
+func (g *group[V]) add(p *pursuit[V]) {
+	g.ps = append(g.ps, p)
+	g.left.Add(1)
+	once := &sync.Once{}
+	p.part = func() {
+		once.Do(func() {
+			if g.left.Add(-1) == 0 {
+				g.cancel()
+			}
+		})
+	}
+	p.flight.DetachTo(p.part, func() { g.urgeOnce.Do(func() { close(g.urged) }) })
+}
+
+// landAll lands what has not landed yet.
+func (g *group[V]) landAll(err error) {
+	for _, p := range g.ps {
+		if !p.away.Load() {
+			p.land(Result[V]{}, err)
+		}
+	}
+}
+
+// alone has a flight go on by itself, from an answer to its question for the lease, if there is one.
+func (g *group[V]) alone(ctx context.Context, p *pursuit[V], ans *LeaseAnswer) {
+	c := g.cache
+	p.first = ans
+	p.away.Store(true)
+	work, cancel := p.flight.Detach(ctx, errAbandoned)
+	p.part()
+	if !c.life.begin() {
+		cancel(nil)
+		p.land(Result[V]{}, ErrClosed)
+		return
+	}
+	go c.work(work, cancel, p.flight, p)
+}
+
+// pursue gets the results for all flights.
+func (g *group[V]) pursue(ctx context.Context) {
+	c := g.cache
+	var asking, without []*pursuit[V]
+	for _, p := range g.ps {
+		if p.storeErr != nil {
+			without = append(without, p)
+		} else {
+			asking = append(asking, p)
+		}
+	}
+	var granted []*pursuit[V]
+	var slot func()
+	var asked time.Time
+	if len(asking) > 0 {
+		var err error
+		if slot, err = g.slot(ctx, asking[0].behind); err != nil {
+			for _, p := range asking {
+				c.refused(ctx, p, err)
+			}
+		} else {
+			var failed []*pursuit[V]
+			asked = time.Now()
+			granted, failed = g.ask(ctx, asking)
+			without = append(without, failed...)
+			if len(granted) == 0 {
+				slot()
+			}
+		}
+	}
+	var others sync.WaitGroup
+	if without = g.withoutStore(ctx, without); len(without) > 0 {
+		others.Go(func() { g.loadWithoutLeases(ctx, without) })
+	}
+	if len(granted) > 0 {
+		g.lead(ctx, granted, slot, asked)
+	}
+	others.Wait()
+}
+
+func (g *group[V]) slot(ctx context.Context, behind bool) (func(), error) {
+	share := 1.0
+	if behind {
+		share = 0.5 // what nobody waits for leaves half of the queue to those who do
+	}
+	return g.cache.opts.Limiter.acquire(ctx, g.cache.opts.LoadTimeout, g.urged, share)
+}
+
+// ask asks for all leases. What is neither granted nor failed goes its own way.
+func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed []*pursuit[V]) {
+	c := g.cache
+	keys, asks := make([]Key, len(ps)), make([]LeaseAsk, len(ps))
+	for i, p := range ps {
+		p.watcher = c.waits.watch(p.key.Key) // before the lease is asked for: no message may fall between
+		keys[i], asks[i] = p.key, c.ask(ctx, p)
+	}
+	replies := c.store.LeaseMany(context.WithoutCancel(ctx), keys, asks)
+	for i, p := range ps {
+		ans, err := LeaseAnswer{}, errReplies
+		if len(replies) == len(ps) {
+			ans, err = replies[i].Answer, replies[i].Err
+		}
+		switch {
+		case err != nil:
+			p.watcher.stop()
+			p.watcher = nil
+			c.notAsked(ctx, p, asks[i], err)
+			failed = append(failed, p)
+			continue
+		case ans.State == LeaseGranted:
+			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
+			p.watcher.stop()
+			p.watcher = nil
+			p.failures, p.grant = ans.Failures, ans.Grant
+			granted = append(granted, p)
+		default:
+			g.alone(ctx, p, &ans)
+		}
+		c.up(ctx, &c.leasing)
+	}
+	return granted, failed
+}
+
+// withoutStore lands what is not loaded when the store can't be used, as the policy says, and returns the rest.
+func (g *group[V]) withoutStore(ctx context.Context, ps []*pursuit[V]) (load []*pursuit[V]) {
+	for _, p := range ps {
+		if p.behind || p.reads && p.good != useNone || g.cache.opts.OnStoreDown == FailClosed {
+			g.cache.withoutStore(ctx, p, nil)
+			p.part()
+		} else {
+			load = append(load, p)
+		}
+	}
+	return load
+}
+
+// loadWithoutLeases loads for the callers of this process only, and stores nothing.
+func (g *group[V]) loadWithoutLeases(ctx context.Context, ps []*pursuit[V]) {
+	c := g.cache
+	slot, err := g.slot(ctx, false)
+	if err != nil {
+		for _, p := range ps {
+			c.refused(ctx, p, err)
+		}
+		return
+	}
+	loadCtx, cancel := c.loadContext(ctx)
+	defer cancel()
+	outs := g.run(loadCtx, ps, slot)
+	for i, p := range ps {
+		c.landAlone(loadCtx, p, outs[i], true)
+		p.part()
+	}
+}
+
+// lead runs the load under granted leases, keeps them meanwhile, stores what comes of it and lands the flights.
+func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), asked time.Time) {
+	c := g.cache
+	if ctx.Err() != nil || c.life.closing.Err() != nil { // too late: don't begin what nobody waits for
+		slot()
+		g.release(ps, cmp.Or(context.Cause(ctx), ErrClosed))
+		return
+	}
+	loadCtx, cancelLoad := c.loadContext(ctx)
+	defer cancelLoad()
+	loadCtx, lose := context.WithCancelCause(loadCtx)
+	defer lose(nil)
+	k := &keeper[V]{group: g, ps: ps, lose: lose}
+	stop := k.keep(loadCtx, asked)
+	outs := g.run(loadCtx, ps, slot)
+	stop()
+
+	ctx = context.WithoutCancel(ctx) // what follows must happen, whoever has left
+	cause := context.Cause(loadCtx)
+	var fills []FillAsk
+	var filling []int
+	var failed, abandoned []*pursuit[V]
+	errs := make(map[*pursuit[V]]error)
+	for i, p := range ps {
+		switch out := outs[i]; {
+		case p.away.Load(): // its callers follow the load that has the lease now
+		case out.err == nil:
+			if h, ok := c.sealed(ctx, p, p.grant, out); ok {
+				p.header = h
+				fills = append(fills, FillAsk{Key: p.key, Grant: p.grant, Frame: out.frame, TTL: h.Hard()})
+				filling = append(filling, i)
+			}
+		case givenUp(cause):
+			abandoned = append(abandoned, p)
+		default:
+			failed = append(failed, p)
+			errs[p] = out.err
+		}
+	}
+	if len(fills) > 0 {
+		replies := c.store.FillMany(ctx, fills)
+		for n, i := range filling {
+			ans, err := FillAnswer(0), errReplies
+			if len(replies) == len(fills) {
+				ans, err = replies[n].Answer, replies[n].Err
+			}
+			c.filled(ctx, ps[i], ps[i].grant, outs[i], ps[i].header, ans, err)
+		}
+	}
+	g.release(abandoned, cause)
+	atATime(failed, func(p *pursuit[V]) { c.failed(p, p.grant, errs[p]) })
+	for _, p := range ps {
+		p.part()
+	}
+}
+
+// release gives leases up, and lands their flights with what nobody gets to see, or ErrClosed.
+func (g *group[V]) release(ps []*pursuit[V], cause error) {
+	c := g.cache
+	atATime(ps, func(p *pursuit[V]) {
+		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, p.grant.Token) })
+		p.land(Result[V]{}, cause)
+	})
+}
+
+// atATime does something for all, for a few of them at a time.
+func atATime[T any](all []T, do func(T)) {
+	const few = 8
+	var next atomic.Int32
+	var working sync.WaitGroup
+	for range min(few, len(all)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				do(all[i])
+			}
+		})
+	}
+	working.Wait()
+}
+
+// run runs the load and returns how it ended for each key.
+func (g *group[V]) run(ctx context.Context, ps []*pursuit[V], slot func()) []loaded[V] {
+	c := g.cache
+	names, ids := make([]string, len(ps)), make([]string, len(ps))
+	for i, p := range ps {
+		names[i], ids[i] = p.name, p.key.Key
+	}
+	all := func(err error) []loaded[V] {
+		outs := make([]loaded[V], len(ps))
+		for i := range outs {
+			outs[i].err = err
+		}
+		return outs
+	}
+	what := names[0]
+	if len(names) > 1 {
+		what = fmt.Sprintf("%s and %d more", what, len(names)-1)
+	}
+	done := launch(c, ctx, ids, slot, func(ctx context.Context) []loaded[V] {
+		values, err := g.load(ctx, names)
+		outs := make([]loaded[V], len(ps))
+		for i, p := range ps {
+			v, err := pick(values, err, p.name)
+			outs[i] = c.completeSafely(p, v, err)
+		}
+		return outs
+	}, func(ctx context.Context, outs []loaded[V], err error, took time.Duration) []loaded[V] {
+		if err != nil {
+			outs = all(err)
+		}
+		for i := range outs {
+			outs[i].took = took
+			if err == nil {
+				err = outs[i].err
+			}
+		}
+		c.observe(ctx, Event{Kind: EventLoad, Key: what, Took: took, Err: err})
+		return outs
+	})
+	outs, ok := ended(ctx, done)
+	if !ok {
+		c.lateLoad(func() {
+			outs := <-done
+			c.observe(ctx, Event{Kind: EventLoadLate, Key: what, Took: outs[0].took, Err: outs[0].err})
+		})
+		return all(context.Cause(ctx))
+	}
+	for i := range outs {
+		if outs[i].err != nil && ctx.Err() != nil {
+			outs[i] = loaded[V]{err: context.Cause(ctx)} // it was told to stop, and did
+		}
+	}
+	return outs
+}
+
+// completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
+func (c *Cache[V]) completeSafely(p *pursuit[V], v V, err error) (out loaded[V]) {
+	defer func() {
+		if v := recover(); v != nil {
+			out = loaded[V]{err: panicError(v)}
+		}
+	}()
+	return c.complete(p, Entry[V]{Value: v}, err)
+}
+
+// keeper renews the leases of a group's load.
+type keeper[V any] struct {
+	group *group[V]
+	ps    []*pursuit[V]
+	lose  context.CancelCauseFunc
+
+	mu    sync.Mutex // guards what follows
+	over  bool       // the load is: what is lost from now on is found out by the fill
+	taken int        // leases that other loads have
+}
+
+// keep renews at a third of the leases' time until the returned function is called or ctx ends.
+func (k *keeper[V]) keep(ctx context.Context, asked time.Time) (stop func()) {
+	c := k.group.cache
+	ctx, cancel := context.WithCancel(ctx)
+	if !c.life.begin() {
+		return cancel
+	}
+	timer := time.AfterFunc(time.Until(asked.Add(c.opts.LeaseTTL/3)), func() {
+		defer c.life.end()
+		k.renew(ctx, asked)
+	})
+	return func() {
+		cancel()
+		if timer.Stop() {
+			c.life.end()
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.over = true
+	}
+}
+
+// renew is renew for many keys: each has its own end.
+func (k *keeper[V]) renew(ctx context.Context, asked time.Time) {
+	c := k.group.cache
+	alive := append([]*pursuit[V](nil), k.ps...)
+	until := make(map[*pursuit[V]]time.Time, len(alive))
+	for _, p := range alive {
+		until[p] = asked.Add(c.opts.LeaseTTL)
+	}
+	for ctx.Err() == nil && len(alive) > 0 {
+		keys, grants := make([]Key, len(alive)), make([]Grant, len(alive))
+		for i, p := range alive {
+			keys[i], grants[i] = p.key, p.grant
+		}
+		sent, pause := time.Now(), c.opts.LeaseTTL/3
+		replies := c.store.RenewMany(ctx, keys, grants, c.opts.LeaseTTL)
+		if ctx.Err() != nil {
+			return
+		}
+		var still []*pursuit[V]
+		for i, p := range alive {
+			held, err := Holding(0), errReplies
+			if len(replies) == len(alive) {
+				held, err = replies[i].Answer, replies[i].Err
+			}
+			switch {
+			case err != nil && !sent.Before(until[p]), err == nil && held == HoldingGone:
+				c.lost(ctx, p) // the load goes on for those who wait for it
+				continue
+			case err != nil:
+				pause = min(pause, c.opts.LeaseTTL/10, max(time.Until(until[p]), time.Millisecond))
+			case held == HoldingOther:
+				c.lost(ctx, p)
+				k.takeOut(ctx, p)
+				continue
+			default:
+				until[p] = sent.Add(c.opts.LeaseTTL)
+				c.observe(ctx, Event{Kind: EventRenewed, Key: p.name})
+			}
+			still = append(still, p)
+		}
+		alive = still
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// takeOut has the callers of a key follow the load that has its lease now.
+func (k *keeper[V]) takeOut(ctx context.Context, p *pursuit[V]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return
+	}
+	p.restarts++
+	k.group.alone(ctx, p, nil)
+	if k.taken++; k.taken == len(k.ps) {
+		k.lose(ErrLeaseLost)
+	}
+}

@@ -1,0 +1,499 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// GetMany returns the values of many keys: those that the store has, in one trip, and the others from load, which is
+// called once with those that nobody else loads, after one trip for all their leases, and takes one slot of MaxLoads. It
+// shares flights and leases with every Get of the same keys. Repeated keys count once.
+//
+// It returns every value it has, also beside an error. Keys that don't exist are absent from the map, and that is no
+// error; load says so by leaving them out of its own. Keys that failed are in a KeyErrors, each with the error that a Get
+// would have returned; so are those that had to be waited for when ctx ended. When load returns a KeyErrors only
+// the keys in it have failed; after any other error all have, whatever is in the map.
+func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
+	if load == nil {
+		return nil, errors.New("cacheguard: the load function is nil")
+	}
+	if err := c.enter(ctx); err != nil {
+		return nil, err
+	}
+	m := &many[V]{cache: c, load: load, got: make(map[string]V, len(keys))}
+	defer m.leave()
+	m.read(ctx, m.local(ctx, keys))
+	m.refreshBehind(ctx)
+	m.join(ctx)
+	m.wait(ctx)
+	if len(m.failed) > 0 {
+		return m.got, m.failed
+	}
+	return m.got, nil
+}
+
+// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; ids with the same key count as one, the
+// first.
+func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
+	if key == nil || load == nil {
+		return nil, errors.New("cacheguard: the key function or the load function is nil")
+	}
+	keys := make([]string, len(ids))
+	byKey := make(map[string]K, len(ids))
+	for i, id := range ids {
+		keys[i] = key(id)
+		if _, ok := byKey[keys[i]]; !ok {
+			byKey[keys[i]] = id
+		}
+	}
+	got, err := c.GetMany(ctx, keys, func(ctx context.Context, missing []string) (map[string]V, error) {
+		of := make([]K, len(missing))
+		for i, k := range missing {
+			of[i] = byKey[k]
+		}
+		loaded, err := load(ctx, of)
+		values := make(map[string]V, len(loaded))
+		for i, k := range missing {
+			if v, ok := loaded[of[i]]; ok {
+				values[k] = v
+			}
+		}
+		return values, err
+	})
+	if got == nil {
+		return nil, err
+	}
+	values := make(map[K]V, len(got))
+	for i, id := range ids {
+		if v, ok := got[keys[i]]; ok {
+			values[id] = v
+		}
+	}
+	return values, err
+}
+
+// many is one call of GetMany.
+type many[V any] struct {
+	cache  *Cache[V]
+	load   func(ctx context.Context, missing []string) (map[string]V, error)
+	got    map[string]V
+	failed KeyErrors
+
+	behind []*pursuit[V] // of values that are served, and refreshed behind their callers' backs
+	missed []*pursuit[V] // of what is to be had from a load
+	joined []*pursuit[V] // of those, the ones that have to wait for another caller's flight
+	began  []*pursuit[V] // and the ones that lead one
+}
+
+// one loads one of the keys, where it can't be loaded along with the others any more.
+func (m *many[V]) one(key string) loader[V] {
+	return loader[V]{value: func(ctx context.Context) (V, error) {
+		values, err := m.load(ctx, []string{key})
+		return pick(values, err, key)
+	}}
+}
+
+// pick is what a load of many keys returned for one.
+func pick[V any](values map[string]V, err error, key string) (v V, _ error) {
+	if err != nil {
+		var some KeyErrors
+		if !errors.As(err, &some) {
+			return v, err
+		}
+		if err := some[key]; err != nil {
+			return v, err
+		}
+	}
+	v, ok := values[key]
+	if !ok {
+		return v, ErrNotFound
+	}
+	return v, nil
+}
+
+// give notes how the call for one key ended.
+func (m *many[V]) give(key string, res Result[V], err error) {
+	switch {
+	case err == nil:
+		m.got[key] = res.Value
+	case errors.Is(err, ErrNotFound):
+	default:
+		if m.failed == nil {
+			m.failed = KeyErrors{}
+		}
+		m.failed[key] = err
+	}
+}
+
+// local answers with what the process-local tier has, and returns the other keys.
+func (m *many[V]) local(ctx context.Context, keys []string) []string {
+	c := m.cache
+	if c.near == nil {
+		return keys
+	}
+	var others []string
+	for _, key := range keys {
+		id := keyID(key)
+		res, e := c.near.get(id)
+		if e == nil {
+			others = append(others, key)
+			continue
+		}
+		if got, early := e.early(res, c.opts.EarlyRefresh); early {
+			m.refresh(key, id, got)
+		}
+		m.answer(ctx, key, res)
+	}
+	if len(others) > 0 {
+		c.store.Listening() // without messages the tier is of no use
+	}
+	return others
+}
+
+func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
+	if res.Status == StatusStale {
+		res, err := m.cache.stale(ctx, key, res)
+		m.give(key, res, err)
+		return
+	}
+	res, err := m.cache.hit(ctx, key, res)
+	m.give(key, res, err)
+}
+
+// refresh notes that a value is to be refreshed behind the caller's back.
+func (m *many[V]) refresh(key, id string, got found[V]) {
+	p := &pursuit[V]{name: key, key: m.cache.key(id), load: m.one(key), behind: true}
+	p.saw(got)
+	m.behind = append(m.behind, p)
+}
+
+// read answers with what the store has, as get does, and notes the rest as missed.
+func (m *many[V]) read(ctx context.Context, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	c := m.cache
+	ks := make([]Key, len(keys))
+	for i, key := range keys {
+		ks[i] = c.key(keyID(key))
+	}
+	all, errs := c.readMany(ctx, ks)
+	for i, key := range keys {
+		id, got := ks[i].Key, all[i]
+		err := errs.at(i)
+		switch {
+		case err == nil && got.good == useNone:
+			c.missed(ctx, key, got)
+		case err != nil && !errors.Is(err, ErrOverloaded):
+			if over(ctx) { // only this caller's time is over: as if nothing were there
+				err = nil
+			} else {
+				c.down(ctx, &c.reading, key, err)
+			}
+		}
+		if err != nil {
+			got = c.near.last(id)
+		}
+		if got.good == useFresh {
+			if got.early {
+				m.refresh(key, id, got)
+			}
+			m.answer(ctx, key, got.res)
+			continue
+		}
+		if errors.Is(err, ErrOverloaded) && got.good == useNone { // too many ask the store: no reason to ask the origin
+			c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
+			m.give(key, Result[V]{}, err)
+			continue
+		}
+		if got.good != useNone && err == nil {
+			held, failed := c.restraint.find(id, got.id)
+			if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
+				got.res.Err = failed
+				if !held {
+					m.refresh(key, id, got)
+				}
+				m.answer(ctx, key, got.res)
+				continue
+			}
+		} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
+			m.give(key, Result[V]{}, failed)
+			continue
+		}
+		p := &pursuit[V]{name: key, key: ks[i], load: m.one(key), storeErr: err, reads: true}
+		p.saw(got)
+		m.missed = append(m.missed, p)
+	}
+}
+
+// refreshBehind has values refreshed that the caller already has.
+func (m *many[V]) refreshBehind(ctx context.Context) {
+	c := m.cache
+	var lead []*pursuit[V]
+	for _, p := range m.behind {
+		if held, _ := c.restraint.find(p.key.Key, p.seen); held {
+			continue
+		}
+		f, leads := c.refreshes.Join(p.key.Key, 0)
+		if !leads {
+			f.Leave()
+			continue
+		}
+		f.LeadAsWork()
+		p.flight = f
+		lead = append(lead, p)
+	}
+	// A load that reads a stale value does not wait for its refresh, which therefore needs a slot of its own.
+	m.detach(context.WithValue(ctx, chainKey{}, (*link)(nil)), lead)
+}
+
+// join makes the call a member of the flights of what it missed, and has a load begin for those that it leads.
+func (m *many[V]) join(ctx context.Context) {
+	c := m.cache
+	seen := make(map[string]bool, len(m.missed))
+	ended := false
+	defer func() {
+		if !ended { // Goexit in an observer
+			for _, p := range m.began {
+				p.land(Result[V]{}, errGoexit)
+			}
+		}
+	}()
+	for _, p := range m.missed {
+		id := p.key.Key
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		if c.inside(ctx, id) { // a load must not wait for itself
+			m.give(p.name, Result[V]{}, recursion(p.name))
+			continue
+		}
+		f, leads := c.reads.Join(id, c.opts.MaxWaiters)
+		switch {
+		case f == nil:
+			res, err := c.turnAway(ctx, p.name, id)
+			m.give(p.name, res, err)
+			continue
+		case !leads:
+			p.flight = f
+			m.joined = append(m.joined, p)
+			continue
+		}
+		p.flight = f
+		m.began = append(m.began, p)
+		if c.opts.SoftTimeout > 0 && p.good != useNone && p.storeErr == nil {
+			f.Hold()
+			f.Offer(outcome[V]{res: p.prev, at: p.at}, p.until)
+		}
+	}
+	ended = true
+	m.detach(ctx, m.began)
+}
+
+// detach hands flights over to one goroutine that outlives this caller.
+func (m *many[V]) detach(ctx context.Context, ps []*pursuit[V]) {
+	if len(ps) == 0 {
+		return
+	}
+	c := m.cache
+	if !c.life.begin() {
+		for _, p := range ps {
+			p.land(Result[V]{}, ErrClosed)
+		}
+		return
+	}
+	if c.opts.SoftTimeout > 0 { // a load that reads this may leave, and the work goes on without it
+		ctx = outsideSlots(ctx)
+	}
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	g := &group[V]{cache: c, load: m.load, cancel: func() { cancel(errAbandoned) }, urged: make(chan struct{})}
+	for _, p := range ps {
+		g.add(p)
+	}
+	go func() {
+		defer c.life.end()
+		defer cancel(nil)
+		defer g.landAll(errGoexit) // only if the user's code in here ended the goroutine
+		defer c.life.cancelOnClose(cancel)()
+		g.pursue(work)
+	}()
+}
+
+// wait waits for every flight, and notes what came of it.
+func (m *many[V]) wait(ctx context.Context) {
+	c, began := m.cache, time.Now()
+	for len(m.joined) > 0 {
+		p := m.joined[0]
+		m.joined = m.joined[1:]
+		res, err := c.await(ctx, p.flight, p.name, p.key.Key, p.load)
+		m.give(p.name, res, err)
+	}
+	for len(m.began) > 0 {
+		p := m.began[0]
+		m.began = m.began[1:]
+		out, err := m.result(ctx, p, began)
+		if err != nil {
+			m.give(p.name, Result[V]{}, err)
+			continue
+		}
+		switch out.res.Status {
+		case StatusStale:
+			m.answer(ctx, p.name, out.res)
+			continue
+		case StatusCoalesced:
+			c.observe(ctx, Event{Kind: EventCoalesced, Key: p.name, Err: out.err})
+		}
+		res, err := answer(out.res, out.err)
+		m.give(p.name, res, err)
+	}
+}
+
+// result is the cache's result for a caller who waits for one after another since then.
+func (m *many[V]) result(ctx context.Context, p *pursuit[V], since time.Time) (outcome[V], error) {
+	c := m.cache
+	if c.opts.SoftTimeout <= 0 {
+		return p.flight.Wait(ctx)
+	}
+	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
+}
+
+// leave ends the memberships of a call that was ended by Goexit.
+func (m *many[V]) leave() {
+	for _, p := range m.joined {
+		p.flight.Leave()
+	}
+	for _, p := range m.began {
+		p.flight.Leave()
+	}
+}
+
+// keyErrs are errors by the number of the key; nil is none at all.
+type keyErrs map[int]error
+
+func (e keyErrs) at(i int) error { return e[i] }
+
+// readMany is read for many keys.
+func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErrs) {
+	tags := []string{}
+	var at map[string]int // of tags
+	for _, k := range keys {
+		for _, tag := range c.hints.of(k.Key).list() {
+			if _, ok := at[tag]; !ok {
+				if at == nil {
+					at = make(map[string]int)
+				}
+				at[tag] = len(tags)
+				tags = append(tags, tag)
+			}
+		}
+	}
+	var before []moment
+	if c.near != nil {
+		before = make([]moment, len(keys))
+		for i, k := range keys {
+			before[i] = c.near.stamp(k.Key)
+		}
+	}
+	replies, of := c.store.GetMany(ctx, keys, tags)
+	all := make([]found[V], len(keys))
+	var errs keyErrs
+	failed := func(i int, err error) {
+		if errs == nil {
+			errs = keyErrs{}
+		}
+		errs[i] = err
+		all[i] = found[V]{id: all[i].id}
+	}
+	if len(replies) != len(keys) {
+		for i := range keys {
+			failed(i, errReplies)
+		}
+		return all, errs
+	}
+	if len(of) != 1+len(tags) || of[0] == 0 {
+		of = nil
+	}
+	var unsure []int // what has tags that weren't asked for
+	for i, r := range replies {
+		if r.Err != nil {
+			failed(i, r.Err)
+			continue
+		}
+		if all[i] = c.open(r.Answer); all[i].res.Status == StatusMiss {
+			continue
+		}
+		c.hints.note(keys[i].Key, all[i].tags)
+		known := of != nil
+		if known && len(all[i].tags) > 0 {
+			for _, tag := range all[i].tags.All() {
+				if _, ok := at[tag]; !ok {
+					known = false
+					break
+				}
+			}
+		}
+		if !known {
+			unsure = append(unsure, i)
+		} else if !all[i].after(of, at) {
+			all[i] = found[V]{id: all[i].id}
+		}
+	}
+	if len(unsure) > 0 {
+		of, at, err := c.generations(ctx, all, unsure)
+		for _, i := range unsure {
+			if err != nil {
+				failed(i, err)
+			} else if !all[i].after(of, at) {
+				all[i] = found[V]{id: all[i].id}
+			}
+		}
+	}
+	if len(errs) < len(keys) {
+		c.up(ctx, &c.reading)
+	}
+	if c.near != nil {
+		for i, k := range keys {
+			c.near.keep(k.Key, before[i], all[i])
+		}
+	}
+	return all, errs
+}
+
+var errReplies = errors.New("cacheguard: the store answered another number of questions")
+
+// generations reads those of all tags of some values.
+func (c *Cache[V]) generations(ctx context.Context, all []found[V], some []int) (Generations, map[string]int, error) {
+	var tags []string
+	at := make(map[string]int)
+	for _, i := range some {
+		for _, tag := range all[i].tags.All() {
+			if _, ok := at[tag]; !ok {
+				at[tag] = len(tags)
+				tags = append(tags, tag)
+			}
+		}
+	}
+	of, err := c.store.Generations(ctx, c.opts.Name, tags)
+	if err == nil && len(of) != 1+len(tags) {
+		err = errGenerations
+	}
+	return of, at, err
+}
+
+// after reports whether a value was loaded after the last invalidation of its cache and its tags; at says where those
+// are after the first of the generations.
+func (got found[V]) after(of Generations, at map[string]int) bool {
+	if got.stamp <= of[0] {
+		return false
+	}
+	if len(got.tags) > 0 {
+		for _, tag := range got.tags.All() {
+			if got.stamp <= of[1+at[tag]] {
+				return false
+			}
+		}
+	}
+	return true
+}

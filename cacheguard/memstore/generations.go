@@ -1,0 +1,98 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// maxTags is how many invalidated tags are remembered for a cache. One more and all of its values are invalidated,
+// which forgets them.
+const maxTags = 100_000
+
+// generations are the times of a cache's invalidations.
+type generations struct {
+	whole int64
+	tags  map[string]int64
+}
+
+// generations returns those of a cache. One that was never invalidated is as old as the store.
+func (t *turn) generations(cache string) *generations {
+	g := t.invalidated[cache]
+	if g == nil {
+		g = &generations{whole: t.began.UnixMicro() - 1, tags: make(map[string]int64)}
+		t.invalidated[cache] = g
+	}
+	return g
+}
+
+// stamp is the time on the clock of the generations, which moves with each reading, so that no two are the same.
+func (s *Store) stamp(now time.Duration) int64 {
+	s.stamped = max(s.stamped+1, s.began.Add(now).UnixMicro())
+	return s.stamped
+}
+
+func (t *turn) of(cache string, tags []string) cacheguard.Generations {
+	g := t.generations(cache)
+	all := cacheguard.Generations{g.whole}
+	for _, tag := range tags {
+		all = append(all, g.tags[tag])
+	}
+	return all
+}
+
+// Generations returns the generations of a cache and its tags. See cacheguard.Store.
+func (s *Store) Generations(ctx context.Context, cache string, tags []string) (of cacheguard.Generations, err error) {
+	err = s.step(ctx, func(t *turn) { of = t.of(cache, tags) })
+	return of, err
+}
+
+// InvalidateTags invalidates what has one of the tags, or everything. See cacheguard.Store.
+func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+	err = s.step(ctx, func(t *turn) {
+		g := t.generations(cache)
+		generation = t.stamp(t.now)
+		for _, tag := range tags {
+			g.tags[tag] = generation
+		}
+		if len(tags) == 0 || len(g.tags) > maxTags {
+			g.whole = generation
+			clear(g.tags)
+		}
+		t.tell(cacheguard.Key{Cache: cache}, cacheguard.Message{
+			Kind: cacheguard.MessageTags, Tags: slices.Clone(tags), Generation: generation,
+		})
+	})
+	return generation, err
+}
+
+// MarkStale writes into the frames of the keys and ends their leases. See cacheguard.Store.
+func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
+		none := make([]byte, len(mark))
+		if v := t.values.get(k, t.now); v != nil && len(v.what) >= at+len(mark) && bytes.Equal(v.what[at:at+len(mark)], none) {
+			v.what = clone(v.what) // a reader may be copying it
+			copy(v.what[at:], mark)
+		}
+		t.leases.remove(k)
+		t.records.remove(k)
+		t.changed(k)
+	})
+}
+
+// each does a step for each key.
+func (s *Store) each(ctx context.Context, keys []cacheguard.Key, do func(*turn, cacheguard.Key)) error {
+	failed := cacheguard.KeyErrors{}
+	for _, k := range keys {
+		if err := s.step(ctx, func(t *turn) { do(t, k) }); err != nil {
+			failed[k.Key] = err
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+const (
+	maxTags      = 100_000 // invalidated tags that are remembered for each cache, about 10 MB
+	tagsInAStep  = 256     // invalidated by one script
+	maxKnownTags = 1 << 16 // generations that a client of a cluster knows, for each cache
+
+	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or one and its estimate
+)
+
+// Generations reads the generations of a cache and of tags of it.
+func (s *Store) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+	if s.cluster == nil {
+		if of := s.lookAtGenerations(ctx, cache, tags); of != nil {
+			return of, nil
+		}
+		_, of, err := s.readGenerations(ctx, cache, tags)
+		return of, err
+	}
+	if of := s.cluster.find(cache, tags, s.listening.Load()); of != nil {
+		return of, nil
+	}
+	trust := s.cluster.trust.Load()
+	_, of, err := s.readGenerations(ctx, cache, tags)
+	if err != nil { // one node that is away must not take all values along
+		if of := s.cluster.find(cache, tags, false); of != nil {
+			return of, nil // as it was known last
+		}
+		if len(tags) == 0 && ctx.Err() == nil {
+			return cacheguard.Generations{1}, nil // as if the whole cache had never been invalidated
+		}
+		return nil, err
+	}
+	s.cluster.learn(cache, tags, of, trust)
+	return of, nil
+}
+
+// lookAtGenerations reads what is there, in one command, and returns nil if that is not all.
+func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []string) cacheguard.Generations {
+	name := s.names.generations(cache)
+	scores, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]float64, error) {
+		return rdb.ZMScore(ctx, name, append([]string{""}, tags...)...).Result()
+	})
+	if err != nil || len(scores) != 1+len(tags) || scores[0] == 0 {
+		return nil
+	}
+	return generationsOf(scores)
+}
+
+func generationsOf(scores []float64) cacheguard.Generations {
+	of := make(cacheguard.Generations, len(scores))
+	for i, score := range scores {
+		of[i] = int64(score)
+	}
+	return of
+}
+
+// readGenerations asks Redis, also for the time at the node that has them.
+func (s *Store) readGenerations(ctx context.Context, cache string, tags []string) (now int64, of cacheguard.Generations, err error) {
+	name := s.names.generations(cache)
+	args := make([]any, len(tags))
+	for i, tag := range tags {
+		args[i] = tag
+	}
+	reply, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
+		return generationsScript.Run(ctx, rdb, []string{name}, args...).Slice()
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(reply) < 2 {
+		return 0, nil, fmt.Errorf("redisstore: the generations script answered %q", reply)
+	}
+	of = make(cacheguard.Generations, 1+len(tags))
+	for i, v := range reply { // Lua's list ends where the last tags were never invalidated
+		n := generation(v)
+		if i == 0 {
+			now = n
+		} else if i <= len(of) {
+			of[i-1] = n
+		}
+	}
+	return now, of, nil
+}
+
+// generation makes 0 of what is none.
+func generation(v any) int64 {
+	s, _ := v.(string)
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n < 0 || n > 1<<53 {
+		return 0
+	}
+	return int64(n)
+}
+
+// stamp is the time on the clock of a cluster's generations. While the node that has them is away it is an estimate, and
+// rather too early: then a load may count for nothing that needn't.
+func (s *Store) stamp(ctx context.Context, cache string) int64 {
+	now, _, err := s.readGenerations(ctx, cache, nil)
+	if err != nil {
+		return s.clock.now().Add(-doubt).UnixMicro()
+	}
+	return now
+}
+
+// InvalidateTags makes now the generation of tags, or of a whole cache.
+func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+	if len(tags) == 0 {
+		return s.bump(ctx, cache, nil)
+	}
+	for some := range slices.Chunk(tags, tagsInAStep) {
+		if generation, err = s.bump(ctx, cache, some); err != nil {
+			return 0, err
+		}
+	}
+	return generation, nil
+}
+
+func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, error) {
+	name := s.names.generations(cache)
+	var payload []byte
+	args := []any{s.names.channel(), nil, maxTags}
+	for _, tag := range tags {
+		payload = append(append(payload, byte(len(tag))), tag...)
+		args = append(args, tag)
+	}
+	args[1] = encodeMessage(kindTags, cacheguard.Key{Cache: cache}, cacheguard.ID{}, payload...)
+	reply, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return bumpScript.Run(ctx, rdb, []string{name}, args...).Text()
+	})
+	if err != nil {
+		return 0, err
+	}
+	n := generation(reply)
+	if n == 0 {
+		return 0, fmt.Errorf("redisstore: the script that invalidates tags answered %q", reply)
+	}
+	if s.cluster != nil {
+		s.cluster.heard(cache, tags, n)
+	}
+	return n, nil
+}
+
+// generationsKnown are what a client of a cluster knows of generations. There they lie in one slot for each cache, so that
+// to read them with every value would cost another command, and all of them one node. So they are read once, and what
+// changes is heard of in messages. They only ever grow, so the larger of two is the newer one, whatever came first.
+type generationsKnown struct {
+	trust atomic.Int64 // counts breaks of the subscription
+
+	mu     sync.RWMutex // guards caches and what is in them
+	caches map[string]*cacheGenerations
+}
+
+type cacheGenerations struct {
+	whole known
+	tags  map[string]known
+}
+
+// known is a generation, and the stretch of listening in which it was read.
+type known struct{ generation, trust int64 }
+
+// find returns nil for what it doesn't know. If sure, all was read while messages have arrived ever since.
+func (g *generationsKnown) find(cache string, tags []string, sure bool) cacheguard.Generations {
+	now := g.trust.Load()
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	in := g.caches[cache]
+	if in == nil || (sure && in.whole.trust != now) {
+		return nil
+	}
+	of := make(cacheguard.Generations, 1, 1+len(tags))
+	of[0] = in.whole.generation
+	for _, tag := range tags {
+		one, ok := in.tags[tag]
+		if !ok || (sure && one.trust != now) {
+			return nil
+		}
+		of = append(of, one.generation)
+	}
+	return of
+}
+
+// learn takes note of what Redis answered.
+func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, trust int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	in := g.of(cache)
+	in.whole = in.whole.or(known{of[0], trust})
+	if len(in.tags)+len(tags) > maxKnownTags {
+		clear(in.tags)
+	}
+	for i, tag := range tags {
+		in.tags[tag] = in.tags[tag].or(known{of[i+1], trust})
+	}
+}
+
+// heard takes note of an invalidation.
+func (g *generationsKnown) heard(cache string, tags []string, generation int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	in := g.of(cache)
+	if len(tags) == 0 {
+		in.whole.generation = max(in.whole.generation, generation)
+		return
+	}
+	for _, tag := range tags { // of what isn't known Redis is asked, when it matters
+		if one, ok := in.tags[tag]; ok {
+			one.generation = max(one.generation, generation)
+			in.tags[tag] = one
+		}
+	}
+}
+
+func (g *generationsKnown) of(cache string) *cacheGenerations {
+	in := g.caches[cache]
+	if in == nil {
+		in = &cacheGenerations{tags: make(map[string]known)}
+		if g.caches == nil {
+			g.caches = make(map[string]*cacheGenerations)
+		}
+		g.caches[cache] = in
+	}
+	return in
+}
+
+func (k known) or(other known) known {
+	return known{max(k.generation, other.generation), max(k.trust, other.trust)}
+}

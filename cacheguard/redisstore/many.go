@@ -1,0 +1,220 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// inOneTrip is the most steps in one pipeline.
+const inOneTrip = 256
+
+// GetMany reads many keys of one cache, and the generations of the cache and these tags, in one trip.
+func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if s.cluster != nil {
+		return s.getManyEach(ctx, keys), s.cluster.find(keys[0].Cache, tags, s.listening.Load())
+	}
+	replies := make([]cacheguard.Reply[[]byte], 0, len(keys))
+	var of cacheguard.Generations
+	for some := range slices.Chunk(keys, 4*inOneTrip) {
+		b := &batch{names: make([]string, len(some))}
+		for i, k := range some {
+			b.names[i] = s.names.value(k)
+		}
+		generations := s.names.generations(keys[0].Cache)
+		if tags != nil && of == nil {
+			b.want(generations, tags)
+		}
+		got, err := s.getManyAtOnce(ctx, b)
+		for i := range some {
+			r := cacheguard.Reply[[]byte]{Err: err}
+			if err == nil {
+				r.Answer = got.frames[i]
+			}
+			replies = append(replies, r)
+		}
+		if err == nil && of == nil && tags != nil {
+			of = b.generations(generations, tags)
+		}
+	}
+	return replies, of
+}
+
+func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
+	if err := s.knowTime(ctx); err != nil {
+		return frames{}, err
+	}
+	return look(ctx, s, b.names[0], func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+		return readMany(ctx, rdb, b)
+	})
+}
+
+// getManyEach has the batches of a cluster's nodes read the keys: what each node has goes in one trip.
+func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheguard.Reply[[]byte] {
+	replies := make([]cacheguard.Reply[[]byte], len(keys))
+	if err := s.knowTime(ctx); err != nil {
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	var reading sync.WaitGroup
+	for i, k := range keys {
+		name := s.names.value(k)
+		if err := s.health.of(name).refusal(); err != nil {
+			replies[i].Err = err
+			continue
+		}
+		reading.Go(func() {
+			replies[i].Answer, _, replies[i].Err = s.reads.batched(ctx, want{name: name}, s.opts.OpTimeout)
+		})
+	}
+	reading.Wait()
+	return replies
+}
+
+// LeaseMany asks for many leases of one cache.
+func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+	replies := make([]cacheguard.Reply[cacheguard.LeaseAnswer], len(keys))
+	if err := s.readyToLease(ctx); err != nil {
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	stamp := int64(0)
+	for i, r := range pipelined(ctx, s, call, leaseScript, len(keys), func(i int) ([]string, []any) {
+		return s.leaseStep(keys[i], asks[i])
+	}) {
+		ans, err := cacheguard.LeaseAnswer{}, r.Err
+		if err == nil {
+			reply, _ := r.Answer.([]any)
+			ans, err = parseLease(reply, asks[i].Token)
+		}
+		if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
+			ans.Frame, _, err = s.Get(ctx, keys[i], nil)
+		}
+		if err == nil && ans.State == cacheguard.LeaseGranted {
+			ans.Grant.Stamp = ans.Grant.Number
+			if s.cluster != nil {
+				if stamp == 0 { // one for all: no load has begun
+					stamp = s.stamp(ctx, keys[i].Cache)
+				}
+				ans.Grant.Stamp = stamp
+			}
+		}
+		replies[i] = cacheguard.Reply[cacheguard.LeaseAnswer]{Answer: ans, Err: err}
+	}
+	return replies
+}
+
+// FillMany stores what a load of many keys returned.
+func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+	replies := make([]cacheguard.Reply[cacheguard.FillAnswer], len(fills))
+	for i, r := range pipelined(ctx, s, call, fillScript, len(fills), func(i int) ([]string, []any) {
+		f := fills[i]
+		return s.fillStep(f.Key, f.Grant, f.Frame, f.TTL)
+	}) {
+		ans, err := cacheguard.FillAnswer(0), r.Err
+		if err == nil {
+			reply, _ := r.Answer.(string)
+			ans, err = parseFill(reply)
+		}
+		replies[i] = cacheguard.Reply[cacheguard.FillAnswer]{Answer: ans, Err: err}
+	}
+	return replies
+}
+
+// RenewMany prolongs many leases.
+func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
+	for i, r := range pipelined(ctx, s, look, renewScript, len(keys), func(i int) ([]string, []any) {
+		return s.renewStep(keys[i], grants[i], ttl)
+	}) {
+		ans, err := cacheguard.Holding(0), r.Err
+		if err == nil {
+			reply, _ := r.Answer.(string)
+			ans, err = parseHolding(reply)
+		}
+		replies[i] = cacheguard.Reply[cacheguard.Holding]{Answer: ans, Err: err}
+	}
+	return replies
+}
+
+// pipelined runs a script many times, in pipelines: in a cluster one for each node, at the same time, so that one that is
+// dead fails its own keys only.
+func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script *redis.Script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
+	replies := make([]cacheguard.Reply[any], n)
+	byNode := make(map[*redis.Client][]int)
+	for i := range n {
+		keys, _ := step(i)
+		node := s.node(keys[0])
+		byNode[node] = append(byNode[node], i)
+	}
+	var nodes sync.WaitGroup
+	for _, all := range byNode {
+		nodes.Go(func() {
+			for some := range slices.Chunk(all, inOneTrip) {
+				first, _ := step(some[0])
+				got, err := way(ctx, s, first[0], func(ctx context.Context, rdb redis.UniversalClient) ([]cacheguard.Reply[any], error) {
+					return s.atOnce(ctx, rdb, script, some, step)
+				})
+				for j, i := range some {
+					replies[i].Err = err
+					if err == nil {
+						replies[i] = got[j]
+					}
+				}
+			}
+		})
+	}
+	nodes.Wait()
+	return replies
+}
+
+// atOnce is one pipeline. Its first step brings the script along, for after a SCRIPT FLUSH nothing in a pipeline would send
+// it again. What another node of a cluster has to do all the same is done step by step. An error is that of all of it:
+// then it is sent once more, which is harmless.
+func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
+	replies := make([]cacheguard.Reply[any], len(some))
+	if len(some) > 1 {
+		pipe := rdb.Pipeline()
+		for j, i := range some {
+			keys, args := step(i)
+			if j == 0 {
+				script.Eval(ctx, pipe, keys, args...)
+			} else {
+				script.EvalSha(ctx, pipe, keys, args...)
+			}
+		}
+		cmds, err := pipe.Exec(ctx)
+		if err != nil && noAnswer(err) {
+			return nil, err
+		}
+		for j, cmd := range cmds {
+			replies[j].Answer, replies[j].Err = cmd.(*redis.Cmd).Result()
+		}
+	}
+	for j, i := range some {
+		if err := replies[j].Err; len(some) == 1 || answered(err, "NOSCRIPT") || isTryAgain(err) {
+			keys, args := step(i)
+			if replies[j].Answer, err = script.Run(ctx, rdb, keys, args...).Result(); err != nil && (len(some) == 1 || noAnswer(err)) {
+				return nil, err
+			}
+			replies[j].Err = err
+		}
+		if replies[j].Err != nil {
+			replies[j].Err = fmt.Errorf("redisstore: %w", explained(s, replies[j].Err))
+		}
+	}
+	return replies, nil
+}
