@@ -1,0 +1,126 @@
+package compresscodec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// The first byte of what is stored.
+const (
+	plainBody = 0
+	s2Body    = 1
+	zstdBody  = 2
+)
+
+// maxScratch is the largest buffer that is kept for the next value.
+const maxScratch = 1 << 20
+
+var (
+	errEmpty   = errors.New("compresscodec: no bytes at all")
+	errUnknown = errors.New("compresscodec: unknown first byte")
+)
+
+// Codec compresses what another codec encodes. It is made by New, and safe for concurrent use.
+type Codec[V any] struct {
+	inner                 cacheguard.Codec[V]
+	name                  string
+	algorithm             Algorithm
+	threshold, maxDecoded int
+
+	encoder *zstd.Encoder // nil unless it is needed
+	decoder *zstd.Decoder
+	scratch sync.Pool // of *[]byte
+}
+
+// New makes a codec. It reports every invalid option at once (joined).
+func New[V any](opts Options[V]) (*Codec[V], error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Codec[V]{
+		inner: opts.Inner, name: nameOver(opts.Inner), algorithm: opts.Algorithm,
+		threshold: opts.Threshold, maxDecoded: opts.MaxDecoded,
+		scratch: sync.Pool{New: func() any { return new([]byte) }},
+	}
+	if c.decoder, err = newDecoder(opts.MaxDecoded); err != nil {
+		return nil, fmt.Errorf("compresscodec: %w", err)
+	}
+	if opts.Algorithm == Zstd {
+		c.encoder, err = zstd.NewWriter(nil,
+			zstd.WithEncoderCRC(false), // the frame has one
+			zstd.WithLowerEncoderMem(true),
+			zstd.WithSingleSegment(true), // always with the content size, which small frames do without otherwise
+		)
+		if err != nil {
+			return nil, fmt.Errorf("compresscodec: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Append appends the encoded value to dst, compressed if that makes it smaller.
+func (c *Codec[V]) Append(dst []byte, v V) ([]byte, error) {
+	body := len(dst) + 1
+	out, err := c.inner.Append(append(dst, plainBody), v)
+	if err != nil {
+		return dst, err
+	}
+	value := out[body:]
+	if len(value) > c.maxDecoded {
+		return dst, fmt.Errorf("%w: %d bytes uncompressed, MaxDecoded is %d", cacheguard.ErrTooLarge, len(value), c.maxDecoded)
+	}
+	if len(value) < c.threshold {
+		return out, nil
+	}
+	room := c.scratch.Get().(*[]byte)
+	kind, packed := c.compress((*room)[:0], value)
+	if len(packed) < len(value) {
+		out[body-1] = kind
+		out = append(out[:body], packed...)
+	}
+	if cap(packed) <= maxScratch {
+		*room = packed[:0]
+		c.scratch.Put(room)
+	}
+	return out, nil
+}
+
+func (c *Codec[V]) compress(room, value []byte) (kind byte, packed []byte) {
+	if c.algorithm == Zstd {
+		return zstdBody, c.encoder.EncodeAll(value, room)
+	}
+	return s2Body, s2.Encode(slices.Grow(room, s2.MaxEncodedLen(len(value))), value)
+}
+
+// Decode returns the value that src holds, whichever algorithm it was compressed with. If it was stored as it is, the
+// inner codec gets a part of src, and must not keep it.
+func (c *Codec[V]) Decode(src []byte) (v V, err error) {
+	if len(src) == 0 {
+		return v, errEmpty
+	}
+	body := src[1:]
+	switch src[0] {
+	case plainBody:
+	case s2Body:
+		body, err = c.expandS2(body)
+	case zstdBody:
+		body, err = c.expandZstd(body)
+	default:
+		err = errUnknown
+	}
+	if err != nil {
+		return v, err
+	}
+	return c.inner.Decode(body)
+}
+
+// Name marks the format, and that of the inner codec. The algorithm is not part of it: each value says its own.
+func (c *Codec[V]) Name() string { return c.name }

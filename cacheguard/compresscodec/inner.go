@@ -1,0 +1,35 @@
+package compresscodec
+
+import "github.com/cacheguard/cacheguard/cacheguard"
+
+// rawBytes and rawString are what cacheguard does with these types when it is given no codec, by the same name.
+type rawBytes struct{}
+
+func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
+func (rawBytes) Decode(src []byte) ([]byte, error)    { return src, nil }
+func (rawBytes) Name() string                         { return "raw" }
+
+type rawString struct{}
+
+func (rawString) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
+func (rawString) Decode(src []byte) (string, error)           { return string(src), nil }
+func (rawString) Name() string                                { return "raw" }
+
+func defaultInner[V any]() cacheguard.Codec[V] {
+	if c, ok := any(rawBytes{}).(cacheguard.Codec[V]); ok {
+		return c
+	}
+	if c, ok := any(rawString{}).(cacheguard.Codec[V]); ok {
+		return c
+	}
+	return cacheguard.JSON[V]{}
+}
+
+// nameOver is the name of a codec that compresses what inner writes. Without a name there are no parentheses, so that
+// a codec without one and a codec whose name is empty are not the same.
+func nameOver(inner any) string {
+	if named, ok := inner.(interface{ Name() string }); ok {
+		return "compress(" + named.Name() + ")"
+	}
+	return "compress"
+}

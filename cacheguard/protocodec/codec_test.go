@@ -1,0 +1,180 @@
+package protocodec_test
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
+)
+
+// Compiles only if it is one.
+var _ cacheguard.Codec[*structpb.Struct] = protocodec.Codec[*structpb.Struct]{}
+
+func product(t testing.TB) *structpb.Struct {
+	t.Helper()
+	s, err := structpb.NewStruct(map[string]any{"id": "42", "tags": []any{"a", "b", nil, true}, "price": map[string]any{"eur": 9.5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRoundTrip(t *testing.T) {
+	codec := protocodec.Codec[*structpb.Struct]{}
+	for _, want := range []*structpb.Struct{product(t), {}} {
+		out, err := codec.Append([]byte("prefix"), want)
+		if err != nil || !bytes.HasPrefix(out, []byte("prefix")) {
+			t.Fatalf("Append: %v", err)
+		}
+		src := out[len("prefix"):]
+		before := bytes.Clone(src)
+		got, err := codec.Decode(src)
+		if err != nil || !bytes.Equal(before, src) {
+			t.Fatalf("Decode: %v, or it changed its source", err)
+		}
+		clear(src) // what it returned must not change with it
+		if !proto.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		again, err := codec.Decode(before)
+		if err != nil || again == got {
+			t.Errorf("Decode returned the same message twice, or %v", err)
+		}
+	}
+}
+
+// TestUnknownFields are kept: an older program may store what a newer one made.
+func TestUnknownFields(t *testing.T) {
+	newer, err := protocodec.Codec[*wrapperspb.StringValue]{}.Append(nil, wrapperspb.String("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := protocodec.Codec[*emptypb.Empty]{}.Decode(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := (protocodec.Codec[*emptypb.Empty]{}).Append(nil, old); err != nil || !bytes.Equal(out, newer) {
+		t.Errorf("%x became %x, %v", newer, out, err)
+	}
+}
+
+// TestNoMessage: nil, and a V that isn't the type of a message, are errors and no panics.
+func TestNoMessage(t *testing.T) {
+	refused := func(out []byte, err error) {
+		t.Helper()
+		if err == nil || string(out) != "x" {
+			t.Errorf("Append: %q, %v; want what was there, and an error", out, err)
+		}
+	}
+	refused(protocodec.Codec[*structpb.Struct]{}.Append([]byte("x"), nil))
+	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), nil))
+	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), (*structpb.Struct)(nil)))
+	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff"))) // not UTF-8
+	if m, err := (protocodec.Codec[proto.Message]{}).Decode(nil); err == nil || m != nil {
+		t.Errorf("Decode for proto.Message: %v, %v; want an error", m, err)
+	}
+	if m, err := (protocodec.Codec[*dynamicpb.Message]{}).Decode(nil); err == nil || m != nil {
+		t.Errorf("Decode for *dynamicpb.Message: %v, %v; want an error", m, err)
+	}
+	_ = protocodec.Codec[proto.Message]{}.Name()
+	_ = protocodec.Codec[*dynamicpb.Message]{}.Name()
+}
+
+// TestNames tell message types apart.
+func TestNames(t *testing.T) {
+	a, b := protocodec.Codec[*structpb.Struct]{}.Name(), protocodec.Codec[*structpb.Value]{}.Name()
+	if a == b || a != "protobuf google.protobuf.Struct" {
+		t.Errorf("%q and %q", a, b)
+	}
+}
+
+// allocated is how many bytes f allocates, on a machine that does nothing else meanwhile.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func refuses[V proto.Message](t *testing.T, name string, src []byte) {
+	t.Helper()
+	var err error
+	_, _ = protocodec.Codec[V]{}.Decode(nil) // fills the library's tables of types
+	costs := allocated(func() { _, err = protocodec.Codec[V]{}.Decode(src) })
+	if err == nil {
+		t.Errorf("%s: %d bytes are a message", name, len(src))
+	}
+	if most := uint64(64<<10 + 256*len(src)); costs > most {
+		t.Errorf("%s: %d bytes took %d bytes of memory, want at most %d", name, len(src), costs, most)
+	}
+}
+
+// TestBombs: lengths that nothing backs and nesting without end are an error that costs no more than the bytes do.
+func TestBombs(t *testing.T) {
+	long := append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0x07) // 2 GiB
+	for _, kind := range []protoreflect.FieldNumber{1, 2, 5, 6} {
+		long[0] = byte(kind<<3 | 2)
+		refuses[*structpb.Struct](t, "a length that nothing backs", append([]byte{0x0a, 10}, long...))
+		refuses[*structpb.Value](t, "a length that nothing backs", long)
+		refuses[*structpb.ListValue](t, "a length that nothing backs", append(bytes.Repeat([]byte{0x0a, 0}, 50), long...))
+		refuses[*anypb.Any](t, "a length that nothing backs", long)
+		refuses[*emptypb.Empty](t, "a length that nothing backs, in an unknown field", long)
+	}
+	refuses[*emptypb.Empty](t, "groups in groups", bytes.Repeat([]byte{0x0b}, 1<<20))
+	refuses[*emptypb.Empty](t, "a varint without end", bytes.Repeat([]byte{0xff}, 1<<20))
+	deep := []byte(nil) // values in lists in values
+	for range 3000 {
+		deep = append(protowire.AppendVarint([]byte{0x0a}, uint64(len(deep))), deep...)
+		deep = append(protowire.AppendVarint([]byte{0x32}, uint64(len(deep))), deep...)
+	}
+	if _, err := (protocodec.Codec[*structpb.Value]{}).Decode(deep); err != nil {
+		t.Fatalf("6,000 levels: %v", err)
+	}
+	for range 3000 {
+		deep = append(protowire.AppendVarint([]byte{0x0a}, uint64(len(deep))), deep...)
+		deep = append(protowire.AppendVarint([]byte{0x32}, uint64(len(deep))), deep...)
+	}
+	refuses[*structpb.Value](t, "12,000 levels", deep)
+}
+
+// FuzzDecode: whatever the bytes are, a message that can be stored again or an error, in bounded memory.
+func FuzzDecode(f *testing.F) {
+	out, err := protocodec.Codec[*structpb.Struct]{}.Append(nil, product(f))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(out)
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07})
+	f.Add(bytes.Repeat([]byte{0x0b}, 20_000))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		var m *structpb.Struct
+		var err error
+		// The rest is for the fuzzer, which runs beside.
+		if costs := allocated(func() { m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src) }); costs > uint64(8<<20+512*len(src)) {
+			t.Fatalf("%d bytes took %d", len(src), costs)
+		}
+		if err != nil {
+			return
+		}
+		out, err := protocodec.Codec[*structpb.Struct]{}.Append(nil, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := protocodec.Codec[*structpb.Struct]{}.Decode(out)
+		if err != nil || proto.Size(again) != proto.Size(m) {
+			t.Fatalf("%v came back as %v, %v", m, again, err)
+		}
+	})
+}
