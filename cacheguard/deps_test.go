@@ -33,8 +33,12 @@ var layers = map[string]string{
 // inTests is what tests of any package may import besides.
 const inTests = "cacheguard/... internal/..."
 
-// serverForTests starts servers: nobody but tests and the benchmark has a use for it.
-const serverForTests = "internal/redistest"
+// serverForTests starts servers: nobody but tests and the benchmark has a use for it, and guardtest, which shows the tests
+// of others as much of it as they need.
+const (
+	serverForTests   = "internal/redistest"
+	serverForTestsIn = "bench/... cacheguard/guardtest " + serverForTests
+)
 
 // libraries says who may import what is not in this module. A library that is not here is a new one: it is a cost for
 // ever to whoever uses the package, so think twice, then add it. Tests import what they like.
@@ -139,6 +143,9 @@ func TestDependencyRules(t *testing.T) {
 		{"cacheguard/lockstore", module + "/cacheguard/lock/redislock", !test, wrong},
 		{"cacheguard/lock", module + "/cacheguard/lockstore", !test, wrong},
 		{"cacheguard/guardtest", module + "/cacheguard/memstore", !test, fine},
+		{"cacheguard/guardtest", module + "/internal/redistest", !test, fine},
+		{"cacheguard/guardtest", module + "/cacheguard/redisstore", !test, wrong},
+		{"cacheguard/storetest", module + "/internal/redistest", !test, wrong},
 		{"middleware", module + "/cacheguard", !test, fine},
 		{"middleware", module + "/cacheguard/redisstore", !test, wrong},
 		{"middleware", module + "/cacheguard/memstore", test, fine},
@@ -174,8 +181,8 @@ func forbidden(from, to string, test bool) string {
 		switch {
 		case !known:
 			return "no layer has this package"
-		case toHere == serverForTests && !test && !matches("bench/... "+serverForTests, from):
-			return "it is for tests and the benchmark"
+		case toHere == serverForTests && !test && !matches(serverForTestsIn, from):
+			return "it is for tests, guardtest and the benchmark"
 		case !matches(allowed, toHere):
 			return "dependencies point the other way; this one may import " + allowed
 		}

@@ -1,0 +1,55 @@
+package guardtest
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long the kit waits for anything before it fails the test: long for a busy machine, short beside the
+// ten minutes after which go test ends everything.
+const patience = time.Minute
+
+// signal tells those who wait that something has changed. It makes its channel when somebody waits, so that in a
+// synctest bubble the channel belongs to the bubble, wherever its owner was made.
+type signal struct {
+	changed chan struct{}
+}
+
+func (s *signal) wait() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+func (s *signal) tell() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// await returns when enough reports true. It is asked again after each change, with mu held, as is missing, which says
+// what was awaited and what was seen.
+func await(tb testing.TB, mu *sync.Mutex, more *signal, enough func() bool, missing func() string) {
+	tb.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		mu.Lock()
+		done, changed := enough(), more.wait()
+		mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			mu.Lock()
+			text := missing()
+			mu.Unlock()
+			tb.Fatalf("guardtest: %s within %v", text, patience)
+		}
+	}
+}
