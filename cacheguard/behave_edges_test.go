@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -48,16 +49,16 @@ func TestEdgeHeldLoadKeepsToTheBudget(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second)
-		o := &crowdedOrigin{took: 10 * time.Second}
+		o := ones(t, 10*time.Second)
 		for i := range 10 {
 			_, err := c.Get(t.Context(), fmt.Sprint("outer", i), func(ctx context.Context) (int, error) {
-				return c.Get(ctx, fmt.Sprint("inner", i), o.load)
+				return c.Get(ctx, fmt.Sprint("inner", i), o.Load("inner"))
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := o.most.Load(); n > 1 {
+		if n := o.MostRunning(); n > 1 {
 			t.Errorf("%d loads at a time with MaxLoads 1", n)
 		}
 	})
@@ -418,18 +419,18 @@ func TestEdgeManyPermitsAreRenewed(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		cs := budgeted(t, cacheguard.Store(&farPermits{Store: shared, trip: 60 * time.Millisecond}), 2, 64)
-		o := &crowdedOrigin{took: 20 * time.Second}
+		o := ones(t, 20*time.Second)
 		var calls sync.WaitGroup
 		for i := range 64 {
-			calls.Go(func() { _, _ = cs[0].Get(t.Context(), fmt.Sprint("a", i), o.load) })
+			calls.Go(func() { _, _ = cs[0].Get(t.Context(), fmt.Sprint("a", i), o.Load("a")) })
 		}
 		time.Sleep(6 * time.Second)
 		for i := range 10 {
-			calls.Go(func() { _, _ = cs[1].Get(t.Context(), fmt.Sprint("b", i), o.load) })
+			calls.Go(func() { _, _ = cs[1].Get(t.Context(), fmt.Sprint("b", i), o.Load("b")) })
 		}
 		calls.Wait()
 		time.Sleep(time.Minute) // for the last renewal
-		if n := o.most.Load(); n > 64 {
+		if n := o.MostRunning(); n > 64 {
 			t.Errorf("%d loads at a time with a budget of 64", n)
 		}
 	})
@@ -483,30 +484,17 @@ func TestEdgeRefreshBesideABackgroundOne(t *testing.T) {
 	})
 }
 
-type events struct {
-	mu  sync.Mutex
-	all []cacheguard.EventKind
-}
-
-func (e *events) Observe(_ context.Context, ev cacheguard.Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, ev.Kind)
-}
-
 func TestEdgeStaleIsNoMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &events{}
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Observer: e})[0]
+		events := &guardtest.Recorder{}
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Observer: events})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
 		at(t, c, returning(2))
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if slices.Contains(e.all, cacheguard.EventMiss) {
-			t.Errorf("a stale value that is served at once: %v", e.all)
+		if events.Count(cacheguard.EventMiss) > 0 {
+			t.Errorf("a stale value that is served at once: %v", events)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -180,19 +181,16 @@ func TestEmpty(t *testing.T) {
 // TestNotFoundThatIsLookedUpOften never reaches the origin again, which is what penetration would be.
 func TestNotFoundThatIsLookedUpOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
-		loads := 0
-		load := func(context.Context) (string, error) { loads++; return "", cacheguard.ErrNotFound }
-		for range 500 {
-			for _, c := range []*cacheguard.Cache[string]{here, there} {
-				if _, err := c.Get(t.Context(), "k", load); !errors.Is(err, cacheguard.ErrNotFound) {
-					t.Fatalf("Get: %v", err)
-				}
+		fleet := guardtest.NewFleet(t, 2, cacheguard.Options[string]{})
+		o := guardtest.NewOrigin(t, func(string) string { return "" })
+		o.Inject(guardtest.Fault{Err: cacheguard.ErrNotFound})
+		for i := range 1000 {
+			if _, err := fleet.Replica(i%2).Get(t.Context(), "k", o.Load("k")); !errors.Is(err, cacheguard.ErrNotFound) {
+				t.Fatalf("Get: %v", err)
 			}
 		}
-		if loads != 1 {
-			t.Errorf("there were %d loads", loads)
+		if n := o.Loads(); n != 1 {
+			t.Errorf("there were %d loads", n)
 		}
 	})
 }

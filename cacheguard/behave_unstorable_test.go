@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -40,48 +41,32 @@ func TestValueThatCantBeStored(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			const processes, callers = 5, 3
-			store := memstore.New(memstore.Options{})
-			why := make(chan error, 100)
-			c.opts.Observer = observing(func(e cacheguard.Event) {
-				if e.Kind == cacheguard.EventNotStored {
-					why <- e.Err
+			events := &guardtest.Recorder{}
+			c.opts.Observer, c.opts.Logger = events, slog.New(slog.DiscardHandler)
+			fleet := guardtest.NewFleet(t, processes, c.opts)
+			o := guardtest.NewOrigin(t, func(string) string { return c.value })
+			o.Inject(guardtest.Fault{Takes: time.Second})
+			for i, a := range fleet.Stampede(t.Context(), "k", callers, o.Load("k")) {
+				if a.Result.Value != c.value || a.Err != nil {
+					t.Errorf("caller %d got %d bytes, %v", i, len(a.Result.Value), a.Err)
 				}
-			})
-			var loads atomic.Int32
-			load := func(context.Context) (string, error) {
-				loads.Add(1)
-				<-time.After(time.Second)
-				return c.value, nil
-			}
-			var fleet []*cacheguard.Cache[string]
-			var calls []*begun[string]
-			for range processes {
-				fleet = append(fleet, openOn(t, store, c.opts))
-				for range callers {
-					calls = append(calls, getting(t.Context(), t, fleet[len(fleet)-1], "k", load))
+				if a.Took > 2*time.Second {
+					t.Errorf("caller %d got it after %v: one load after another", i, a.Took)
 				}
 			}
-			for i, call := range calls {
-				if v, err := call.later(); v != c.value || err != nil {
-					t.Errorf("caller %d got %d bytes, %v", i, len(v), err)
-				}
-				if call.took > 2*time.Second {
-					t.Errorf("caller %d got it after %v: one load after another", i, call.took)
-				}
-			}
-			if n := loads.Load(); n != processes {
+			if n := o.Loads(); n != processes {
 				t.Errorf("there were %d loads; want one for each process", n)
 			}
-			if len(why) == 0 {
+			if told := events.Events(cacheguard.EventNotStored); len(told) == 0 {
 				t.Error("the observer was not told that it was not stored")
-			} else if err := <-why; !errors.Is(err, c.why) {
+			} else if err := told[0].Err; !errors.Is(err, c.why) {
 				t.Errorf("the observer was told %v; want %v", err, c.why)
 			}
-			if r, err := fleet[0].Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
+			if r, err := fleet.Replica(0).Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
 				t.Errorf("Peek: %+v, %v", r, err)
 			}
-			getting(t.Context(), t, fleet[0], "k", returning("v")).gives("v", nil)
-			getting(t.Context(), t, fleet[1], "k", returning("unexpected")).gives("v", nil)
+			getting(t.Context(), t, fleet.Replica(0), "k", returning("v")).gives("v", nil)
+			getting(t.Context(), t, fleet.Replica(1), "k", returning("unexpected")).gives("v", nil)
 		})
 	}
 }

@@ -5,39 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// crowdedOrigin knows how many loads it had at a time.
-type crowdedOrigin struct {
-	took        time.Duration
-	now, most   atomic.Int32
-	loads       atomic.Int32
-	interrupted atomic.Int32
-}
-
-func (o *crowdedOrigin) load(ctx context.Context) (int, error) {
-	o.loads.Add(1)
-	for n := o.now.Add(1); ; {
-		most := o.most.Load()
-		if n <= most || o.most.CompareAndSwap(most, n) {
-			break
-		}
-	}
-	defer o.now.Add(-1)
-	select {
-	case <-time.After(o.took):
-		return 1, nil
-	case <-ctx.Done():
-		o.interrupted.Add(1)
-		return 0, ctx.Err()
-	}
+// ones is an origin whose loads take this long and return 1.
+func ones(t *testing.T, takes time.Duration) *guardtest.Origin[int] {
+	o := guardtest.NewOrigin(t, func(string) int { return 1 })
+	o.Inject(guardtest.Fault{Takes: takes})
+	return o
 }
 
 // budgeted makes the processes of a fleet with one budget.
@@ -60,18 +41,18 @@ func TestFleetBudget(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		cs := budgeted(t, store, 4, 20)
-		o := &crowdedOrigin{took: 50 * time.Millisecond}
+		o := ones(t, 50*time.Millisecond)
 		began := time.Now()
 		var calls sync.WaitGroup
 		for i := range 2000 {
 			calls.Go(func() {
-				if v, err := cs[i%4].Get(t.Context(), fmt.Sprint(i), o.load); v != 1 || err != nil {
+				if v, err := cs[i%4].Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
 					t.Errorf("got %v, %v", v, err)
 				}
 			})
 		}
 		calls.Wait()
-		if n := o.most.Load(); n != 20 {
+		if n := o.MostRunning(); n != 20 {
 			t.Errorf("%d loads at a time; want 20, all of the budget", n)
 		}
 		// 2,000 loads of 50 ms, 20 at a time: no permit is idle for long.
@@ -85,14 +66,14 @@ func TestPermitsAreLeases(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		cs := budgeted(t, store, 2, 1)
-		long := &crowdedOrigin{took: 20 * time.Second}
-		first := getting(t.Context(), t, cs[0], "long", long.load)
+		long := ones(t, 20*time.Second)
+		first := getting(t.Context(), t, cs[0], "long", long.Load("long"))
 		synctest.Wait()
 		began := time.Now()
-		if v, err := cs[1].Get(t.Context(), "short", long.load); v != 1 || err != nil {
+		if v, err := cs[1].Get(t.Context(), "short", long.Load("short")); v != 1 || err != nil {
 			t.Fatal(v, err)
 		}
-		if n := long.most.Load(); n != 1 {
+		if n := long.MostRunning(); n != 1 {
 			t.Errorf("%d loads at a time", n)
 		}
 		between(t, "the second load ended", time.Since(began), 40*time.Second, 40*time.Second+time.Second)
@@ -128,12 +109,12 @@ func TestWaitingForAPermit(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		cs := budgeted(t, store, 2, 1)
-		o := &crowdedOrigin{took: 10 * time.Second}
-		first := getting(t.Context(), t, cs[0], "long", o.load)
+		o := ones(t, 10*time.Second)
+		first := getting(t.Context(), t, cs[0], "long", o.Load("long"))
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		if _, err := cs[1].Get(ctx, "leaves", o.load); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := cs[1].Get(ctx, "leaves", o.Load("leaves")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		second := getting(t.Context(), t, cs[1], "stays", returning(2))
@@ -141,7 +122,7 @@ func TestWaitingForAPermit(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		first.gives(1, nil)
 		second.gives(2, nil)
-		if n := o.loads.Load(); n != 1 {
+		if n := o.Loads(); n != 1 {
 			t.Errorf("%d loads", n)
 		}
 	})
@@ -153,17 +134,17 @@ func TestFleetBudgetWithoutStore(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		cs := budgeted(t, store, 2, 2)
 		_ = store.Close()
-		o := &crowdedOrigin{took: time.Second}
+		o := ones(t, time.Second)
 		var calls sync.WaitGroup
 		for i := range 20 {
 			calls.Go(func() {
-				if v, err := cs[i%2].Get(t.Context(), fmt.Sprint(i), o.load); v != 1 || err != nil {
+				if v, err := cs[i%2].Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
 					t.Errorf("got %v, %v", v, err)
 				}
 			})
 		}
 		calls.Wait()
-		if n := o.most.Load(); n != 4 {
+		if n := o.MostRunning(); n != 4 {
 			t.Errorf("%d loads at a time in two processes with a budget of 2", n)
 		}
 	})

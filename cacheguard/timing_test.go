@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -121,26 +122,21 @@ func TestTakeover(t *testing.T) {
 // P1: a live leader keeps its lease for as long as it loads, and P2: the others get its result at once.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter := &counter{}
-		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: 600 * time.Millisecond, Observer: counter})
-		o := &origin{took: 2500 * time.Millisecond, value: "v"}
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range 4 {
-			c := f.process()
-			wg.Go(func() {
-				if v, err := c.Get(t.Context(), "k", o.load); v != "v" || err != nil {
-					t.Errorf("got %q, %v", v, err)
-				}
-				between(t, "an answer", time.Since(start), o.took, o.took)
-			})
+		events := &guardtest.Recorder{}
+		fleet := guardtest.NewFleet(t, 4, cacheguard.Options[string]{LeaseTTL: 600 * time.Millisecond, Observer: events})
+		o := guardtest.NewOrigin(t, func(string) string { return "v" })
+		o.Inject(guardtest.Fault{Takes: 2500 * time.Millisecond})
+		for _, a := range fleet.Stampede(t.Context(), "k", 1, o.Load("k")) {
+			if a.Result.Value != "v" || a.Err != nil {
+				t.Errorf("got %q, %v", a.Result.Value, a.Err)
+			}
+			between(t, "an answer", a.Took, 2500*time.Millisecond, 2500*time.Millisecond)
 		}
-		wg.Wait()
-		if n := o.loads.Load(); n != 1 {
+		if n := o.Loads(); n != 1 {
 			t.Errorf("%d loads", n)
 		}
 		// At a third of the lease: 200 ms, 400 ms, ... 2400 ms.
-		if n := counter.of(cacheguard.EventRenewed); n != 12 {
+		if n := events.Count(cacheguard.EventRenewed); n != 12 {
 			t.Errorf("%d renewals", n)
 		}
 	})
@@ -338,27 +334,6 @@ func TestRenewalSurvivesTrouble(t *testing.T) {
 			t.Errorf("only %d renewals failed: it did not try again", n)
 		}
 	})
-}
-
-// counter counts events.
-type counter struct {
-	mu   sync.Mutex // guards kind
-	kind map[cacheguard.EventKind]int
-}
-
-func (c *counter) Observe(_ context.Context, e cacheguard.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kind == nil {
-		c.kind = make(map[cacheguard.EventKind]int)
-	}
-	c.kind[e.Kind]++
-}
-
-func (c *counter) of(kind cacheguard.EventKind) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kind[kind]
 }
 
 // deafStore loses every message.

@@ -1,14 +1,13 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
@@ -19,18 +18,8 @@ func TestFleetBudget(t *testing.T) {
 	const budget, processes, calls = 5, 4, 400
 	server := redistest.Start(t)
 	prefix := newPrefix()
-	var now, most, loads atomic.Int32
-	load := func(ctx context.Context) (string, error) {
-		loads.Add(1)
-		for n := now.Add(1); ; {
-			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
-				break
-			}
-		}
-		defer now.Add(-1)
-		<-time.After(5 * time.Millisecond)
-		return "v", nil
-	}
+	o := guardtest.NewOrigin(t, func(string) string { return "v" })
+	o.Inject(guardtest.Fault{Takes: 5 * time.Millisecond})
 	began := time.Now()
 	var done sync.WaitGroup
 	for range processes {
@@ -42,19 +31,19 @@ func TestFleetBudget(t *testing.T) {
 		})
 		for i := range calls {
 			done.Go(func() {
-				if v, err := r.cache.Get(t.Context(), fmt.Sprint(i), load); v != "v" || err != nil {
+				if v, err := r.cache.Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" || err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
 			})
 		}
 	}
 	done.Wait()
-	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least", processes, calls, loads.Load(), most.Load(),
+	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least", processes, calls, o.Loads(), o.MostRunning(),
 		time.Since(began), calls/budget*5*time.Millisecond)
-	if n := most.Load(); n != budget {
+	if n := o.MostRunning(); n != budget {
 		t.Errorf("%d loads at a time; want %d", n, budget)
 	}
-	if n := loads.Load(); n != calls {
+	if n := o.Loads(); n != calls {
 		t.Errorf("%d loads of %d keys", n, calls)
 	}
 }
