@@ -61,14 +61,38 @@
 //		})
 //	}
 //
-// A failing origin is a Fault: with Fault{Times: 3, Err: err} three loads fail, and Origin.Loads tells how many the
-// back-off let through in the time that was slept. Make origins and fleets inside of the bubble. A Proxy is real TCP
-// and stays outside.
+// A failing origin is a Fault, and Origin.Loads tells what the back-off let through.
+//
+//	func TestFailingOriginIsLeftAlone(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			price := guardtest.NewOrigin(t, func(string) int { return 100 })
+//			fleet := guardtest.NewFleet(t, 3, cacheguard.Options[int]{
+//				TTL: time.Minute, StaleIfError: time.Hour, Backoff: 30 * time.Second, Jitter: -1,
+//			})
+//			fleet.Stampede(t.Context(), "42", 1, price.Load("42"))
+//			time.Sleep(time.Minute)
+//			price.Inject(guardtest.Fault{Err: errors.New("no database")})
+//			for range 10 {
+//				answers := fleet.Stampede(t.Context(), "42", 20, price.Load("42"))
+//				if n := answers.Count(cacheguard.StatusStale); n != 60 {
+//					t.Errorf("%d of %d callers got the old price; %v", n, len(answers), answers.Err())
+//				}
+//				time.Sleep(time.Second)
+//			}
+//			if n := price.Loads(); n != 2 {
+//				t.Errorf("%d loads; want the first one, and one that failed within the back-off", n)
+//			}
+//		})
+//	}
+//
+// Make origins and fleets inside of the bubble. A Proxy is real TCP and stays outside.
 //
 // # Waiting
 //
-// Whatever waits here, waits for a minute at most (in a bubble for one of its minutes, which is no time), and then
-// fails the test and says what it awaited and what it saw. What is misused fails the test as well, with tb.Fatalf.
+// What a test waits for with this package it waits for about a minute, in a bubble one of the bubble's, unless a context
+// says otherwise. Then it fails, and the message has what was awaited and what was seen. Misuse fails the test at once,
+// with tb.Fatalf. A load at a gate waits until its own context ends, at LoadTimeout if not before; one that nobody has
+// let go by the end of the test fails it.
 //
 // # What is not promised
 //

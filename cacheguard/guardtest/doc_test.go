@@ -1,6 +1,7 @@
 package guardtest_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -79,6 +80,28 @@ func TestNobodyWaitsForTheRefresh(t *testing.T) {
 	})
 }
 
+func TestFailingOriginIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		price := guardtest.NewOrigin(t, func(string) int { return 100 })
+		fleet := guardtest.NewFleet(t, 3, cacheguard.Options[int]{
+			TTL: time.Minute, StaleIfError: time.Hour, Backoff: 30 * time.Second, Jitter: -1,
+		})
+		fleet.Stampede(t.Context(), "42", 1, price.Load("42"))
+		time.Sleep(time.Minute)
+		price.Inject(guardtest.Fault{Err: errors.New("no database")})
+		for range 10 {
+			answers := fleet.Stampede(t.Context(), "42", 20, price.Load("42"))
+			if n := answers.Count(cacheguard.StatusStale); n != 60 {
+				t.Errorf("%d of %d callers got the old price; %v", n, len(answers), answers.Err())
+			}
+			time.Sleep(time.Second)
+		}
+		if n := price.Loads(); n != 2 {
+			t.Errorf("%d loads; want the first one, and one that failed within the back-off", n)
+		}
+	})
+}
+
 func TestDocumentationShowsTheseTests(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -106,7 +129,7 @@ func TestDocumentationShowsTheseTests(t *testing.T) {
 			block.Reset()
 		}
 	}
-	if n := strings.Count(shown.String(), "func Test"); blocks != 2 || n != 2 {
-		t.Errorf("the documentation has %d pieces of code with %d tests; want 2 with 2", blocks, n)
+	if n := strings.Count(shown.String(), "func Test"); blocks != 3 || n != 3 {
+		t.Errorf("the documentation has %d pieces of code with %d tests; want 3 with 3", blocks, n)
 	}
 }

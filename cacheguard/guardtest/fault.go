@@ -22,7 +22,8 @@ type Fault struct {
 	// ends before with its context's error if that ends, as a query does. Default 0: no time.
 	Takes time.Duration
 
-	// IgnoreContext has the load go on, at the gate and in Takes, when its context has ended.
+	// IgnoreContext has the load go on, at the gate and in Takes, when its context has ended. A Fleet in which it
+	// still runs when the test ends fails the test, so have it return before.
 	IgnoreContext bool
 
 	// Err is what the load fails with. With an error that is cacheguard.ErrNotFound or wraps it, a bulk load leaves

@@ -255,8 +255,8 @@ func (v *visit) stay(ctx context.Context, f Fault) error {
 	return ctx.Err()
 }
 
-// finish ends what still runs, and fails a test that forgot loads at a gate. Of a gate that was left closed without harm
-// it only leaves a hint, for a load whose context ended there is what some tests are about.
+// finish ends what still runs, and fails a test that forgot loads at a gate. Of a gate that was left closed without
+// harm it only leaves a hint, for a load whose context ended there is what some tests are about.
 func (o *Origin[V]) finish() {
 	running, shut := o.sendHome()
 	for _, g := range shut {
