@@ -371,7 +371,7 @@ func TestGetManyTakesLong(t *testing.T) {
 		load.gives("v")
 		wantMany(t, call, []string{"1v", "2v"}, nil)
 		wantMany(t, elsewhere, []string{"1v", "2v"}, nil)
-		load = o.next("3")
+		o.next("3")
 		time.Sleep(21 * time.Second)
 		wantMany(t, queued, []string{"1v"}, cacheguard.KeyErrors{"3": context.DeadlineExceeded})
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func TestOriginCountsLoads(t *testing.T) {
 		}
 	}
 	e, err := o.LoadEntry("a")(t.Context(), cacheguard.Result[string]{Value: "before"})
-	if e != (cacheguard.Entry[string]{Value: "a!"}) || err != nil {
+	if !reflect.DeepEqual(e, cacheguard.Entry[string]{Value: "a!"}) || err != nil {
 		t.Errorf("LoadEntry: %+v, %v", e, err)
 	}
 	many, err := o.LoadMany(t.Context(), []string{"a", "b", "c"})
