@@ -18,6 +18,8 @@
 //     each of those who wait.
 //   - A late load can't overwrite: a result is stored only under the very lease its load began with. Invalidate, Set
 //     and Update end leases.
+//   - What was loaded before InvalidateTags or InvalidateAll is not served after it, whenever it is stored, and by
+//     whatever process.
 //   - "Does not exist" is a result, remembered for NegativeTTL in a form that no value can imitate.
 //   - A caller's context bounds that caller only. The last caller to leave cancels the load.
 //   - Every way out of a load releases its lease and tells those who wait: return, error, panic, runtime.Goexit,
@@ -38,6 +40,8 @@
 //     not at all (FailClosed); what is loaded without a lease is never stored. A failover of Redis that loses a lease
 //     costs at most one more load; one that loses an invalidation leaves the old value until its TTL and its stale
 //     windows are over.
+//   - In a cluster of Redis, and with a local tier anywhere, that a process knows of an invalidation by tag before its
+//     message has arrived: a fraction of a millisecond as a rule.
 //   - Linearizable reads across processes. A call that begins after Invalidate has returned in another process may
 //     join a flight of its own process that began before, until the message has arrived: a fraction of a millisecond
 //     as a rule.
@@ -73,6 +77,32 @@
 // What a load finds to be out of date is not served any more, whether or not there is something to store in its place:
 // "does not exist" replaces a stale value, and has no stale windows unless its Entry says so.
 //
+// MarkStale makes values stale before their time: the windows begin with the mark. Without windows the next read loads,
+// and sees the old value, so that it can say Entry.NotModified.
+//
+// # Many keys
+//
+// GetMany reads many keys in one trip, asks for all leases that it needs in another one, and has one load get what it was
+// granted, before it waits for what others load. The results are stored in one trip. Each key has a flight and a lease
+// of its own all the same: a Get of one of them joins, an Invalidate of one of them concerns that one, and callers that
+// leave end the load only when nobody waits for any of its keys. The load takes one slot of MaxLoads and one LoadTimeout,
+// whatever the number of keys. What is stale is refreshed by one load in the background.
+//
+// # Tags
+//
+// Entry.Tags says what a result depends on; InvalidateTags invalidates all that depends on something, in one step and
+// without finding it. The store keeps the time of each tag's last invalidation, by its own clock, and each value has the
+// time from before its load. A value counts if that is later than the last invalidation of each of its tags and of the
+// whole cache; a tie is a miss. So a tag may be known only after the load, and an old result is refused whenever it
+// arrives. What this costs a read of Redis: on a single server the times are read in the same trip as the value, one
+// more command, once this process has seen that a value is there and what tags it has (a value that is met for the first
+// time costs a trip more). In a cluster they lie on another node than the value; a process reads them once, and then
+// hears of changes. If Redis loses them, all values of the cache are misses.
+//
+// Tags are of one cache. An invalidated tag is remembered for as long as the store likes (of 100,000 in a cache the
+// oldest tenth is forgotten, together with the values that are older than its newest one). The values stay where they are
+// until their TTL is over: for memory, give them one.
+//
 // # Early refresh
 //
 // With EarlyRefresh a reader may refresh a fresh value in the background. When is decided by XFetch (Vattani,
@@ -98,7 +128,7 @@
 // reason, is served only as stale, within its stale windows, and only while the store can't be used.
 //
 // A refresh in another process is no change: the tier goes on with the value it has until Local.TTL is over. Only Set,
-// Update and Invalidate are.
+// Update, Invalidate and their kin are.
 //
 // # Budgets
 //
@@ -106,6 +136,14 @@
 // those of the whole fleet. Whoever waits for its turn does so in a queue that has an end: beyond it, or when LoadTimeout
 // is over, ErrOverloaded, or the stale value. A load that asks for other keys does so on its own slot. A refresh in the
 // background takes only half of the queue.
+//
+// # Sizing
+//
+// In Redis a value takes its encoded bytes, a header of 80, the tags, and what Redis needs for two names of which the
+// second is there during loads only. A process needs one connection for messages, four for reads that come alone, one for
+// batches of reads, and one for each load that asks for a lease, renews or fills at a time; go-redis' default pool (10 for
+// each processor) is enough unless more loads than that begin at once. Every process gets every message: a load that
+// somebody waits for is one of up to 4 KiB, a change is one of about 50 bytes.
 //
 // # How it is stored
 //

@@ -2,6 +2,7 @@ package cacheguard_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,7 +14,14 @@ func TestReadmeShowsTheExamples(t *testing.T) {
 	if n := strings.Count(readme, "\n"); n > 250 {
 		t.Errorf("the README has %d lines, at most 250 are its size", n)
 	}
-	examples := flat(read(t, "example_test.go"))
+	files, err := filepath.Glob("example*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples string
+	for _, file := range files {
+		examples += flat(read(t, file))
+	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme, -1)
 	if len(blocks) == 0 {
 		t.Error("the README has no Go code")

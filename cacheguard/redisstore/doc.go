@@ -14,6 +14,20 @@
 //
 // All processes listen on one channel, <prefix>:messages.
 //
+// # Generations
+//
+// Each cache has one sorted set, <prefix>:{<cache>}:tags. Its members are the tags that were invalidated and, as the empty
+// string, the cache as a whole; the score is when that was, in microseconds since 1970 on the clock of the server that
+// has the set. The first lease of a cache makes it, as old as the moment before its own grant. A value counts if its stamp
+// is later than the score of the whole and of each of its tags; without the set none does, so what an eviction or a
+// restart forgets can't come back as fresh. Because it is one name, nothing of it is evicted without the rest. It is
+// read with each value, so policies of eviction by use keep it; volatile policies never evict it, for it has no TTL.
+//
+// On a single server the stamp is the number of the lease's grant. In a cluster it is read from the set's node once the
+// lease is granted, which costs the load one trip. While that node is away the stamp is an estimate of its clock, 250 ms
+// early, and what is known of generations last counts; a process that knows nothing yet serves values without tags.
+// Clocks of a master and the replica that takes its place should not differ by more than a failover takes.
+//
 // # The frame
 //
 // All integers are big-endian.

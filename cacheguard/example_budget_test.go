@@ -1,0 +1,29 @@
+package cacheguard_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// One budget of loads for all processes and several caches: ten thousand cold keys can't do what one hot key isn't
+// allowed to.
+func ExampleNewFleetLimiter() {
+	store := memstore.New(memstore.Options{})
+	database, err := cacheguard.NewFleetLimiter(store, "database", 20, 1000) // 20 at a time, 1000 wait in each process
+	if err != nil {
+		panic(err)
+	}
+	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Limiter: database})
+	if err != nil {
+		panic(err)
+	}
+	defer products.Close()
+	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+	fmt.Println(p.Name, err)
+	// Output:
+	// origin: select 42
+	// lamp <nil>
+}

@@ -1,0 +1,54 @@
+package cacheguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// What is cached comes in one trip, and one query fetches the rest.
+func ExampleCache_GetMany() {
+	products := newProducts()
+	defer products.Close()
+	ctx := context.Background()
+	_ = products.Set(ctx, "1", Product{ID: "1", Name: "chair"})
+
+	found, err := products.GetMany(ctx, []string{"1", "2", "3", "9"}, func(ctx context.Context, missing []string) (map[string]Product, error) {
+		fmt.Println("origin: select", missing)
+		return map[string]Product{"2": {ID: "2", Name: "table"}, "3": {ID: "3", Name: "lamp"}}, nil // there is no 9
+	})
+	for _, id := range []string{"1", "2", "3", "9"} {
+		if p, ok := found[id]; ok {
+			fmt.Println(id, p.Name)
+		}
+	}
+	fmt.Println(err)
+	// Output:
+	// origin: select [2 3 9]
+	// 1 chair
+	// 2 table
+	// 3 lamp
+	// <nil>
+}
+
+// Ids needn't be strings. A load that can't give some of them says which, and the others are stored.
+func ExampleGetManyBy() {
+	products := newProducts()
+	defer products.Close()
+
+	found, err := cacheguard.GetManyBy(context.Background(), products, []int{1, 2}, strconv.Itoa,
+		func(ctx context.Context, missing []int) (map[int]Product, error) {
+			return map[int]Product{1: {Name: "chair"}}, cacheguard.KeyErrors{"2": errors.New("shard 2 is away")}
+		})
+	fmt.Println(found[1].Name)
+	var failed cacheguard.KeyErrors
+	if errors.As(err, &failed) {
+		fmt.Println(failed["2"])
+	}
+	// Output:
+	// chair
+	// shard 2 is away
+}

@@ -1,0 +1,38 @@
+package cacheguard_test
+
+import (
+	"context"
+	"fmt"
+)
+
+// Commit to the origin, then invalidate: a load that read the origin before the commit can't store what it read.
+func ExampleCache_Invalidate() {
+	products := newProducts()
+	defer products.Close()
+	ctx := context.Background()
+
+	if _, err := db.Rename(ctx, "42", "desk lamp"); err != nil {
+		panic(err)
+	}
+	if err := products.Invalidate(ctx, "42"); err != nil {
+		fmt.Println("the old name may be seen until its TTL is over:", err)
+	}
+	// Output:
+}
+
+// Update writes the origin and the cache, safe with any number of writers.
+func ExampleCache_Update() {
+	products := newProducts()
+	defer products.Close()
+	ctx := context.Background()
+
+	p, err := products.Update(ctx, "42", func(ctx context.Context) (Product, error) {
+		return db.Rename(ctx, "42", "desk lamp")
+	})
+	fmt.Println(p.Name, err)
+	found, err := products.Peek(ctx, "42")
+	fmt.Println(found.Value.Name, found.Status, err)
+	// Output:
+	// desk lamp <nil>
+	// desk lamp hit <nil>
+}
