@@ -30,9 +30,8 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 		for i, k := range some {
 			b.names[i] = s.names.value(k)
 		}
-		generations := s.names.generations(keys[0].Cache)
 		if tags != nil && of == nil {
-			b.want(generations, tags)
+			b.want(keys[0].Cache, tags)
 		}
 		got, err := s.getManyAtOnce(ctx, b)
 		for i := range some {
@@ -43,7 +42,7 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 			replies = append(replies, r)
 		}
 		if err == nil && of == nil && tags != nil {
-			of = b.generations(generations, tags)
+			of = b.generations(keys[0].Cache, tags)
 		}
 	}
 	return replies, of
@@ -54,7 +53,7 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 		return frames{}, err
 	}
 	return look(ctx, s, b.names[0], func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
-		return readMany(ctx, rdb, b)
+		return readMany(ctx, s, rdb, b)
 	})
 }
 

@@ -45,7 +45,7 @@ type lane struct {
 // batch is reads that go in one trip.
 type batch struct {
 	names   []string
-	tags    map[string]*scores // by the name of the generations
+	tags    map[string]*scores // by cache
 	readers atomic.Int32       // who still wait for it
 	done    chan struct{}      // closed when the fields below are set
 
@@ -57,19 +57,19 @@ type batch struct {
 // scores are the generations that a batch's readers want of one cache.
 type scores struct {
 	tags []string
-	at   map[string]int // in tags
-	of   []float64      // nil if they can't be read
+	at   map[string]int         // in tags
+	of   cacheguard.Generations // nil if they can't be read
 }
 
 // want adds the cache itself and these tags.
-func (b *batch) want(name string, tags []string) {
-	all := b.tags[name]
+func (b *batch) want(cache string, tags []string) {
+	all := b.tags[cache]
 	if all == nil {
 		if b.tags == nil {
 			b.tags = make(map[string]*scores)
 		}
 		all = &scores{tags: []string{""}, at: map[string]int{"": 0}}
-		b.tags[name] = all
+		b.tags[cache] = all
 	}
 	for _, tag := range tags {
 		if _, ok := all.at[tag]; !ok {
@@ -80,15 +80,18 @@ func (b *batch) want(name string, tags []string) {
 }
 
 // generations are what was read of the cache itself and of these tags, or nil.
-func (b *batch) generations(name string, tags []string) cacheguard.Generations {
-	all := b.tags[name]
-	if all == nil || len(all.of) != len(all.tags) {
+func (b *batch) generations(cache string, tags []string) cacheguard.Generations {
+	all := b.tags[cache]
+	switch {
+	case all == nil || len(all.of) != len(all.tags):
 		return nil
+	case len(tags) == 0:
+		return all.of[:1:1] // nobody changes it
 	}
 	of := make(cacheguard.Generations, 1, 1+len(tags))
-	of[0] = int64(all.of[0])
+	of[0] = all.of[0]
 	for _, tag := range tags {
-		of = append(of, int64(all.of[all.at[tag]]))
+		of = append(of, all.of[all.at[tag]])
 	}
 	return of
 }
@@ -108,7 +111,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	if s.closed.Load() {
 		return nil, nil, errClosed
 	}
-	w := want{name: s.names.value(k), tags: tags}
+	w := want{name: s.names.value(k), cache: k.Cache, tags: tags}
 	b := s.health.of(w.name)
 	if err := b.refusal(); err != nil {
 		return nil, nil, err
@@ -124,9 +127,6 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 			return frame, nil, err
 		}
 		return frame, s.cluster.find(k.Cache, tags, s.listening.Load()), err
-	}
-	if tags != nil {
-		w.generations = s.names.generations(k.Cache)
 	}
 	if r.under.Add(1) > directReads {
 		r.under.Add(-1)
@@ -147,9 +147,9 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 
 // want is what a reader wants: a value, and unless tags is nil generations.
 type want struct {
-	name        string
-	generations string
-	tags        []string
+	name  string
+	cache string
+	tags  []string
 }
 
 // direct reads on this goroutine. The alarm is a deadline without the allocations of a context's.
@@ -173,7 +173,7 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	}
 	pipe := r.s.direct.Pipeline()
 	value := pipe.Get(within, w.name)
-	read := pipe.ZMScore(within, w.generations, append([]string{""}, w.tags...)...)
+	read := pipe.ZMScore(within, r.s.names.generations(w.cache), append([]string{""}, w.tags...)...)
 	_, _ = pipe.Exec(within) // each command has its own error
 	frame, err := r.s.frameOf(value.Bytes())
 	if err != nil || frame == nil {
@@ -212,7 +212,7 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	if w.tags == nil {
 		return b.frames[i], nil, nil
 	}
-	return b.frames[i], b.generations(w.generations, w.tags), nil
+	return b.frames[i], b.generations(w.cache, w.tags), nil
 }
 
 // join returns no batch when too many wait.
@@ -235,7 +235,7 @@ func (r *reader) join(w want) (*batch, int) {
 	}
 	b.names = append(b.names, w.name)
 	if w.tags != nil {
-		b.want(w.generations, w.tags)
+		b.want(w.cache, w.tags)
 	}
 	b.readers.Add(1)
 	if len(b.names) == batchReads {
@@ -283,7 +283,7 @@ func (r *reader) read(b *batch) {
 	began := time.Now()
 	got, err := twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
-			return readMany(ctx, rdb, b)
+			return readMany(ctx, r.s, rdb, b)
 		}
 		return readEach(ctx, r.s, rdb, b.names)
 	})
@@ -306,12 +306,12 @@ func (r *reader) read(b *batch) {
 
 // readMany is one command for all, and one for each cache of which generations are wanted. MGET gives nil for a value of a
 // wrong type, which is a miss like any other.
-func readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames, error) {
+func readMany(ctx context.Context, s *Store, rdb redis.UniversalClient, b *batch) (frames, error) {
 	pipe := rdb.Pipeline()
 	values := pipe.MGet(ctx, b.names...)
 	tags := make(map[string]*redis.FloatSliceCmd, len(b.tags))
-	for name, all := range b.tags {
-		tags[name] = pipe.ZMScore(ctx, name, all.tags...)
+	for cache, all := range b.tags {
+		tags[cache] = pipe.ZMScore(ctx, s.names.generations(cache), all.tags...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	vals, err := values.Result()
@@ -327,8 +327,8 @@ func readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames,
 			got.frames[i] = bytesOf(v)
 		}
 	}
-	for name, cmd := range tags {
-		b.tags[name].of = cmd.Val()
+	for cache, cmd := range tags {
+		b.tags[cache].of = generationsOf(cmd.Val())
 	}
 	return got, nil
 }
