@@ -30,6 +30,11 @@ type Cache[V any] struct {
 	restraint restraint                // from refreshing what another process loads or what has failed
 	near      *near[V]                 // the process-local tier; nil if there is none
 	bare      bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
+	untold    *untold                  // counts what it answers, if the observer is not told of each; else nil
+	loads     loads
+
+	tracer         LoadTracer // the observer, if it is one
+	detachObserver func()
 
 	life          life
 	stopListening func()
@@ -55,7 +60,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if c.near, err = newNear(opts.Local, &c.heard); err != nil {
 		return nil, err
 	}
-	c.bare = c.near != nil && opts.Observer == nil && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
+	c.attach()
+	c.bare = c.near != nil && (opts.Observer == nil || c.untold != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	c.life.init()

@@ -145,6 +145,13 @@
 // each processor) is enough unless more loads than that begin at once. Every process gets every message: a load that
 // somebody waits for is one of up to 4 KiB, a change is one of about 50 bytes.
 //
+// # Observing
+//
+// Options.Observer is told what happens: packages promobserver, otelobserver and slogobserver have observers for
+// Prometheus, OpenTelemetry and logs, and Observers makes one of several. An Observer may implement more: LoadTracer, to
+// follow loads and leave a note that reaches all who wait for them, in any process; Attacher, to read gauges (Stats);
+// HitsUntold, to have hits of the local tier counted instead of told, for telling them takes as long as finding them.
+//
 // # How it is stored
 //
 // What stands in Redis, and how to run two versions side by side, is described in package redisstore.

@@ -12,12 +12,15 @@ import (
 // flight; if not, the caller looks again.
 func (c *Cache[V]) follow(ctx context.Context, p *pursuit[V], w *watcher, held LeaseAnswer) bool {
 	began := time.Now()
-	defer func() { c.observe(ctx, Event{Kind: EventWaited, Key: p.name, Took: time.Since(began)}) }()
+	var took time.Duration // without a load of this process that may come of it
+	p.heard = nil
+	defer func() { c.observe(ctx, Event{Kind: EventWaited, Key: p.name, Took: took, Note: p.heard}) }()
 	p.awaited = held.Holder
 	timer := time.NewTimer(c.patience(held.Remaining, w))
 	defer timer.Stop()
 	select {
 	case m := <-w.messages:
+		took = time.Since(began)
 		if m.Kind == MessageChanged {
 			p.restarts++
 			return false
@@ -27,8 +30,10 @@ func (c *Cache[V]) follow(ctx context.Context, p *pursuit[V], w *watcher, held L
 		}
 		return c.landMessage(ctx, p, m)
 	case <-timer.C:
+		took = time.Since(began)
 		return false
 	case <-ctx.Done():
+		took = time.Since(began)
 		p.land(Result[V]{}, context.Cause(ctx))
 		return true
 	}

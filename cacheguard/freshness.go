@@ -76,6 +76,7 @@ type found[V any] struct {
 	tags    frame.Tags    // what it depends on
 	stamp   int64         // and as of when, on the clock of the generations
 	id      []byte        // of whatever stands there, for LeaseAsk.Seen
+	note    []byte        // of that load's tracer
 	corrupt error         // why it is no value
 }
 
@@ -98,7 +99,7 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 			return found[V]{id: got.id, corrupt: got.corrupt}
 		}
 	}
-	got.load, got.took, got.tags, got.stamp = h.ID, h.Took, h.Tags, h.Stamp
+	got.load, got.took, got.tags, got.stamp, got.note = h.ID, h.Took, h.Tags, h.Stamp, h.Note
 	got.res.NotFound = h.Null
 	var over time.Duration
 	got.res.Age, over, got.good = judge(h, c.store.Now())

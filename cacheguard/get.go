@@ -19,6 +19,9 @@ import (
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
 	if c.bare && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.near.fresh(keyID(key)); e != nil {
+			if c.untold != nil {
+				c.untold.add(e.res.NotFound)
+			}
 			if e.res.NotFound {
 				return e.res.Value, ErrNotFound
 			}
@@ -102,6 +105,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		}
 	} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
 		f.Land(outcome[V]{res: Result[V]{Status: StatusCoalesced}, err: failed})
+		c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: failed})
 		return Result[V]{Status: StatusCoalesced}, failed
 	}
 	p := &pursuit[V]{name: key, key: k, load: load, storeErr: err, reads: true}
@@ -229,16 +233,12 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 	if recursive {
 		return Result[V]{}, recursion(p.name)
 	}
+	began := c.watch(f)
 	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
 	}
-	switch out.res.Status {
-	case StatusStale:
-		return c.stale(ctx, p.name, out.res)
-	case StatusCoalesced:
-		c.observe(ctx, Event{Kind: EventCoalesced, Key: p.name, Err: out.err})
-	}
+	c.served(ctx, EventLoaded, p.name, f, out, began)
 	return answer(out.res, out.err)
 }
 
@@ -277,6 +277,7 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	if insideLoad(ctx, c.opts.Limiter) && !f.Held() {
 		f.Urge() // a load waits for it with a slot in hand, perhaps the one it needs
 	}
+	began := c.watch(f)
 	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
@@ -287,24 +288,26 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	switch out.res.Status {
 	case StatusHit:
 		return c.hit(ctx, key, out.res)
-	case StatusStale:
-		return c.stale(ctx, key, out.res)
 	case StatusLoaded:
 		out.res.Status = StatusCoalesced
 	}
-	c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: out.err})
+	c.served(ctx, EventCoalesced, key, f, out, began)
 	return answer(out.res, out.err)
 }
 
 // hit answers with a fresh value.
 func (c *Cache[V]) hit(ctx context.Context, key string, res Result[V]) (Result[V], error) {
-	c.observe(ctx, Event{Kind: EventHit, Key: key})
+	if res.Local && c.untold != nil {
+		c.untold.add(res.NotFound)
+	} else {
+		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
+	}
 	return answer(res, nil)
 }
 
 // stale answers with a value past its TTL.
 func (c *Cache[V]) stale(ctx context.Context, key string, res Result[V]) (Result[V], error) {
-	c.observe(ctx, Event{Kind: EventStale, Key: key, Err: res.Err})
+	c.observe(ctx, Event{Kind: EventStale, Key: key, NotFound: res.NotFound, Err: res.Err})
 	return answer(res, nil)
 }
 

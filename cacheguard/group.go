@@ -78,7 +78,7 @@ func (g *group[V]) pursue(ctx context.Context) {
 	var asked time.Time
 	if len(asking) > 0 {
 		var err error
-		if slot, err = g.slot(ctx, asking[0].behind); err != nil {
+		if slot, err = c.acquire(ctx, g.urged, asking[0].behind); err != nil {
 			for _, p := range asking {
 				c.refused(ctx, p, err)
 			}
@@ -100,14 +100,6 @@ func (g *group[V]) pursue(ctx context.Context) {
 		g.lead(ctx, granted, slot, asked)
 	}
 	others.Wait()
-}
-
-func (g *group[V]) slot(ctx context.Context, behind bool) (func(), error) {
-	share := 1.0
-	if behind {
-		share = 0.5 // what nobody waits for leaves half of the queue to those who do
-	}
-	return g.cache.opts.Limiter.acquire(ctx, g.cache.opts.LoadTimeout, g.urged, share)
 }
 
 // ask asks for all leases. What is neither granted nor failed goes its own way.
@@ -161,7 +153,7 @@ func (g *group[V]) withoutStore(ctx context.Context, ps []*pursuit[V]) (load []*
 // loadWithoutLeases loads for the callers of this process only, and stores nothing.
 func (g *group[V]) loadWithoutLeases(ctx context.Context, ps []*pursuit[V]) {
 	c := g.cache
-	slot, err := g.slot(ctx, false)
+	slot, err := c.acquire(ctx, g.urged, false)
 	if err != nil {
 		for _, p := range ps {
 			c.refused(ctx, p, err)
@@ -198,9 +190,10 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 	cause := context.Cause(loadCtx)
 	var fills []FillAsk
 	var filling []int
-	var failed, abandoned []*pursuit[V]
-	errs := make(map[*pursuit[V]]error)
+	var failed []int
+	var abandoned []*pursuit[V]
 	for i, p := range ps {
+		p.note = outs[i].note
 		switch out := outs[i]; {
 		case p.away.Load(): // its callers follow the load that has the lease now
 		case out.err == nil:
@@ -212,8 +205,7 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 		case givenUp(cause):
 			abandoned = append(abandoned, p)
 		default:
-			failed = append(failed, p)
-			errs[p] = out.err
+			failed = append(failed, i)
 		}
 	}
 	if len(fills) > 0 {
@@ -227,7 +219,7 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 		}
 	}
 	g.release(abandoned, cause)
-	atATime(failed, func(p *pursuit[V]) { c.failed(p, p.grant, errs[p]) })
+	atATime(failed, func(i int) { c.failed(ps[i], ps[i].grant, outs[i]) })
 	for _, p := range ps {
 		p.part()
 	}
@@ -264,10 +256,10 @@ func (g *group[V]) run(ctx context.Context, ps []*pursuit[V], slot func()) []loa
 	for i, p := range ps {
 		names[i], ids[i] = p.name, p.key.Key
 	}
-	all := func(err error) []loaded[V] {
+	all := func(err error, note []byte) []loaded[V] {
 		outs := make([]loaded[V], len(ps))
 		for i := range outs {
-			outs[i].err = err
+			outs[i].err, outs[i].note = err, note
 		}
 		return outs
 	}
@@ -275,51 +267,50 @@ func (g *group[V]) run(ctx context.Context, ps []*pursuit[V], slot func()) []loa
 	if len(names) > 1 {
 		what = fmt.Sprintf("%s and %d more", what, len(names)-1)
 	}
-	done := launch(c, ctx, ids, slot, func(ctx context.Context) []loaded[V] {
+	load := launch(c, ctx, what, ids, slot, func(ctx context.Context, note []byte) []loaded[V] {
 		values, err := g.load(ctx, names)
 		outs := make([]loaded[V], len(ps))
 		for i, p := range ps {
 			v, err := pick(values, err, p.name)
-			outs[i] = c.completeSafely(p, v, err)
+			outs[i] = c.completeSafely(p, v, err, note)
 		}
 		return outs
-	}, func(ctx context.Context, outs []loaded[V], err error, took time.Duration) []loaded[V] {
-		if err != nil {
-			outs = all(err)
+	}, func(outs []loaded[V], end ending) ([]loaded[V], ending) {
+		if end.err != nil {
+			outs = all(end.err, nil)
 		}
+		end.notFound = true // if nothing was found at all
 		for i := range outs {
-			outs[i].took = took
-			if err == nil {
-				err = outs[i].err
-			}
+			outs[i].took, outs[i].note = end.took, end.note
+			end.err = cmp.Or(end.err, outs[i].err)
+			end.notFound = end.notFound && outs[i].notFound
 		}
-		c.observe(ctx, Event{Kind: EventLoad, Key: what, Took: took, Err: err})
-		return outs
+		return outs, end
 	})
-	outs, ok := ended(ctx, done)
+	outs, ok := ended(ctx, load.done)
 	if !ok {
 		c.lateLoad(func() {
-			outs := <-done
-			c.observe(ctx, Event{Kind: EventLoadLate, Key: what, Took: outs[0].took, Err: outs[0].err})
+			late := (<-load.done)[0]
+			c.observe(ctx, Event{Kind: EventLoadLate, Key: what, Took: late.took, Note: late.note, Err: late.err})
 		})
-		return all(context.Cause(ctx))
+		return all(context.Cause(ctx), load.noted())
 	}
 	for i := range outs {
 		if outs[i].err != nil && ctx.Err() != nil {
-			outs[i] = loaded[V]{err: context.Cause(ctx)} // it was told to stop, and did
+			outs[i].err = context.Cause(ctx) // it was told to stop, and did
 		}
 	}
 	return outs
 }
 
 // completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
-func (c *Cache[V]) completeSafely(p *pursuit[V], v V, err error) (out loaded[V]) {
+func (c *Cache[V]) completeSafely(p *pursuit[V], v V, err error, note []byte) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
 			out = loaded[V]{err: panicError(v)}
 		}
 	}()
-	return c.complete(p, Entry[V]{Value: v}, err)
+	return c.complete(p, Entry[V]{Value: v}, err, note)
 }
 
 // keeper renews the leases of a group's load.

@@ -29,6 +29,7 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 	stop := c.keep(loadCtx, p, g, asked, lose)
 	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
 	stop()
+	p.note = out.note
 
 	ctx = context.WithoutCancel(ctx) // what follows must happen, whoever has left
 	switch cause := context.Cause(loadCtx); {
@@ -41,17 +42,18 @@ func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant
 		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
 		p.land(Result[V]{}, cause)
 	default:
-		c.failed(p, g, out.err)
+		c.failed(p, g, out)
 	}
 	return true
 }
 
 // failed tells everybody that a load failed, and lands the flight.
-func (c *Cache[V]) failed(p *pursuit[V], g Grant, err error) {
+func (c *Cache[V]) failed(p *pursuit[V], g Grant, out loaded[V]) {
+	err := out.err
 	backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
 	c.failures.remember(p.key.Key, g.Token, err, backoff, c.opts.LeaseTTL)
 	c.restraint.remember(p.key.Key, p.asked, p.seen, backoff+grace(backoff), err)
-	c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Failures: p.failures + 1}, backoff)
+	c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: out.note, Failures: p.failures + 1}, backoff)
 	p.fail(Result[V]{Status: StatusLoaded}, err)
 }
 
@@ -72,8 +74,8 @@ func (c *Cache[V]) sealed(ctx context.Context, p *pursuit[V], g Grant, out loade
 	switch {
 	case out.entry.NoShare:
 		c.near.drop(p.key.Key) // what is there is out of date
-		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}, 0)
-		p.flight.Land(outcome[V]{res: out.result(), unshared: true})
+		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}, 0)
+		p.flight.Land(outcome[V]{res: out.result(), unshared: true, note: out.note})
 		return h, false
 	case out.keepErr != nil || h.Soft <= 0:
 		c.near.drop(p.key.Key)
@@ -143,7 +145,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 // everybody for themselves, in parallel. What stands in the store goes: it is out of date.
 func (c *Cache[V]) unstored(p *pursuit[V], out loaded[V], h frame.Header) Outcome {
 	if out.frame == nil || len(out.frame) > maxCarried {
-		return Outcome{Kind: OutcomeUnshared, Drop: p.seen != nil}
+		return Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}
 	}
 	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0
 	f := append([]byte(nil), out.frame...)
@@ -199,20 +201,20 @@ func (c *Cache[V]) loadContext(ctx context.Context) (context.Context, context.Ca
 }
 
 // wait returns how the load ended, or, when its context has ended before it, that.
-func (c *Cache[V]) wait(ctx context.Context, p *pursuit[V], done <-chan loaded[V]) loaded[V] {
-	out, ok := ended(ctx, done)
+func (c *Cache[V]) wait(ctx context.Context, p *pursuit[V], load *running[loaded[V]]) loaded[V] {
+	out, ok := ended(ctx, load.done)
 	if !ok {
 		c.lateLoad(func() {
-			out := <-done
+			out := <-load.done
 			if p.late != nil {
 				p.late()
 			}
-			c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Err: out.err})
+			c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Note: out.note, Err: out.err})
 		})
-		return loaded[V]{err: context.Cause(ctx)}
+		return loaded[V]{err: context.Cause(ctx), note: load.noted()}
 	}
 	if out.err != nil && ctx.Err() != nil {
-		return loaded[V]{err: context.Cause(ctx)} // it was told to stop, and did
+		out.err = context.Cause(ctx) // it was told to stop, and did
 	}
 	return out
 }

@@ -114,6 +114,7 @@ func (c *Cache[V]) Close() error {
 	<-c.life.quiet()
 	c.stopListening()
 	c.near.close()
+	c.detachObserver()
 
 	stopped := make(chan struct{})
 	go func() {

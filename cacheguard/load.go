@@ -78,6 +78,7 @@ type loaded[V any] struct {
 	tags     frame.Tags // as they stand in the frame
 	keepErr  error      // why the result can't be stored
 	took     time.Duration
+	note     []byte // the tracer's
 }
 
 // result is what this caller gets of it.
@@ -86,24 +87,33 @@ func (out loaded[V]) result() Result[V] {
 }
 
 // start runs the load of one key.
-func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) <-chan loaded[V] {
-	return launch(c, ctx, []string{p.key.Key}, slot, func(ctx context.Context) loaded[V] {
-		return c.load(ctx, p)
-	}, func(ctx context.Context, out loaded[V], err error, took time.Duration) loaded[V] {
-		if err != nil {
-			out = loaded[V]{err: err}
+func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) *running[loaded[V]] {
+	return launch(c, ctx, p.name, []string{p.key.Key}, slot, func(ctx context.Context, note []byte) loaded[V] {
+		return c.load(ctx, p, note)
+	}, func(out loaded[V], end ending) (loaded[V], ending) {
+		if end.err != nil {
+			out = loaded[V]{err: end.err}
 		}
-		out.took = took
-		c.observe(ctx, Event{Kind: EventLoad, Key: p.name, Took: took, Err: out.err})
-		return out
+		out.took, out.note = end.took, end.note
+		end.err, end.notFound = out.err, out.notFound
+		return out, end
 	})
 }
 
+// ending is how a load ended, for those who are told of it.
+type ending struct {
+	err      error
+	notFound bool
+	took     time.Duration
+	note     []byte
+}
+
 // launch runs do, which calls the user's load of these keys, on a goroutine of its own, so that a load which ignores its
-// context, never returns, panics or calls Goexit can't take its flights along. ended makes of what do returned, or of the
+// context, never returns, panics or calls Goexit can't take its flights along. finish makes of what do returned, or of the
 // error that ended it, what is sent. slot is given back when do returns, however late that is.
-func launch[V, T any](c *Cache[V], ctx context.Context, keys []string, slot func(), do func(context.Context) T, ended func(context.Context, T, error, time.Duration) T) <-chan T {
-	done := make(chan T, 1)
+func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []string, slot func(),
+	do func(ctx context.Context, note []byte) T, finish func(T, ending) (T, ending)) *running[T] {
+	r := &running[T]{done: make(chan T, 1)}
 	over := &atomic.Bool{}
 	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx)}
 	if slot != nil {
@@ -113,36 +123,43 @@ func launch[V, T any](c *Cache[V], ctx context.Context, keys []string, slot func
 	}
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	c.life.loads.Add(1)
+	c.loads.running.Add(1)
 	began := time.Now()
 	go func() {
 		defer c.life.loads.Done()
 		defer slot()
 		var out T
 		err := errGoexit
-		defer func() { done <- out }()
+		defer func() { r.done <- out }()
+		ended := func(error, bool) {}
 		defer func() {
 			if v := recover(); v != nil {
 				err = panicError(v)
 			}
 			over.Store(true)
-			out = ended(ctx, out, err, time.Since(began))
+			c.loads.running.Add(-1) // before anybody has the result, so that it doesn't count as running any more
+			var end ending
+			out, end = finish(out, ending{err: err, took: time.Since(began), note: r.noted()})
+			ended(end.err, end.notFound)
+			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: end.took, NotFound: end.notFound, Note: end.note, Err: end.err})
 		}()
-		out = do(ctx)
+		ctx, ended = c.trace(ctx, name, &r.note)
+		out = do(ctx, r.noted())
 		err = nil
 	}()
-	return done
+	return r
 }
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
 
 // load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
-func (c *Cache[V]) load(ctx context.Context, p *pursuit[V]) (out loaded[V]) {
+func (c *Cache[V]) load(ctx context.Context, p *pursuit[V], note []byte) (out loaded[V]) {
 	entry, err := p.load.call(ctx, p.prev)
-	return c.complete(p, entry, err)
+	return c.complete(p, entry, err, note)
 }
 
 // complete makes of what a load returned what is stored.
-func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error) (out loaded[V]) {
+func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
 		out.notFound, out.err = true, nil
@@ -171,7 +188,7 @@ func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error) (out loade
 	if out.entry.NotModified && out.entry.Tags == nil {
 		out.tags = p.tags
 	}
-	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound, frame.Annex{Tags: out.tags})
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound, frame.Annex{Tags: out.tags, Note: note})
 	return out
 }
 

@@ -130,7 +130,7 @@ func (n *near[V]) put(id string, m moment, got found[V], put func(string, local.
 		}
 		got.res.Value = v
 	}
-	got.id, got.tags = bytes.Clone(got.id), bytes.Clone(got.tags) // not with the whole frame behind it
+	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // not with the whole frame behind it
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
@@ -195,6 +195,14 @@ func (n *near[V]) distrust() {
 	if n != nil {
 		n.tier.Distrust()
 	}
+}
+
+// entries is how many there are, including some that have expired.
+func (n *near[V]) entries() int {
+	if n == nil {
+		return 0
+	}
+	return n.tier.Len()
 }
 
 func (n *near[V]) close() {

@@ -13,7 +13,8 @@ import (
 // It returns every value it has, also beside an error. Keys that don't exist are absent from the map, and that is no
 // error; load says so by leaving them out of its own. Keys that failed are in a KeyErrors, each with the error that a Get
 // would have returned; so are those that had to be waited for when ctx ended. When load returns a KeyErrors only
-// the keys in it have failed; after any other error all have, whatever is in the map.
+// the keys in it have failed; after any other error all have, whatever is in the map. Values that it wasn't asked for are
+// ignored. Observers are told of it as one load, with the first key and how many more there are.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errors.New("cacheguard: the load function is nil")
@@ -218,6 +219,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 				continue
 			}
 		} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
+			c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: failed})
 			m.give(key, Result[V]{}, failed)
 			continue
 		}
@@ -338,13 +340,7 @@ func (m *many[V]) wait(ctx context.Context) {
 			m.give(p.name, Result[V]{}, err)
 			continue
 		}
-		switch out.res.Status {
-		case StatusStale:
-			m.answer(ctx, p.name, out.res)
-			continue
-		case StatusCoalesced:
-			c.observe(ctx, Event{Kind: EventCoalesced, Key: p.name, Err: out.err})
-		}
+		c.served(ctx, EventLoaded, p.name, p.flight, out, began)
 		res, err := answer(out.res, out.err)
 		m.give(p.name, res, err)
 	}

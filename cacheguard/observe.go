@@ -4,36 +4,41 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by many goroutines
 // at once: it must be safe for concurrent use and return at once. A panic in it is dropped; runtime.Goexit must not be
-// called in it, for that would end the work it is told of.
+// called in it, for that would end the work it is told of. It may be a LoadTracer, an Attacher and a HitsUntold, too.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
 // Event is one thing that happened. Cache and Kind are always set, the others where the kind says so.
 type Event struct {
-	Cache string
-	Kind  EventKind
-	Key   string
-	Took  time.Duration
-	Err   error
+	Cache    string
+	Key      string
+	Kind     EventKind
+	NotFound bool // what was found is "does not exist"
+	Local    bool // it was found in the process-local tier
+	Took     time.Duration
+	Err      error
+	Note     []byte // what the LoadTracer noted at the load that made the result, in whatever process; not to be changed
 }
 
 // EventKind says what happened. New kinds may be added; an Observer ignores those it doesn't know.
 type EventKind uint8
 
 const (
-	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found
+	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found; NotFound, Local
 	EventMiss                              // nothing was found, or nothing that can be served
-	EventCoalesced                         // a caller was served by somebody else's load; Err
+	EventCoalesced                         // a caller was served by somebody else's load; Took (its wait), NotFound, Err, Note
 	EventLeaseAsked                        // the store was asked for the lease
 	EventLeaseGranted                      // and granted it
-	EventWaited                            // this process has waited for another one's load; Took
-	EventLoad                              // a load ended; Took, Err
-	EventLoadLate                          // a load returned after its flight was over; Took
+	EventWaited                            // this process has waited for another one's load; Took, Note if that brought its outcome
+	EventLoad                              // a load ended; Took, NotFound, Err, Note; its context is the load's
+	EventLoadLate                          // a load returned after its flight was over; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
 	EventFillUnknown                       // whether a result was stored is not known; Err
@@ -43,7 +48,8 @@ const (
 	EventCorrupt                           // what the store had under a key is not a value; Err
 	EventStoreError                        // the store could not be used; Err
 	EventOverloaded                        // a caller or a load was turned away
-	EventStale                             // a stale value was served; Err if a load failed
+	EventStale                             // a stale value was served; NotFound, Err if a load failed; Took, Note if it was waited for
+	EventLoaded                            // a caller got what became of the load that it began, or why that could not begin; as EventCoalesced
 )
 
 var eventNames = [...]string{
@@ -52,7 +58,7 @@ var eventNames = [...]string{
 	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
 	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
-	EventStale: "stale",
+	EventStale: "stale", EventLoaded: "loaded",
 }
 
 // String is the kind in words.
@@ -70,4 +76,35 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 	e.Cache = c.opts.Name
 	defer func() { _ = recover() }() // an observer must not be able to kill a load
 	c.opts.Observer.Observe(ctx, e)
+}
+
+// watch is when a caller began to wait for a flight, if somebody is to be told for how long it did. While the flight only
+// looks into the store it doesn't read the clock, which costs as much as all the rest that an observer costs a hit.
+func (c *Cache[V]) watch(f *flight.Flight[outcome[V]]) (began time.Time) {
+	if c.opts.Observer != nil && !f.Detached().IsZero() {
+		began = time.Now()
+	}
+	return began
+}
+
+// served tells of a caller that got a flight's outcome, for which it has waited since began or else since there was
+// something to wait for. kind is what that is unless the outcome says something else.
+func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out outcome[V], began time.Time) {
+	if c.opts.Observer == nil {
+		return
+	}
+	e := Event{Kind: kind, Key: key, NotFound: out.res.NotFound, Note: out.note, Err: out.err}
+	if began.IsZero() {
+		began = f.Detached()
+	}
+	if !began.IsZero() {
+		e.Took = time.Since(began)
+	}
+	switch out.res.Status {
+	case StatusStale:
+		e.Kind, e.Err = EventStale, out.res.Err
+	case StatusCoalesced:
+		e.Kind = EventCoalesced
+	}
+	c.observe(ctx, e)
 }

@@ -50,6 +50,9 @@ type pursuit[V any] struct {
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
 	awaited  ID // the load in another process that was waited for last
+
+	note  []byte // of the load whose outcome this pursuit has got
+	heard []byte // and of one in another process that was waited for
 }
 
 // saw notes what stands in the store and is not what this pursuit is after.
@@ -60,7 +63,7 @@ func (p *pursuit[V]) saw(got found[V]) {
 }
 
 func (p *pursuit[V]) land(res Result[V], err error) {
-	p.flight.Land(outcome[V]{res: res, err: err})
+	p.flight.Land(outcome[V]{res: res, err: err, note: p.note})
 }
 
 // fail lands the flight with an error, or with the stale value where there is one that may be served instead.
@@ -201,6 +204,7 @@ func (c *Cache[V]) landFound(ctx context.Context, p *pursuit[V], got found[V], a
 		return false
 	}
 	c.near.keep(p.key.Key, p.stamp, got)
+	p.note, p.heard = got.note, got.note
 	got.res.Status = StatusCoalesced
 	p.land(got.res, nil)
 	return true
@@ -208,6 +212,7 @@ func (c *Cache[V]) landFound(ctx context.Context, p *pursuit[V], got found[V], a
 
 // landOutcome lands the flight with what became of a load that left no value. False means: ask again.
 func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Outcome) bool {
+	p.note, p.heard = o.Note, o.Note
 	switch o.Kind {
 	case OutcomeFailed:
 		p.fail(Result[V]{Status: StatusCoalesced}, c.failure(p, load, o))
@@ -222,6 +227,7 @@ func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Ou
 			c.missed(ctx, p.name, got)
 			return c.alone(ctx, p, nil, false)
 		}
+		p.note, p.heard = got.note, got.note
 		got.res.Status, got.res.FreshFor = StatusCoalesced, 0
 		p.land(got.res, nil)
 		return true
@@ -280,11 +286,12 @@ func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degrad
 
 // landAlone lands the flight of a load without a lease.
 func (c *Cache[V]) landAlone(loadCtx context.Context, p *pursuit[V], out loaded[V], degraded bool) {
+	p.note = out.note
 	switch {
 	case out.err == nil:
 		res := out.result()
 		res.Degraded = degraded
-		p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare})
+		p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare, note: out.note})
 	case givenUp(context.Cause(loadCtx)):
 		p.land(Result[V]{Degraded: degraded}, out.err)
 	default:
@@ -305,13 +312,19 @@ func (c *Cache[V]) refused(ctx context.Context, p *pursuit[V], err error) {
 	p.land(Result[V]{}, err)
 }
 
-// slot takes a slot of the budget. What nobody waits for leaves half of the queue to those who do.
 func (c *Cache[V]) slot(ctx context.Context, p *pursuit[V]) (release func(), err error) {
+	return c.acquire(ctx, p.flight.Urged(), p.behind)
+}
+
+// acquire takes a slot of the budget. What nobody waits for leaves half of the queue to those who do.
+func (c *Cache[V]) acquire(ctx context.Context, urged <-chan struct{}, behind bool) (release func(), err error) {
 	share := 1.0
-	if p.behind {
+	if behind {
 		share = 0.5
 	}
-	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, p.flight.Urged(), share)
+	c.loads.queued.Add(1)
+	defer c.loads.queued.Add(-1)
+	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, urged, share)
 }
 
 // loadUnshared loads for one caller whose result may be nobody else's.
@@ -323,7 +336,7 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.life.cancelOnClose(cancel)()
-	slot, err := c.opts.Limiter.acquire(work, c.opts.LoadTimeout, nil, 1)
+	slot, err := c.acquire(work, nil, false)
 	if err != nil {
 		return Result[V]{}, callersError(ctx, err)
 	}
@@ -331,6 +344,7 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader
 	loadCtx, stop := c.loadContext(work)
 	defer stop()
 	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
+	c.observe(ctx, Event{Kind: EventLoaded, Key: key, NotFound: out.notFound, Note: out.note, Err: out.err})
 	if out.err != nil {
 		return Result[V]{}, callersError(ctx, out.err)
 	}

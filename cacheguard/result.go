@@ -49,7 +49,8 @@ func (s Status) String() string {
 type outcome[V any] struct {
 	res      Result[V]
 	err      error
-	unshared bool // the result is for the caller whose load it was, the others load for themselves
+	unshared bool   // the result is for the caller whose load it was, the others load for themselves
+	note     []byte // of the load, from its tracer
 
 	at time.Time // of what is offered: when res was as old as it says
 }

@@ -224,8 +224,9 @@ type Outcome struct {
 	Kind     OutcomeKind
 	Text     string
 	Frame    []byte
-	Failures int  // loads that failed in a row, this one included; it stays in the record and goes with no message
-	Drop     bool // what stands in the store is superseded and goes in the same step; it is not part of the record
+	Note     []byte // OutcomeFailed, OutcomeUnshared: an observer's, of at most 255 bytes; another one's is in its frame
+	Failures int    // loads that failed in a row, this one included; it stays in the record and goes with no message
+	Drop     bool   // what stands in the store is superseded and goes in the same step; it is not part of the record
 }
 
 // MessageKind says what a Message tells.

@@ -17,6 +17,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld}
 	err := s.step(ctx, func(t *turn) { answer = t.lease(k, ask) })
 	answer.Frame, answer.Outcome.Frame = bytes.Clone(answer.Frame), bytes.Clone(answer.Outcome.Frame)
+	answer.Outcome.Note = bytes.Clone(answer.Outcome.Note)
 	return answer, err
 }
 
@@ -115,7 +116,7 @@ func (t *turn) refuse(k cacheguard.Key, g cacheguard.Grant, others bool) cachegu
 
 // Conclude ends a lease without a value. See cacheguard.Store.
 func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-	o.Frame = bytes.Clone(o.Frame)
+	o.Frame, o.Note = bytes.Clone(o.Frame), bytes.Clone(o.Note)
 	return s.step(ctx, func(t *turn) {
 		mine, _ := t.holding(k, g)
 		if mine == nil {
@@ -127,7 +128,7 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 		}
 		if keep > 0 {
 			r := record{load: g.Token, outcome: o, backoff: t.after(backoff)}
-			t.records.put(k, r, len(o.Text)+len(o.Frame), t.after(keep))
+			t.records.put(k, r, len(o.Text)+len(o.Frame)+len(o.Note), t.after(keep))
 		}
 		if mine.what.waited {
 			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: told(o)})
@@ -137,7 +138,7 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 
 // told is what others get to know of an outcome.
 func told(o cacheguard.Outcome) cacheguard.Outcome {
-	return cacheguard.Outcome{Kind: o.Kind, Text: o.Text, Frame: o.Frame}
+	return cacheguard.Outcome{Kind: o.Kind, Text: o.Text, Frame: o.Frame, Note: o.Note}
 }
 
 // Renew sets a lease's remaining time. See cacheguard.Store.

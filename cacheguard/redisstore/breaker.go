@@ -92,6 +92,13 @@ func (bs *breakers) init(s *Store, cluster bool) {
 	}
 }
 
+// count returns how many are open, and how many there are.
+func (bs *breakers) count() (open, all int) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.open, len(bs.all)
+}
+
 // of returns the breaker for a name.
 func (bs *breakers) of(name string) *breaker {
 	if len(bs.all) == 1 {

@@ -86,3 +86,18 @@ func pastOpening(b *breaker) {
 		runtime.Gosched()
 	}
 }
+
+func TestBreakersAreCounted(t *testing.T) {
+	s := storeThatHangs(t)
+	for i, bs := range []*breakers{&s.health, &s.writes} {
+		if open, all := s.Breakers(); open != i || all != 2 {
+			t.Errorf("%d of %d are open, want %d of 2", open, all, i)
+		}
+		for range tolerance {
+			bs.of("x").answered("x", io.ErrUnexpectedEOF, 0)
+		}
+	}
+	if open, _ := s.Breakers(); open != 2 {
+		t.Errorf("%d are open, want 2", open)
+	}
+}

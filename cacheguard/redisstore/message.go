@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -11,8 +12,9 @@ import (
 //
 //	1 byte kind, 16 bytes load, 2 bytes length of the cache's name, name, 2 bytes length of the key, key, payload
 //
-// The payload of "filled" is the frame, or nothing if it is large; of "outcome" it is a letter and a text or a frame; of
-// "tags" it is each of them with its length in one byte before it, and then the generation in 16 digits.
+// The payload of "filled" is the frame, or nothing if it is large. Of "outcome" it is a letter and, as in records, a frame,
+// or for the other letters 1 byte length of an observer's note, the note, and a text. Of "tags" it is each of them with its
+// length in one byte before it, and then the generation in 16 digits.
 const (
 	kindChanged  = 'c'
 	kindFilled   = 'f'
@@ -114,7 +116,13 @@ func encodeOutcome(o cacheguard.Outcome) (letter byte, payload []byte) {
 	if o.Kind == cacheguard.OutcomeUnstored {
 		return outcomeLetters[o.Kind], o.Frame
 	}
-	return outcomeLetters[o.Kind], []byte(o.Text)
+	note := o.Note
+	if len(note) > math.MaxUint8 {
+		note = nil
+	}
+	payload = append(make([]byte, 0, 1+len(note)+len(o.Text)), byte(len(note)))
+	payload = append(payload, note...)
+	return outcomeLetters[o.Kind], append(payload, o.Text...)
 }
 
 func decodeOutcome(letter byte, payload string) (o cacheguard.Outcome, ok bool) {
@@ -123,9 +131,16 @@ func decodeOutcome(letter byte, payload string) (o cacheguard.Outcome, ok bool) 
 			o.Kind = kind
 			if kind == cacheguard.OutcomeUnstored {
 				o.Frame = []byte(payload)
-			} else {
-				o.Text = payload
+				return o, true
 			}
+			if len(payload) == 0 || len(payload) < 1+int(payload[0]) {
+				return cacheguard.Outcome{}, false
+			}
+			end := 1 + int(payload[0])
+			if end > 1 {
+				o.Note = []byte(payload[1:end])
+			}
+			o.Text = payload[end:]
 			return o, true
 		}
 	}

@@ -15,8 +15,11 @@ func FuzzDecodeMessage(f *testing.F) {
 	k, load := cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1, 2, 3}
 	f.Add(encodeMessage(kindChanged, k, cacheguard.ID{}))
 	f.Add(encodeMessage(kindFilled, k, load, []byte("a frame")...))
-	f.Add(encodeMessage(kindOutcome, k, load, []byte("fthe error")...))
+	f.Add(encodeMessage(kindOutcome, k, load, []byte("f\x00the error")...))
+	f.Add(encodeMessage(kindOutcome, k, load, []byte("f\x04notethe error")...))
+	f.Add(encodeMessage(kindOutcome, k, load, []byte("f\xffnote")...))
 	f.Add(encodeMessage(kindOutcome, k, load, []byte("uthe frame")...))
+	f.Add(encodeMessage(kindOutcome, k, load, []byte("p\x04note")...))
 	f.Add(encodeMessage(kindOutcome, k, load, 'p'))
 	f.Add(encodeMessage(kindOutcome, k, load, []byte("?of a later version")...))
 	f.Add(encodeMessage(kindOutcome, k, load))
@@ -64,7 +67,7 @@ func FuzzParseLease(f *testing.F) {
 	f.Add(bytes.Join([][]byte{part("held"), part("somebody"), number(-1 << 63)}, nil))
 	f.Add(bytes.Join([][]byte{part("value"), part("a frame")}, nil))
 	f.Add(bytes.Join([][]byte{part("value")}, nil))
-	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000), part("f"), part("the error")}, nil))
+	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000), part("f"), part("\x04notethe error")}, nil))
 	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000), part("?"), part("of a later version")}, nil))
 	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000)}, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

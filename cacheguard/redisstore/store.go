@@ -54,7 +54,10 @@ type Store struct {
 	listening atomic.Bool
 }
 
-var _ cacheguard.Store = (*Store)(nil)
+var (
+	_ cacheguard.Store    = (*Store)(nil)
+	_ cacheguard.Breakers = (*Store)(nil)
+)
 
 // New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
 // once and never dials. The client stays the caller's: Close doesn't close it.
@@ -180,6 +183,14 @@ func (s *Store) Warm(ctx context.Context) error {
 func (s *Store) Now() time.Time {
 	_ = s.knowTime(context.Background())
 	return s.clock.now()
+}
+
+// Breakers returns how many circuit breakers are open, and how many there are: two for a server, one for all steps and
+// one for those that write, or two for every 256 slots of a cluster.
+func (s *Store) Breakers() (open, all int) {
+	open, all = s.health.count()
+	writes, more := s.writes.count()
+	return open + writes, all + more
 }
 
 // Listening reports whether messages arrive. It begins the subscription, without waiting for it.

@@ -108,6 +108,32 @@ var outcomeMutants = []mutant{
 		},
 	},
 	{
+		name:   "outcome's record loses the note",
+		caught: []string{"outcome with a note"},
+		mutate: func(b *broken) {
+			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+				answer, err := b.Store.Lease(ctx, k, ask)
+				answer.Outcome.Note = nil
+				return answer, err
+			}
+		},
+	},
+	{
+		name:   "outcome's message loses the note",
+		caught: []string{"outcome with a note"},
+		mutate: onTell(func(m *cacheguard.Message) bool { m.Outcome.Note = nil; return true }),
+	},
+	{
+		name:   "outcome's note is cut",
+		caught: []string{"outcome with a note"},
+		mutate: func(b *broken) {
+			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+				o.Note = o.Note[:min(len(o.Note), 128)]
+				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
+			}
+		},
+	},
+	{
 		name:   "outcome is cut at NUL",
 		caught: []string{"outcome of each kind", "message of an outcome"},
 		mutate: func(b *broken) {

@@ -23,6 +23,7 @@ var outcomeCases = []spec{
 	{"outcome expires", backsOff, outcomeExpires},
 	{"outcome that isn't kept", backsOff, outcomeNotKept},
 	{"outcome of each kind", oneResult, outcomeKinds},
+	{"outcome with a note", oneResult, outcomeNote},
 	{"outcome of a failed refresh", backsOff, outcomeOfRefresh},
 	{"outcome is replaced by the next load", named, outcomeReplaced},
 	{"outcome with the wrong number", numbered, outcomeWrongNumber},
@@ -63,6 +64,9 @@ func (e *env) sameOutcome(got, want cacheguard.Outcome) {
 	if got.Kind != want.Kind || got.Text != want.Text || !bytes.Equal(got.Frame, want.Frame) {
 		e.Errorf("outcome %d %q %s; want %d %q %s",
 			got.Kind, got.Text, brief(got.Frame), want.Kind, want.Text, brief(want.Frame))
+	}
+	if !bytes.Equal(got.Note, want.Note) {
+		e.Errorf("outcome %d with the note %q; want %q", got.Kind, got.Note, want.Note)
 	}
 }
 
@@ -173,6 +177,31 @@ func outcomeKinds(e *env) {
 		e.conclude(e.a, k, g, o, long, long)
 		e.outcome(e.b, k, g.Token, o, e.token())
 		e.noValue(k)
+	}
+}
+
+// noted are outcomes with notes, which lead from those who waited to what is known of the load.
+func noted() []cacheguard.Outcome {
+	return []cacheguard.Outcome{
+		{Kind: cacheguard.OutcomeFailed, Note: []byte("where to look")},
+		{Kind: cacheguard.OutcomeFailed, Note: []byte("\x00\xff\r\n:"), Text: "\x05no such table"},
+		{Kind: cacheguard.OutcomeFailed, Note: bytes.Repeat([]byte{0xff}, frame.MaxNote), Text: strings.Repeat("x", 2<<10)},
+		{Kind: cacheguard.OutcomeUnshared, Note: []byte("where to look")},
+		{Kind: cacheguard.OutcomeUnshared, Note: bytes.Repeat([]byte{0}, frame.MaxNote)},
+	}
+}
+
+// outcomeNote asks for the record, and again beside the message in case one of both comes without the note.
+func outcomeNote(e *env) {
+	in := e.listen(e.b, e.cache)
+	for i, o := range noted() {
+		k := e.key(fmt.Sprint(i))
+		g := e.leader(e.a, k)
+		e.waiter(e.b, k, g)
+		e.conclude(e.a, k, g, o, long, long)
+		e.outcome(e.b, k, g.Token, o, e.token())
+		e.outcome(e.a, k, g.Token, o, e.token(), g.Token)
+		e.endedWith(in, k, g.Token, o)
 	}
 }
 

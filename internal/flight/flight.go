@@ -12,6 +12,7 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,6 +48,8 @@ type Flight[T any] struct {
 	turn    chan struct{} // what it closes after Detach
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
+
+	detached atomic.Pointer[time.Time] // set once, by Detach
 
 	interim T         // set once, before offered is closed
 	expires time.Time // when interim is no longer offered
@@ -101,6 +104,20 @@ func (g *Group[T]) SealAll() {
 	}
 }
 
+// Count returns how many flights are open, and how many callers they have.
+func (g *Group[T]) Count() (flights, callers int) {
+	for i := range g.shard {
+		s := &g.shard[i]
+		s.mu.Lock()
+		flights += len(s.open)
+		for _, f := range s.open {
+			callers += f.members - f.work
+		}
+		s.mu.Unlock()
+	}
+	return flights, callers
+}
+
 func (g *Group[T]) of(key string) *shard[T] {
 	g.once.Do(func() { g.seed = maphash.MakeSeed() })
 	return &g.shard[maphash.String(g.seed, key)%shards]
@@ -136,6 +153,8 @@ func (f *Flight[T]) Detach(parent context.Context, cause error) (context.Context
 // was before, and urge, at most once, when a member can't wait for the work to get its turn. It may be called again when
 // the work is done by somebody else.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
+	now := time.Now()
+	f.detached.CompareAndSwap(nil, &now)
 	f.shard.mu.Lock()
 	f.abandon, f.urge = abandon, urge
 	if f.done == nil {
@@ -149,6 +168,14 @@ func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	if left {
 		abandon()
 	}
+}
+
+// Detached returns when Detach or DetachTo was called first, or the zero Time if it wasn't yet.
+func (f *Flight[T]) Detached() (at time.Time) {
+	if detached := f.detached.Load(); detached != nil {
+		at = *detached
+	}
+	return at
 }
 
 // Urge says that a member can't wait for the work to get its turn.

@@ -1,0 +1,99 @@
+package cacheguard
+
+import (
+	"context"
+	"slices"
+)
+
+// Observers returns an Observer that tells all of these, in order. It attaches and traces for those that do: contexts of
+// several tracers are made one of the other, and the first note counts. Each hit of the process-local tier is told
+// unless all of them can do without. A nil Observer is left out.
+func Observers(all ...Observer) Observer {
+	all = slices.DeleteFunc(slices.Clone(all), func(o Observer) bool { return o == nil })
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return observers(all)
+}
+
+type observers []Observer
+
+func (all observers) Observe(ctx context.Context, e Event) {
+	for _, o := range all {
+		observeSafely(ctx, o, e)
+	}
+}
+
+// observeSafely keeps a panic of one from the others.
+func observeSafely(ctx context.Context, o Observer, e Event) {
+	defer func() { _ = recover() }()
+	o.Observe(ctx, e)
+}
+
+// StartLoad starts all tracers. See LoadTracer.
+func (all observers) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(error, bool)) {
+	var note []byte
+	var ends []func(error, bool)
+	for _, o := range all {
+		tracer, ok := o.(LoadTracer)
+		if !ok {
+			continue
+		}
+		next, its, end := startSafely(ctx, tracer, cache, key)
+		if next != nil && chainOf(next) == chainOf(ctx) {
+			ctx = next
+		}
+		if len(note) == 0 {
+			note = its
+		}
+		if end != nil {
+			ends = append(ends, end)
+		}
+	}
+	if ends == nil {
+		return ctx, note, nil
+	}
+	return ctx, note, func(err error, notFound bool) {
+		for _, end := range slices.Backward(ends) {
+			endSafely(end, err, notFound)
+		}
+	}
+}
+
+func startSafely(ctx context.Context, tracer LoadTracer, cache, key string) (next context.Context, note []byte, end func(error, bool)) {
+	defer func() { _ = recover() }()
+	return tracer.StartLoad(ctx, cache, key)
+}
+
+func endSafely(end func(error, bool), err error, notFound bool) {
+	defer func() { _ = recover() }()
+	end(err, notFound)
+}
+
+// Attach attaches to all that do. See Attacher.
+func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
+	var detaches []func()
+	for _, o := range all {
+		if a, ok := o.(Attacher); ok {
+			if detach := a.Attach(cache, stats); detach != nil {
+				detaches = append(detaches, detach)
+			}
+		}
+	}
+	return func() {
+		for _, detach := range slices.Backward(detaches) {
+			detach()
+		}
+	}
+}
+
+// LocalHitsUntold reports whether all can do without. See HitsUntold.
+func (all observers) LocalHitsUntold() bool {
+	return !slices.ContainsFunc(all, func(o Observer) bool {
+		h, ok := o.(HitsUntold)
+		return !ok || !h.LocalHitsUntold()
+	})
+}

@@ -1,0 +1,100 @@
+package otelobserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+const (
+	cacheKey    = attribute.Key("cacheguard.cache")
+	keyKey      = attribute.Key("cacheguard.key")
+	notFoundKey = attribute.Key("cacheguard.not_found")
+	staleKey    = attribute.Key("cacheguard.stale")
+)
+
+// StartLoad begins the span of a load. See cacheguard.LoadTracer.
+func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(err error, notFound bool)) {
+	ctx, span := o.tracer.Start(ctx, "cacheguard.load", trace.WithAttributes(o.attributes(cache, key)...))
+	return ctx, note(span.SpanContext()), func(err error, notFound bool) {
+		if notFound {
+			span.SetAttributes(notFoundKey.Bool(true))
+		}
+		fail(span, err)
+		span.End()
+	}
+}
+
+// waited makes the span of a wait that is over, linked to the load that was waited for.
+func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
+	now := time.Now()
+	opts := []trace.SpanStartOption{
+		trace.WithTimestamp(now.Add(-e.Took)), trace.WithAttributes(o.attributes(e.Cache, e.Key)...),
+	}
+	if load := loadOf(e.Note); load.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: load}))
+	}
+	_, span := o.tracer.Start(ctx, "cacheguard.wait", opts...)
+	if e.NotFound {
+		span.SetAttributes(notFoundKey.Bool(true))
+	}
+	if e.Kind == cacheguard.EventStale { // the load may have failed, but not for this caller
+		span.SetAttributes(staleKey.Bool(true))
+	} else {
+		fail(span, e.Err)
+	}
+	span.End(trace.WithTimestamp(now))
+}
+
+func (o *Observer) attributes(cache, key string) []attribute.KeyValue {
+	all := []attribute.KeyValue{cacheKey.String(cache)}
+	if o.opts.Keys {
+		all = append(all, keyKey.String(key))
+	}
+	return all
+}
+
+// fail notes an error. That of a panic has the stack as its text, which is too much for a status.
+func fail(span trace.Span, err error) {
+	if err == nil || !span.IsRecording() {
+		return
+	}
+	span.RecordError(err)
+	text := err.Error()
+	if p := (*cacheguard.PanicError)(nil); errors.As(err, &p) {
+		text = "load panicked"
+	}
+	span.SetStatus(codes.Error, text)
+}
+
+// A note is a version, 0, the trace's id, the span's id and the flags: what a traceparent says (W3C Trace Context), in
+// half of the bytes, for it goes with each value.
+const noteSize = 1 + 16 + 8 + 1
+
+// note leads to a span. Only to one that is sampled: nobody would find another one.
+func note(span trace.SpanContext) []byte {
+	if !span.IsValid() || !span.IsSampled() {
+		return nil
+	}
+	traceID, spanID := span.TraceID(), span.SpanID()
+	b := make([]byte, 1, noteSize)
+	b = append(b, traceID[:]...)
+	b = append(b, spanID[:]...)
+	return append(b, byte(span.TraceFlags()))
+}
+
+// loadOf is the span that a note leads to; it is not valid if the note is none of this package's.
+func loadOf(note []byte) trace.SpanContext {
+	if len(note) != noteSize || note[0] != 0 {
+		return trace.SpanContext{}
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID(note[1:17]), SpanID: trace.SpanID(note[17:25]), TraceFlags: trace.TraceFlags(note[25]), Remote: true,
+	})
+}

@@ -1,0 +1,40 @@
+// Package promobserver counts what caches do for Prometheus.
+//
+//	observer, err := promobserver.New(promobserver.Options{})
+//	prometheus.MustRegister(observer)
+//	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: observer})
+//
+// One Observer serves all caches of a process. Every metric has the label cache, and some one more with few fixed values:
+// their number doesn't grow with that of keys. Dashboard is a Grafana dashboard of all of them.
+//
+//	cacheguard_requests_total{result}     answers to callers: hit, negative_hit ("does not exist"), local_hit,
+//	                                      local_negative_hit, stale, coalesced (somebody else's load), loaded, failed
+//	cacheguard_misses_total               reads of the store that found nothing to serve
+//	cacheguard_loads_total{outcome}       value, not_found, error
+//	cacheguard_late_loads_total           loads that returned after they had been given up
+//	cacheguard_load_duration_seconds      histogram
+//	cacheguard_wait_duration_seconds      histogram: how long callers waited for a load
+//	cacheguard_fleet_wait_duration_seconds  histogram: how long this process waited for a load in another one
+//	cacheguard_fills_total{result}        stored, refused (the lease was lost), unknown, not_stored
+//	cacheguard_lease_requests_total, cacheguard_lease_grants_total, cacheguard_lease_renewals_total
+//	cacheguard_lost_leases_total          leases lost under a running load
+//	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
+//	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,
+//	cacheguard_callers, cacheguard_breakers_open, cacheguard_breakers: gauges, read when they are collected
+//
+// # What it costs
+//
+// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1 and 256 goroutines;
+// two caches without an observer differ by 0.97 to 1.07), and allocates nothing more:
+//
+//	hit of the process-local tier, 35 to 70 ns    1.03 to 1.07
+//	hit in Redis                                  1.01 to 1.05
+//
+//	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|prom)' -benchtime 1x -cpu 1,2 ./cacheguard
+//
+// # What is not guaranteed
+//
+// Numbers of one moment: a load can be counted a little before the callers who got its result. Callers who left before
+// they had an answer are in no result, and one that is turned away at once is in overloads alone. Caches on one store
+// have the same breakers, so breakers are to be maximised over caches and not added.
+package promobserver

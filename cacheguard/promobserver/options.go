@@ -1,0 +1,63 @@
+package promobserver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options configures an Observer. The zero value of a field means its default.
+type Options struct {
+	// Namespace begins the name of each metric. Default "cacheguard". The dashboard in grafana.json has the default.
+	Namespace string
+
+	// ConstLabels are on each metric. Default none. They can't be named as those of this package are: cache, result,
+	// outcome, le.
+	ConstLabels prometheus.Labels
+
+	// Buckets are those of the histograms, in seconds, ascending. Default: from 1 ms to 30 s.
+	Buckets []float64
+}
+
+var (
+	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+)
+
+var defaultBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// withDefaults returns the options with every default in place, or everything that is wrong with them.
+func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	if o.Namespace == "" {
+		o.Namespace = "cacheguard"
+	}
+	if !metricName.MatchString(o.Namespace) {
+		errs = append(errs, fmt.Errorf("promobserver: Options.Namespace %q is no name of a metric", o.Namespace))
+	}
+	o.ConstLabels = maps.Clone(o.ConstLabels)
+	for _, name := range slices.Sorted(maps.Keys(o.ConstLabels)) {
+		switch {
+		case slices.Contains([]string{"cache", "result", "outcome", "le"}, name):
+			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which metrics have themselves", name))
+		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
+			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which is no name of a label", name))
+		}
+	}
+	if o.Buckets == nil {
+		o.Buckets = defaultBuckets
+	}
+	o.Buckets = slices.Clone(o.Buckets)
+	for i, b := range o.Buckets {
+		if i > 0 && !(b > o.Buckets[i-1]) { // also not a number
+			errs = append(errs, fmt.Errorf("promobserver: Options.Buckets %v don't ascend", o.Buckets))
+			break
+		}
+	}
+	return o, errors.Join(errs...)
+}

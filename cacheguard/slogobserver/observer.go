@@ -1,0 +1,161 @@
+package slogobserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Options configures an Observer. The zero value of a field means its default; negative means off where off makes sense.
+type Options struct {
+	// Logger gets the records. Default slog.Default() at the time of each.
+	Logger *slog.Logger
+
+	// Interval, Burst and Every bound the records of one kind of event in one cache: the first Burst in each Interval,
+	// after that every Every-th. Defaults: a minute, 5, and none.
+	Interval time.Duration
+	Burst    int
+	Every    int
+
+	// Trace is the level of events that are nothing to act on: misses, loads, leases, fills, callers that waited.
+	// Default: they are not written. Hits never are.
+	Trace slog.Leveler
+
+	// Keys has records say the key. Default: they don't.
+	Keys bool
+}
+
+// Observer writes records. It is safe for concurrent use as far as its Logger is.
+type Observer struct {
+	opts Options
+
+	mu     sync.Mutex // guards counts
+	counts map[about]*count
+}
+
+// about is what records are counted by.
+type about struct {
+	cache string
+	kind  cacheguard.EventKind
+}
+
+// count is of the events of one kind in one interval, and those left out since the last record.
+type count struct {
+	from    time.Time
+	events  int
+	leftOut int
+}
+
+var (
+	_ cacheguard.Observer   = (*Observer)(nil)
+	_ cacheguard.HitsUntold = (*Observer)(nil)
+)
+
+// New returns an Observer, for one cache or several.
+func New(opts Options) *Observer {
+	if opts.Interval <= 0 {
+		opts.Interval = time.Minute
+	}
+	if opts.Burst <= 0 {
+		opts.Burst = 5
+	}
+	return &Observer{opts: opts, counts: make(map[about]*count)}
+}
+
+// LocalHitsUntold says that hits are of no interest. See cacheguard.HitsUntold.
+func (o *Observer) LocalHitsUntold() bool { return true }
+
+// Observe writes a record of an event, or not. See cacheguard.Observer.
+func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
+	level, ok := o.level(e)
+	if !ok {
+		return
+	}
+	logger := o.opts.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	if !logger.Enabled(ctx, level) {
+		return
+	}
+	leftOut, write := o.sample(about{e.Cache, e.Kind}, time.Now())
+	if !write {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 6)
+	attrs = append(attrs, slog.String("cache", e.Cache))
+	if o.opts.Keys {
+		attrs = append(attrs, slog.String("key", quoted(e.Key)))
+	}
+	if e.Took > 0 {
+		attrs = append(attrs, slog.Duration("took", e.Took))
+	}
+	if e.NotFound {
+		attrs = append(attrs, slog.Bool("not_found", true))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+	if leftOut > 0 {
+		attrs = append(attrs, slog.Int("left_out", leftOut))
+	}
+	logger.LogAttrs(ctx, level, "cacheguard: "+e.Kind.String(), attrs...)
+}
+
+// level says whether an event is for the log, and how loud.
+func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
+	switch e.Kind {
+	case cacheguard.EventHit:
+		return 0, false
+	case cacheguard.EventStoreError, cacheguard.EventFillUnknown:
+		return slog.LevelError, true
+	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventLoadLate, cacheguard.EventOverloaded:
+		return slog.LevelWarn, true
+	case cacheguard.EventLoad, cacheguard.EventStale, cacheguard.EventNotStored:
+		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) { // that a load ended with its cache is nobody's trouble
+			return slog.LevelWarn, true
+		}
+	case cacheguard.EventFillRefused:
+		return slog.LevelInfo, true
+	}
+	if o.opts.Trace == nil {
+		return 0, false
+	}
+	return o.opts.Trace.Level(), true
+}
+
+// sample counts an event and says whether to write it, and how many were not written before it.
+func (o *Observer) sample(what about, now time.Time) (leftOut int, write bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.counts[what]
+	if c == nil {
+		c = &count{from: now}
+		o.counts[what] = c
+	}
+	if now.Sub(c.from) >= o.opts.Interval {
+		c.from, c.events = now, 0
+	}
+	c.events++
+	over := c.events - o.opts.Burst
+	if over > 0 && (o.opts.Every <= 0 || over%o.opts.Every != 0) {
+		c.leftOut++
+		return 0, false
+	}
+	leftOut, c.leftOut = c.leftOut, 0
+	return leftOut, true
+}
+
+// quoted makes any key fit for a log line.
+func quoted(key string) string {
+	const most = 64
+	if len(key) > most {
+		return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
+	}
+	return fmt.Sprintf("%q", key)
+}

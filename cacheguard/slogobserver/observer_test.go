@@ -1,0 +1,163 @@
+package slogobserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/slogobserver"
+)
+
+// log is what was written.
+type log struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *log) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// records returns what was written since the last call.
+func (l *log) records(t *testing.T) (all []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for in := json.NewDecoder(&l.text); in.More(); {
+		var r map[string]any
+		if err := in.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	l.text.Reset()
+	return all
+}
+
+// leftOut is what each record says that was left out before it.
+func leftOut(all []map[string]any) (counts []int) {
+	for _, r := range all {
+		n, _ := r["left_out"].(float64)
+		counts = append(counts, int(n))
+	}
+	return counts
+}
+
+func TestSampling(t *testing.T) {
+	for name, c := range map[string]struct {
+		every  int
+		first  []int // of the first interval: 10 events
+		second []int // of the second one: 4 events
+	}{
+		"burst":            {0, []int{0, 0, 0}, []int{7, 0, 0}},
+		"then every third": {3, []int{0, 0, 0, 2, 2}, []int{1, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l log
+				o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Interval: time.Minute, Burst: 3, Every: c.every})
+				observe := func(n int, cache string, kind cacheguard.EventKind) {
+					for range n {
+						o.Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: cache})
+					}
+				}
+				observe(5, "a", cacheguard.EventStoreError)
+				time.Sleep(time.Minute - 1) // in the bubble
+				observe(5, "a", cacheguard.EventStoreError)
+				if got := leftOut(l.records(t)); !slices.Equal(got, c.first) {
+					t.Errorf("records of 10 events in an interval leave out %v, want %v", got, c.first)
+				}
+				observe(1, "b", cacheguard.EventStoreError)
+				observe(1, "a", cacheguard.EventCorrupt)
+				if got := leftOut(l.records(t)); !slices.Equal(got, []int{0, 0}) {
+					t.Errorf("another cache and another kind are counted together: %v", got)
+				}
+				time.Sleep(time.Nanosecond)
+				observe(4, "a", cacheguard.EventStoreError)
+				if got := leftOut(l.records(t)); !slices.Equal(got, c.second) {
+					t.Errorf("records of 4 events in the next interval leave out %v, want %v", got, c.second)
+				}
+			})
+		})
+	}
+}
+
+// Every kind has a level or none, known here: a new one has to be thought of.
+func TestLevels(t *testing.T) {
+	failed := errors.New("no such table")
+	const none, trace = "", "DEBUG"
+	want := map[cacheguard.EventKind][2]string{ // without an error, and with one
+		cacheguard.EventHit:          {none, none},
+		cacheguard.EventMiss:         {trace, trace},
+		cacheguard.EventCoalesced:    {trace, trace},
+		cacheguard.EventLeaseAsked:   {trace, trace},
+		cacheguard.EventLeaseGranted: {trace, trace},
+		cacheguard.EventWaited:       {trace, trace},
+		cacheguard.EventLoad:         {trace, "WARN"},
+		cacheguard.EventLoadLate:     {"WARN", "WARN"},
+		cacheguard.EventFilled:       {trace, trace},
+		cacheguard.EventFillRefused:  {"INFO", "INFO"},
+		cacheguard.EventFillUnknown:  {"ERROR", "ERROR"},
+		cacheguard.EventNotStored:    {trace, "WARN"},
+		cacheguard.EventRenewed:      {trace, trace},
+		cacheguard.EventLeaseLost:    {"WARN", "WARN"},
+		cacheguard.EventCorrupt:      {"WARN", "WARN"},
+		cacheguard.EventStoreError:   {"ERROR", "ERROR"},
+		cacheguard.EventOverloaded:   {"WARN", "WARN"},
+		cacheguard.EventStale:        {trace, "WARN"},
+		cacheguard.EventLoaded:       {trace, trace},
+	}
+	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
+		levels, known := want[kind]
+		if !known {
+			t.Errorf("%v has no level", kind)
+		}
+		for i, err := range []error{nil, failed} {
+			for _, opts := range []slogobserver.Options{{}, {Trace: slog.LevelDebug}} {
+				var l log
+				opts.Logger = l.logger()
+				slogobserver.New(opts).Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: "a", Key: "secret", Err: err})
+				level := levels[i]
+				if opts.Trace == nil && level == trace {
+					level = none
+				}
+				all := l.records(t)
+				switch {
+				case level == none && len(all) != 0, level != none && (len(all) != 1 || all[0]["level"] != level):
+					t.Errorf("%v with the error %v, trace %v: wrote %v, want level %q", kind, err, opts.Trace, all, level)
+				case level != none && (all[0]["msg"] != "cacheguard: "+kind.String() || all[0]["cache"] != "a" || all[0]["key"] != nil):
+					t.Errorf("%v was written as %v", kind, all[0])
+				}
+			}
+		}
+	}
+}
+
+func TestKeysAreQuotedAndCut(t *testing.T) {
+	var l log
+	o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Keys: true})
+	for key, want := range map[string]string{
+		"a\nb\xff":               `"a\nb\xff"`,
+		strings.Repeat("x", 100): `"` + strings.Repeat("x", 64) + `"... (100 bytes)`,
+	} {
+		o.Observe(context.Background(), cacheguard.Event{Kind: cacheguard.EventCorrupt, Key: key})
+		if all := l.records(t); len(all) != 1 || all[0]["key"] != want {
+			t.Errorf("key %q was written as %v, want %q", key, all, want)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cacheguard
+
+import (
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/tally"
+)
+
+// Stats is what a cache looks like at a moment. Numbers that belong to one load or one caller may be of slightly
+// different moments.
+type Stats struct {
+	LocalEntries int // in the process-local tier
+
+	// Hits of the process-local tier so far, of values and of "does not exist". They are counted here only for an
+	// Observer that is not told of each (HitsUntold), and are 0 else.
+	LocalHits, LocalNegativeHits uint64
+
+	LoadsRunning int // calls of load functions that have not returned, the late ones included
+	LoadsQueued  int // loads that wait for a slot, or for a permit of a fleet's budget
+	Flights      int // keys that are being looked up, waited for or loaded
+	Callers      int // who wait for them
+
+	// Circuit breakers of the store that are open, and how many there are: one for a server, several for a cluster. Both
+	// are 0 if the store has none.
+	BreakersOpen, Breakers int
+}
+
+// Attacher is what an Observer implements, too, that reads gauges of the caches it observes. New calls Attach with the
+// name of the cache, and Close calls detach; several caches may have one name. stats may be called at any time, also
+// during detach and after it, by any goroutine; it takes microseconds, and a little for each key that is being loaded.
+type Attacher interface {
+	Attach(cache string, stats func() Stats) (detach func())
+}
+
+// HitsUntold is what an Observer implements, too, that can do without an EventHit for each hit of the process-local
+// tier, which an event would make twice as slow. It reports whether that is so; New asks once. They are counted in Stats
+// then.
+type HitsUntold interface {
+	LocalHitsUntold() bool
+}
+
+// Breakers is what a Store implements, too, if it has circuit breakers.
+type Breakers interface {
+	// Breakers returns how many are open, and how many there are.
+	Breakers() (open, all int)
+}
+
+// untold counts hits of the process-local tier that the observer is not told of. They are so fast that one counter for all
+// would make them twice as slow.
+type untold struct{ tally.Tally }
+
+const (
+	ofValue = iota
+	ofNothing
+)
+
+func (u *untold) add(notFound bool) {
+	if notFound {
+		u.Add(ofNothing)
+		return
+	}
+	u.Add(ofValue)
+}
+
+// loads counts those of one cache for its Stats.
+type loads struct {
+	running, queued atomic.Int64
+}
+
+// Stats returns gauges of the cache in this process.
+func (c *Cache[V]) Stats() (s Stats) {
+	s.LocalEntries = c.near.entries()
+	if c.untold != nil {
+		s.LocalHits, s.LocalNegativeHits = c.untold.Sum(ofValue), c.untold.Sum(ofNothing)
+	}
+	s.LoadsRunning, s.LoadsQueued = int(c.loads.running.Load()), int(c.loads.queued.Load())
+	flights, callers := c.reads.Count()
+	s.Flights, s.Callers = flights, callers
+	flights, callers = c.refreshes.Count()
+	s.Flights += flights
+	s.Callers += callers
+	if b, ok := c.store.(Breakers); ok {
+		s.BreakersOpen, s.Breakers = b.Breakers()
+	}
+	return s
+}
+
+// attach makes the cache and its observer known to each other.
+func (c *Cache[V]) attach() {
+	c.detachObserver = func() {}
+	c.tracer, _ = c.opts.Observer.(LoadTracer)
+	if o, ok := c.opts.Observer.(HitsUntold); ok && c.near != nil && o.LocalHitsUntold() {
+		c.untold = &untold{}
+	}
+	if a, ok := c.opts.Observer.(Attacher); ok {
+		if detach := a.Attach(c.opts.Name, c.Stats); detach != nil {
+			c.detachObserver = detach
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package cacheguard
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// LoadTracer is what an Observer implements, too, that follows loads. StartLoad is called right before the user's load
+// runs, or the write of an Update, on the same goroutine. ctx has the values of the caller that started the load; the
+// load gets loadCtx, which has to be ctx or made of it, or nil for ctx itself. end is called once the load is over,
+// with its error, or with notFound if it found that there is nothing; nil: it is not called.
+//
+// note, of at most 255 bytes, goes where the result goes: into the store and to all who wait for the load, who find it
+// as Event.Note. It is to lead to the load, as the id of a trace does. A longer one is left out. The note must not be
+// changed afterwards.
+//
+// A refresh in the background is begun by a caller, too, who may be gone when it runs.
+//
+// A panic in StartLoad or end is dropped; runtime.Goexit in them ends the load.
+type LoadTracer interface {
+	StartLoad(ctx context.Context, cache, key string) (loadCtx context.Context, note []byte, end func(err error, notFound bool))
+}
+
+// running is a load under way.
+type running[T any] struct {
+	done chan T                 // gets how it ended
+	note atomic.Pointer[[]byte] // of the tracer; also there when the load doesn't end in time
+}
+
+func (r *running[T]) noted() []byte {
+	if note := r.note.Load(); note != nil {
+		return *note
+	}
+	return nil
+}
+
+// trace has the tracer begin to follow a load, and returns the load's context and what ends the following.
+func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(err error, notFound bool)) {
+	loadCtx, end = ctx, func(error, bool) {}
+	if c.tracer == nil {
+		return loadCtx, end
+	}
+	defer func() { _ = recover() }()
+	traced, note, ended := c.tracer.StartLoad(ctx, c.opts.Name, key)
+	if ended != nil {
+		end = func(err error, notFound bool) {
+			defer func() { _ = recover() }()
+			ended(err, notFound)
+		}
+	}
+	// A context that isn't made of ctx would neither end with it nor say which load it belongs to.
+	if traced != nil && chainOf(traced) == chainOf(ctx) && traced.Done() != nil {
+		loadCtx = traced
+	}
+	if len(note) > 0 && len(note) <= frame.MaxNote {
+		noted.Store(&note)
+	}
+	return loadCtx, end
+}
