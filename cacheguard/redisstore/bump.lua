@@ -4,9 +4,15 @@
 -- Returns the generation: microseconds since 1970
 local time = redis.call('TIME')
 local now = time[1] .. string.format('%06d', time[2])
-local whole = redis.pcall('ZSCORE', KEYS[1], '')
-if #ARGV == 3 or (whole and whole.err) then
+local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+if last[2] and tonumber(last[2]) >= tonumber(now) and tonumber(last[2]) < 2^53 then
+  now = string.format('%.0f', last[2] + 1) -- the clock was set back: stamps have gone on from here
+end
+-- A removal comes first, for after one Redis takes what follows, also when memory is short.
+if #ARGV == 3 or string.find(last.err or '', 'WRONGTYPE', 1, true) then
   redis.call('DEL', KEYS[1])
+else
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(0')
 end
 redis.call('ZADD', KEYS[1], 'NX', now, '')
 for i = 4, #ARGV do
@@ -14,9 +20,10 @@ for i = 4, #ARGV do
 end
 local many = redis.call('ZCARD', KEYS[1]) - ARGV[3]
 if many > 0 then -- forget a tenth: what is older than the last of these counts no more, whatever its tags
-  local last = redis.call('ZRANGE', KEYS[1], many + math.floor(ARGV[3] / 10), many + math.floor(ARGV[3] / 10), 'WITHSCORES')
-  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', last[2])
-  redis.call('ZADD', KEYS[1], last[2], '')
+  local to = many + math.floor(ARGV[3] / 10)
+  local oldest = redis.call('ZRANGE', KEYS[1], to, to, 'WITHSCORES')[2]
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', oldest)
+  redis.call('ZADD', KEYS[1], 'GT', oldest, '')
 end
 redis.call('PUBLISH', ARGV[1], ARGV[2] .. now)
 return now

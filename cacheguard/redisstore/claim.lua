@@ -9,8 +9,12 @@ if lease and string.sub(lease, 2, 33) == ARGV[1] then -- the first answer was lo
 else
   local time = redis.call('TIME')
   number = time[1] .. string.format('%06d', time[2])
+  local last = KEYS[4] and redis.pcall('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
+  if last and tonumber(last) >= tonumber(number) and tonumber(last) < 2^53 then
+    number = string.format('%.0f', last + 1) -- the clock was set back: what is written now is newer all the same
+  end
   redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-  if KEYS[4] then
+  if KEYS[4] and not last then
     redis.pcall('ZADD', KEYS[4], 'NX', string.format('%.0f', number - 1), '')
   end
 end

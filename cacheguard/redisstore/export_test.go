@@ -13,6 +13,8 @@ var (
 	InvalidateScript = invalidateLua
 	ClockScript      = clockLua
 	ProbeScript      = probeLua
+	BumpScript       = bumpLua
+	MarkScript       = markLua
 )
 
 // ValueName is where a key's value stands.
@@ -37,3 +39,6 @@ func FilledMessage(k cacheguard.Key, load cacheguard.ID) []byte {
 
 // ChangedMessage is the message of a change.
 func ChangedMessage(k cacheguard.Key) []byte { return encodeMessage(kindChanged, k, cacheguard.ID{}) }
+
+// GenerationsName is where a cache's generations stand.
+func GenerationsName(prefix, cache string) string { return names{prefix: prefix}.generations(cache) }

@@ -5,13 +5,17 @@
 -- Returns microseconds since 1970, generation of the cache, of each tag or false
 local time = redis.call('TIME')
 local now = time[1] .. string.format('%06d', time[2])
-local whole = redis.pcall('ZSCORE', KEYS[1], '')
-if whole and whole.err then -- of a wrong type: somebody else wrote it
-  redis.call('DEL', KEYS[1])
-  whole = false
+local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+if last[2] and tonumber(last[2]) >= tonumber(now) and tonumber(last[2]) < 2^53 then
+  now = string.format('%.0f', last[2] + 1) -- the clock was set back: what is loaded now is newer all the same
+end
+local whole
+if not string.find(last.err or '', 'WRONGTYPE', 1, true) then -- else somebody else wrote it
+  whole = redis.call('ZSCORE', KEYS[1], '')
 end
 if not whole then
   whole = string.format('%.0f', now - 1) -- a load that is granted from now on counts
+  redis.call('DEL', KEYS[1]) -- after which Redis takes what follows, also when memory is short
   redis.call('ZADD', KEYS[1], whole, '')
 end
 local of = {now, whole}

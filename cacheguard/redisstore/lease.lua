@@ -59,8 +59,12 @@ end
 
 local time = redis.call('TIME')
 local number = time[1] .. string.format('%06d', time[2])
+local last = KEYS[3] and redis.pcall('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+if last and tonumber(last) >= tonumber(number) and tonumber(last) < 2^53 then
+  number = string.format('%.0f', last + 1) -- the clock was set back: what is loaded now is newer all the same
+end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-if KEYS[3] then -- all that is known of the cache may have been evicted: what was loaded before counts no more
+if KEYS[3] and not last then -- all that is known of the cache may have been evicted: what was loaded before counts no more
   redis.pcall('ZADD', KEYS[3], 'NX', string.format('%.0f', number - 1), '')
 end
 return {'granted', number, before}
