@@ -8,6 +8,8 @@
 //	<prefix>:<cache>:{<key>}        its value, a frame
 //	<prefix>:<cache>:{<key>}:lease  the right to load it, or the outcome of a load that left no value
 //
+// and each cache has one, <prefix>:{<cache>}:tags, a sorted set: when which tag was invalidated last, see below.
+//
 // An empty key and keys that begin with "}" or "\" get a backslash in front; keys over 512 bytes, and keys that begin
 // with "#sha256:", stand as "#sha256:" and the hexadecimal SHA-256 of the key. A cache's name and the prefix may have
 // colons; then it is up to you that no prefix and name together look like another pair.
@@ -73,6 +75,21 @@
 // The clock by which values age is Redis' own (in a cluster, of the node that has <prefix>:clock, or of any other while
 // that one is away), measured at the first call, once a minute and after each reconnection.
 //
+// # Tags
+//
+// An invalidation by tag finds no values. It writes one member of a sorted set, whose score is the time in microseconds by
+// the clock of the node that has it; the empty member is the whole cache. The script that grants a lease reads that clock
+// before the load begins, and the frame carries what it said. A value counts if that is later than the scores of its
+// tags and of the whole cache, which are read in the same trip as the value, once the process has seen which tags it
+// has. When the set was lost, evicted or overwritten, all values are from before that moment. When the clock was
+// set back, what is written and loaded counts on from the last score.
+//
+// The set remembers the last 100,000 tags, about 10 MB. Beyond that a tenth of them is forgotten, with every value that
+// is older than those.
+//
+// In a cluster the set is one node's, so what it says is kept in each process while messages arrive; a grant costs one
+// trip more. While that node is away, what was known last counts.
+//
 // # Failovers
 //
 // A replica that takes its master's place has what it was told before: a lease that it wasn't told of costs at most one
@@ -89,10 +106,11 @@
 //
 // # Permissions
 //
-// The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, EVAL, EVALSHA,
-// SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys <prefix>:* and the channel <prefix>:messages:
+// The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, ZADD, ZSCORE, ZMSCORE,
+// ZRANGE, ZCARD, ZREMRANGEBYSCORE, EVAL, EVALSHA, SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys
+// <prefix>:* and the channel <prefix>:messages:
 //
-//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
+//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
 //
 // With Sentinel add +info: the messages' connection is compared with the master that commands go to, which go-redis
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds
@@ -101,7 +119,7 @@
 // A budget of the whole fleet (cacheguard.NewFleetLimiter) stands under <prefix>:{<budget>}:permits, with a mark for
 // those who wait under <prefix>:{<budget>}:permits:wanted, and needs
 //
-//	+type +zcard +zrange +zrem +zremrangebyscore
+//	+type +zrem
 //
 // Whoever can write to that Redis is trusted with what callers get.
 //

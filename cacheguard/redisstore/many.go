@@ -53,7 +53,7 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 		return frames{}, err
 	}
 	return look(ctx, s, b.names[0], func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
-		return readMany(ctx, s, rdb, b)
+		return s.readMany(ctx, rdb, b)
 	})
 }
 

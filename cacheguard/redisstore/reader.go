@@ -179,6 +179,7 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	if err != nil || frame == nil {
 		return frame, nil, err
 	}
+	r.s.scored(read.Err())
 	return frame, generationsOf(read.Val()), nil // without generations, if they can't be read
 }
 
@@ -283,7 +284,7 @@ func (r *reader) read(b *batch) {
 	began := time.Now()
 	got, err := twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
-			return readMany(ctx, r.s, rdb, b)
+			return r.s.readMany(ctx, rdb, b)
 		}
 		return readEach(ctx, r.s, rdb, b.names)
 	})
@@ -306,7 +307,7 @@ func (r *reader) read(b *batch) {
 
 // readMany is one command for all, and one for each cache of which generations are wanted. MGET gives nil for a value of a
 // wrong type, which is a miss like any other.
-func readMany(ctx context.Context, s *Store, rdb redis.UniversalClient, b *batch) (frames, error) {
+func (s *Store) readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames, error) {
 	pipe := rdb.Pipeline()
 	values := pipe.MGet(ctx, b.names...)
 	tags := make(map[string]*redis.FloatSliceCmd, len(b.tags))
@@ -328,6 +329,7 @@ func readMany(ctx context.Context, s *Store, rdb redis.UniversalClient, b *batch
 		}
 	}
 	for cache, cmd := range tags {
+		s.scored(cmd.Err())
 		b.tags[cache].of = generationsOf(cmd.Val())
 	}
 	return got, nil

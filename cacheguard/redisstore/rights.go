@@ -16,6 +16,13 @@ var (
 	commandOfLine   = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
 )
 
+// scored says once if it is for want of a right that generations can't be read along with values.
+func (s *Store) scored(err error) {
+	if err != nil && refusal.MatchString(err.Error()) && s.scoreless.CompareAndSwap(false, true) {
+		s.opts.Logger.Warn("redisstore: reading generations takes a trip of its own", "process", s.name, "error", explained(s, err))
+	}
+}
+
 // explained adds to a refusal by Redis' access control which rule would allow the step.
 func explained(s *Store, err error) error {
 	text := err.Error()

@@ -49,6 +49,7 @@ type Store struct {
 	listeners map[string][]*listener
 	sub       *subscription // nil until the first lease is asked for
 
+	scoreless atomic.Bool // that generations can't be read along with values was said
 	routed    atomic.Bool // a step has gone through, so a cluster client knows its nodes
 	closed    atomic.Bool
 	listening atomic.Bool
