@@ -56,7 +56,7 @@ func (c *Cache[V]) landMessage(ctx context.Context, p *pursuit[V], m Message) bo
 		}
 		return c.landFound(ctx, p, got, m.Load)
 	case MessageOutcome:
-		return c.landOutcome(ctx, p, m.Load, m.Outcome)
+		return c.landOutcome(ctx, p, m.Load, m.Outcome, c.openTold)
 	}
 	return false // released: somebody has to load
 }

@@ -100,7 +100,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				longest, quoteKey(p.name), context.DeadlineExceeded))
 			return
 		}
-		ans, err := LeaseAnswer{}, error(nil)
+		var ans LeaseAnswer
 		if p.first != nil {
 			ans, p.first = *p.first, nil
 		} else {
@@ -131,11 +131,9 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		}
 		switch ans.State {
 		case LeaseValue:
-			got := c.open(ans.Frame)
-			if got.res.Status != StatusMiss {
-				if got, err = c.current(context.WithoutCancel(ctx), got, nil); err != nil {
-					c.down(ctx, &c.reading, p.name, err)
-				}
+			got, err := c.openRead(context.WithoutCancel(ctx), ans.Frame)
+			if err != nil {
+				c.down(ctx, &c.reading, p.name, err)
 			}
 			if p.behind && got.res.Status != StatusMiss { // refreshed by somebody else; who has joined meanwhile asked for a load
 				c.near.keep(p.key.Key, p.stamp, got)
@@ -152,7 +150,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		case LeaseOutcome:
 			err := c.failure(p, ans.Holder, ans.Outcome)
 			c.restraint.remember(p.key.Key, p.asked, p.seen, ans.Remaining, err)
-			if c.landOutcome(ctx, p, ans.Holder, ans.Outcome) {
+			if c.landOutcome(ctx, p, ans.Holder, ans.Outcome, c.openRead) {
 				return
 			}
 		case LeaseHeld:
@@ -210,15 +208,16 @@ func (c *Cache[V]) landFound(ctx context.Context, p *pursuit[V], got found[V], a
 	return true
 }
 
-// landOutcome lands the flight with what became of a load that left no value. False means: ask again.
-func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Outcome) bool {
+// landOutcome lands the flight with what became of a load that left no value. False means: ask again. open opens the frame
+// of a result that was not stored.
+func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Outcome, open func(context.Context, []byte) (found[V], error)) bool {
 	p.note, p.heard = o.Note, o.Note
 	switch o.Kind {
 	case OutcomeFailed:
 		p.fail(Result[V]{Status: StatusCoalesced}, c.failure(p, load, o))
 		return true
 	case OutcomeUnstored:
-		got, err := c.openTold(context.WithoutCancel(ctx), o.Frame)
+		got, err := open(context.WithoutCancel(ctx), o.Frame)
 		if err != nil {
 			p.restarts++
 			return false

@@ -224,6 +224,16 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	return c.current(ctx, got, of)
 }
 
+// openRead opens a frame that came from the store, but not along with the generations. What has been heard doesn't count:
+// messages may be late.
+func (c *Cache[V]) openRead(ctx context.Context, raw []byte) (found[V], error) {
+	got := c.open(raw)
+	if got.res.Status == StatusMiss {
+		return got, nil
+	}
+	return c.current(ctx, got, nil)
+}
+
 // openTold opens a frame that came with a message about a load that was waited for.
 func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
 	got := c.open(raw)
