@@ -26,6 +26,7 @@ type Cache[V any] struct {
 	waits     waits                    // of those flights, for loads in other processes
 	failures  failures                 // of loads in this process, as error values
 	heard     heard                    // of invalidations by tag
+	owed      owed                     // those of which the store could not be told
 	hints     hints                    // which tags values have
 	restraint restraint                // from refreshing what another process loads or what has failed
 	near      *near[V]                 // the process-local tier; nil if there is none

@@ -94,6 +94,9 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 		got.corrupt = err
 		return got
 	}
+	if c.owed.has(h.Tags, h.Stamp) {
+		return got
+	}
 	if !h.Null {
 		if got.res.Value, got.corrupt = c.decode(body); got.corrupt != nil {
 			return found[V]{id: got.id, corrupt: got.corrupt}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -43,6 +45,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
 	if err != nil { // this process knows better than to use what it has
 		generation = c.store.Now().Add(clockSlack).UnixMicro()
+		c.owed.add(tags, generation)
 	}
 	c.invalidated(tags, generation)
 	if err != nil {
@@ -132,6 +135,49 @@ func (h *heard) passes(tags frame.Tags, stamp int64) bool {
 		}
 	}
 	return true
+}
+
+// owed is the invalidations by tag of which the store could not be told. What they were for may stand there until its
+// TTL is over, and this process doesn't use it.
+type owed struct {
+	mu  sync.Mutex                       // guards changes of all
+	all atomic.Pointer[map[string]int64] // generations by tag, "" is the whole cache; nil: none. It is not changed, but replaced
+}
+
+// maxOwed tags are too many to remember: then it is the whole cache.
+const maxOwed = 1024
+
+func (o *owed) add(tags []string, generation int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]int64)
+	if old := o.all.Load(); old != nil {
+		maps.Copy(all, *old)
+	}
+	if len(tags) == 0 || len(all)+len(tags) > maxOwed {
+		all, tags = make(map[string]int64), []string{""}
+	}
+	for _, tag := range tags {
+		all[tag] = generation
+	}
+	o.all.Store(&all)
+}
+
+// has reports whether a value is from before one of them.
+func (o *owed) has(tags frame.Tags, stamp int64) bool {
+	all := o.all.Load()
+	if all == nil {
+		return false
+	}
+	if stamp <= (*all)[""] {
+		return true
+	}
+	for _, tag := range tags.All() {
+		if stamp <= (*all)[tag] {
+			return true
+		}
+	}
+	return false
 }
 
 // raise sets v to n unless it is more.
