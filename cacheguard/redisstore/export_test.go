@@ -4,17 +4,18 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 
 // The scripts' texts, for faults that strike one of them.
 var (
-	LeaseScript      = leaseLua
-	FillScript       = fillLua
-	ConcludeScript   = concludeLua
-	RenewScript      = renewLua
-	ReleaseScript    = releaseLua
-	ClaimScript      = claimLua
-	InvalidateScript = invalidateLua
-	ClockScript      = clockLua
-	ProbeScript      = probeLua
-	BumpScript       = bumpLua
-	MarkScript       = markLua
+	LeaseScript       = leaseLua
+	FillScript        = fillLua
+	ConcludeScript    = concludeLua
+	RenewScript       = renewLua
+	ReleaseScript     = releaseLua
+	ClaimScript       = claimLua
+	InvalidateScript  = invalidateLua
+	ClockScript       = clockLua
+	ProbeScript       = probeLua
+	BumpScript        = bumpLua
+	MarkScript        = markLua
+	GenerationsScript = generationsLua
 )
 
 // ValueName is where a key's value stands.

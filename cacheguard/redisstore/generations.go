@@ -31,10 +31,10 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 		_, of, err := s.readGenerations(ctx, cache, tags)
 		return of, err
 	}
-	if of := s.cluster.find(cache, tags, s.listening.Load()); of != nil {
+	if of := s.known(cache, tags); of != nil {
 		return of, nil
 	}
-	trust := s.cluster.trust.Load()
+	since := s.cluster.since()
 	_, of, err := s.readGenerations(ctx, cache, tags)
 	if err != nil { // one node that is away must not take all values along
 		if of := s.cluster.find(cache, tags, false); of != nil {
@@ -45,8 +45,16 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 		}
 		return nil, err
 	}
-	s.cluster.learn(cache, tags, of, trust)
+	s.cluster.learn(cache, tags, of, since)
 	return of, nil
+}
+
+// known are the generations that a client of a cluster needn't read, or nil. It begins to listen if nothing has yet.
+func (s *Store) known(cache string, tags []string) cacheguard.Generations {
+	if !s.Listening() {
+		return nil
+	}
+	return s.cluster.find(cache, tags, true)
 }
 
 // lookAtGenerations reads what is there, in one command, and returns nil if that is not all.
@@ -161,8 +169,22 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 type generationsKnown struct {
 	trust atomic.Int64 // counts breaks of the subscription
 
-	mu     sync.RWMutex // guards caches and what is in them
-	caches map[string]*cacheGenerations
+	mu      sync.RWMutex // guards what follows and what is in it
+	caches  map[string]*cacheGenerations
+	cleared int // counts what was forgotten
+}
+
+// moment is from before generations were read: what was heard or forgotten since must not be undone.
+type moment struct {
+	trust   int64
+	cleared int
+}
+
+func (g *generationsKnown) since() moment {
+	trust := g.trust.Load()
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return moment{trust, g.cleared}
 }
 
 type cacheGenerations struct {
@@ -170,8 +192,10 @@ type cacheGenerations struct {
 	tags  map[string]known
 }
 
-// known is a generation, and the stretch of listening in which it was read.
+// known is a generation, and the stretch of listening in which it was read, or unread.
 type known struct{ generation, trust int64 }
+
+const unread = -1 // an invalidation was heard of, and may not be the last one
 
 // find returns nil for what it doesn't know. If sure, all was read while messages have arrived ever since.
 func (g *generationsKnown) find(cache string, tags []string, sure bool) cacheguard.Generations {
@@ -195,16 +219,24 @@ func (g *generationsKnown) find(cache string, tags []string, sure bool) cachegua
 }
 
 // learn takes note of what Redis answered.
-func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, trust int64) {
+func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, since moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.of(cache)
-	in.whole = in.whole.or(known{of[0], trust})
-	if len(in.tags)+len(tags) > maxKnownTags {
-		clear(in.tags)
+	in.whole = in.whole.or(known{of[0], since.trust})
+	g.makeRoom(in, len(tags))
+	if since.cleared != g.cleared { // perhaps what was heard while this was on its way
+		since.trust = unread
 	}
 	for i, tag := range tags {
-		in.tags[tag] = in.tags[tag].or(known{of[i+1], trust})
+		in.tags[tag] = in.tags[tag].or(known{of[i+1], since.trust})
+	}
+}
+
+func (g *generationsKnown) makeRoom(in *cacheGenerations, n int) {
+	if len(in.tags)+n > maxKnownTags {
+		clear(in.tags)
+		g.cleared++
 	}
 }
 
@@ -217,11 +249,14 @@ func (g *generationsKnown) heard(cache string, tags []string, generation int64) 
 		in.whole.generation = max(in.whole.generation, generation)
 		return
 	}
-	for _, tag := range tags { // of what isn't known Redis is asked, when it matters
-		if one, ok := in.tags[tag]; ok {
-			one.generation = max(one.generation, generation)
-			in.tags[tag] = one
+	g.makeRoom(in, len(tags))
+	for _, tag := range tags { // also of what isn't known: an answer from before may be on its way
+		one, ok := in.tags[tag]
+		if !ok {
+			one.trust = unread
 		}
+		one.generation = max(one.generation, generation)
+		in.tags[tag] = one
 	}
 }
 

@@ -21,7 +21,7 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 		return nil, nil
 	}
 	if s.cluster != nil {
-		return s.getManyEach(ctx, keys), s.cluster.find(keys[0].Cache, tags, s.listening.Load())
+		return s.getManyEach(ctx, keys), s.known(keys[0].Cache, tags)
 	}
 	replies := make([]cacheguard.Reply[[]byte], 0, len(keys))
 	var of cacheguard.Generations

@@ -126,7 +126,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 		if frame == nil || tags == nil {
 			return frame, nil, err
 		}
-		return frame, s.cluster.find(k.Cache, tags, s.listening.Load()), err
+		return frame, s.known(k.Cache, tags), err
 	}
 	if r.under.Add(1) > directReads {
 		r.under.Add(-1)

@@ -1,0 +1,197 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A client of a cluster, and one of a type that nobody knows, doesn't read generations with every value. What it knows
+// counts only while messages have arrived ever since it was read.
+
+// toldOfTags returns when the replica has acted on an invalidation that is begun by do.
+func (r *replica) toldOfTags(t *testing.T, do func()) {
+	t.Helper()
+	told := make(chan struct{}, 100)
+	stop := r.store.Listen("test", func(m cacheguard.Message) { // after the cache
+		if m.Kind == cacheguard.MessageTags {
+			told <- struct{}{}
+		}
+	})
+	defer stop()
+	do()
+	arrives(t, "the message of an invalidation by tag", told)
+}
+
+func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for how, bump := range bumps {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			prefix, messages := newPrefix(), newProxy(t, server.Addr())
+			r := newReplica(t, "", prefix, func(s *site) {
+				s.rdb = apart{newClient(t, server.Addr()), defaultClient(t, messages.Addr())}
+			})
+			other := newReplica(t, server.Addr(), prefix)
+			other.listens(t)
+			next := 0
+			invalidated := func(when string) {
+				t.Helper()
+				next++
+				o := newOrigin(fmt.Sprint("v", next))
+				must(t, bump(t.Context(), other.cache))
+				for range 3 {
+					if a := r.getEntry(t, "k", o.tagged("t")); a.res.Value != o.value || a.err != nil {
+						t.Fatalf("%s: got %q, %v, want %q", when, a.res.Value, a.err, o.value)
+					}
+				}
+				other.getEntry(t, "k", o.tagged("t")).hit(t, o.value)
+				o.loaded(t, 1)
+			}
+			// It has never listened, for it has never waited.
+			other.getEntry(t, "k", newOrigin("v0").tagged("t")).is(t, "v0")
+			must(t, messages.Refuse(true))
+			r.getEntry(t, "k", notTagged(t)).hit(t, "v0")
+			invalidated("a process that hasn't listened yet")
+
+			must(t, messages.Refuse(false))
+			r.listens(t)
+			r.getEntry(t, "k", notTagged(t)).hit(t, "v1")
+			r.toldOfTags(t, func() { must(t, bump(t.Context(), other.cache)) })
+			r.getEntry(t, "k", newOrigin("told").tagged("t")).is(t, "told")
+			r.getEntry(t, "k", notTagged(t)).hit(t, "told")
+
+			must(t, messages.Refuse(true))
+			messages.Cut()
+			await(t, "it is noticed that messages don't arrive", func() bool { return !r.store.Listening() })
+			invalidated("messages don't arrive")
+			must(t, messages.Refuse(false))
+			await(t, "messages arrive again", r.store.Listening)
+			for range 2 {
+				r.getEntry(t, "k", notTagged(t)).hit(t, fmt.Sprint("v", next))
+			}
+			r.toldOfTags(t, func() { must(t, bump(t.Context(), other.cache)) })
+			r.getEntry(t, "k", newOrigin("last").tagged("t")).is(t, "last")
+		})
+	}
+}
+
+// An answer that was on its way while the message of an invalidation came is not taken for what holds from then on.
+func TestGenerationsReadBeforeAMessage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for how, bump := range bumps {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			prefix, p := newPrefix(), newProxy(t, server.Addr())
+			r := newReplica(t, "", prefix, func(s *site) { s.rdb = apart{newClient(t, p.Addr()), defaultClient(t, server.Addr())} })
+			other := newReplica(t, server.Addr(), prefix)
+			other.listens(t)
+			r.listens(t)
+			for n := range 3 {
+				key, tag := fmt.Sprint("k", n), "t"
+				other.getEntry(t, key, newOrigin("old").tagged(tag)).is(t, "old")
+				answer := make(chan struct{})
+				late := p.DelayReply(redistest.IsEval(redisstore.GenerationsScript), answer)
+				first := r.calls(t, key, newOrigin("new").tagged(tag))
+				if n == 0 { // later they are known, and nobody asks
+					arrives(t, "generations are read", late.Struck())
+				}
+				r.toldOfTags(t, func() { must(t, bump(t.Context(), other.cache)) })
+				close(answer)
+				first()
+				late.Disarm()
+				o := newOrigin("new")
+				r.getEntry(t, key, o.tagged(tag)).is(t, "new")
+			}
+		})
+	}
+}
+
+// A cluster whose node with the generations is away goes on as it was: values are served, others are loaded and stored,
+// and when it is back, invalidations hold.
+func TestClusterLosesGenerations(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	masterOf := func(name string) string {
+		master, err := c.Master(ctx, name)
+		must(t, err)
+		return master
+	}
+	prefix := newPrefix()
+	join := func() *replica {
+		return newReplica(t, "", prefix, func(s *site) {
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), time.Second
+		})
+	}
+	a, b := join(), join()
+	a.listens(t)
+	b.listens(t)
+	dead := masterOf(a.generations())
+	for dead == masterOf(redisstore.Channel(prefix)) || dead == masterOf(redisstore.ClockName(prefix)) {
+		prefix = newPrefix()
+		a, b = join(), join()
+		a.listens(t)
+		b.listens(t)
+		dead = masterOf(a.generations())
+	}
+	keyOf := func() string {
+		key := newPrefix()
+		for masterOf(a.valueName(key)) == dead {
+			key = newPrefix()
+		}
+		return key
+	}
+	tagged, plain := keyOf(), keyOf()
+	a.getEntry(t, tagged, newOrigin("v").tagged("t")).is(t, "v")
+	a.getEntry(t, plain, newOrigin("v").tagged()).is(t, "v")
+	for _, r := range []*replica{a, b} {
+		r.getEntry(t, tagged, notTagged(t)).hit(t, "v")
+		r.getEntry(t, plain, notTagged(t)).hit(t, "v")
+	}
+	c.Node(dead).Kill()
+	late := join()
+	for _, r := range []*replica{a, b, late} {
+		for range 3 {
+			r.getEntry(t, plain, notTagged(t)).hit(t, "v")
+			if r != late { // which doesn't know
+				r.getEntry(t, tagged, notTagged(t)).hit(t, "v")
+			}
+			key := keyOf()
+			o := newOrigin("w")
+			r.getEntry(t, key, o.tagged()).is(t, "w")
+			a.getEntry(t, key, notTagged(t)).hit(t, "w")
+			o.loaded(t, 1)
+		}
+	}
+	if err := b.cache.InvalidateTags(ctx, "t"); err == nil {
+		t.Error("an invalidation that went nowhere was none that failed")
+	}
+	if res, err := b.cache.Peek(ctx, tagged); err != nil || res.Status != cacheguard.StatusMiss {
+		t.Errorf("the process that knows better found %+v, %v", res, err)
+	}
+
+	must(t, c.Node(dead).Restart()) // empty
+	must(t, c.AwaitWhole(ctx))
+	await(t, "the generations are there again", func() bool { return b.cache.InvalidateTags(ctx, "t") == nil })
+	for n, r := range []*replica{a, b, late} {
+		want := fmt.Sprint("new", n)
+		await(t, "a load counts", func() bool {
+			r.getEntry(t, tagged, newOrigin(want).tagged("t"))
+			res, err := r.cache.Peek(ctx, tagged)
+			return err == nil && res.Status == cacheguard.StatusHit && res.Value != "v"
+		})
+		must(t, r.cache.InvalidateTags(ctx, "t"))
+		if res, err := r.cache.Peek(ctx, tagged); err != nil || res.Status != cacheguard.StatusMiss {
+			t.Errorf("after an invalidation %+v, %v", res, err)
+		}
+	}
+}
