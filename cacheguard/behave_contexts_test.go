@@ -286,7 +286,7 @@ func TestContextThatIsDone(t *testing.T) {
 		if err := c.Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
-		before := store.steps("Get") + store.steps("Lease") + store.steps("Set") + store.steps("Claim")
+		before := store.steps("Get") + store.steps("Lease") + store.steps("Fill") + store.steps("Claim")
 		load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -309,7 +309,7 @@ func TestContextThatIsDone(t *testing.T) {
 				t.Errorf("%s: %v; want %v", name, err, context.Canceled)
 			}
 		}
-		if after := store.steps("Get") + store.steps("Lease") + store.steps("Set") + store.steps("Claim"); after != before {
+		if after := store.steps("Get") + store.steps("Lease") + store.steps("Fill") + store.steps("Claim"); after != before {
 			t.Errorf("the store was asked %d times", after-before)
 		}
 		if err := c.Invalidate(ctx, "k"); err != nil {

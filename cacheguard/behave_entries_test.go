@@ -200,8 +200,20 @@ func storeStale(t *testing.T, store *memstore.Store, key, value string, null boo
 	if null {
 		body = nil
 	}
-	if err := store.Set(t.Context(), cacheguard.Key{Cache: "behave", Key: key}, frame.New(h, body), time.Hour); err != nil {
+	put(t, store, key, frame.New(h, body))
+}
+
+// put has these bytes stand as the value of a key of the cache "behave". To count, a frame needs a stamp that is later
+// than the generation of the cache.
+func put(t *testing.T, store cacheguard.Store, key string, f []byte) {
+	t.Helper()
+	k := cacheguard.Key{Cache: "behave", Key: key}
+	g, err := store.Claim(t.Context(), k, cacheguard.ID{8}, time.Hour)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if answer, err := store.Fill(t.Context(), k, g, f, time.Hour); err != nil || answer != cacheguard.FillStored {
+		t.Fatalf("Fill: %v, %v", answer, err)
 	}
 }
 
@@ -264,9 +276,7 @@ func TestNotModified(t *testing.T) {
 	inBubble(t, "after damage", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		c := openOn(t, store, opts)
-		if err := store.Set(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, []byte("damaged"), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		put(t, store, "k", []byte("damaged"))
 		if r, err := c.GetEntry(t.Context(), "k", revalidate(t, cacheguard.Result[string]{}, entry{Value: "v"}, nil)); r.Value != "v" || err != nil {
 			t.Errorf("GetEntry: %+v, %v", r, err)
 		}

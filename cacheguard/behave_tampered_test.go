@@ -167,10 +167,6 @@ func (s *tampered) Claim(ctx context.Context, k cacheguard.Key, token cacheguard
 	return g, err
 }
 
-func (s *tampered) Set(ctx context.Context, k cacheguard.Key, f []byte, ttl time.Duration) error {
-	return s.step(ctx, "Set", k, func() error { return s.Store.Set(ctx, k, f, ttl) })
-}
-
 func (s *tampered) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.step(ctx, "Invalidate", keys[0], func() error { return s.Store.Invalidate(ctx, keys) })
 }

@@ -144,9 +144,7 @@ func TestForeignBytes(t *testing.T) {
 					corrupt++
 				}
 			})})
-			if err := store.Set(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, raw, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			put(t, store, "k", raw)
 			if r, err := c.Peek(t.Context(), "k"); err != nil || r.Status != cacheguard.StatusMiss || r.Value != "" {
 				t.Errorf("Peek: %+v, %v; want a miss", r, err)
 			}

@@ -77,10 +77,6 @@ type Store interface {
 	// that the key changed.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
-	// Set stores the frame for ttl, removes the lease, and tells every process that the key changed: in one step, or as a
-	// claim and its fill, which a copy that arrives late can't undo.
-	Set(ctx context.Context, k Key, frame []byte, ttl time.Duration) error
-
 	// Invalidate removes the values and the leases of the keys and tells every process that they changed, one step
 	// for each key. The error is a KeyErrors with the keys for which that is not certain.
 	Invalidate(ctx context.Context, keys []Key) error
@@ -233,7 +229,7 @@ type Outcome struct {
 type MessageKind uint8
 
 const (
-	MessageChanged  MessageKind = iota + 1 // the key was set, claimed or invalidated
+	MessageChanged  MessageKind = iota + 1 // the key was claimed, marked stale or invalidated
 	MessageFilled                          // Load filled it; Frame if it is small
 	MessageOutcome                         // Load ended without a value: Outcome
 	MessageReleased                        // Load was given up

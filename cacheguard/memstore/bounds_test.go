@@ -27,10 +27,20 @@ func lead(t *testing.T, s *memstore.Store, k cacheguard.Key, n int, ttl time.Dur
 	return answer.Grant
 }
 
+// set has a value stand there, whatever stood there before.
 func set(t *testing.T, s *memstore.Store, k cacheguard.Key, size int, ttl time.Duration) {
 	t.Helper()
-	if err := s.Set(t.Context(), k, make([]byte, size), ttl); err != nil {
-		t.Fatalf("Set: %v", err)
+	g, err := s.Claim(t.Context(), k, token(0), time.Hour)
+	if err != nil {
+		t.Fatalf("Claim: %v", err)
+	}
+	fill(t, s, k, g, size, ttl)
+}
+
+func fill(t *testing.T, s *memstore.Store, k cacheguard.Key, g cacheguard.Grant, size int, ttl time.Duration) {
+	t.Helper()
+	if answer, err := s.Fill(t.Context(), k, g, make([]byte, size), ttl); err != nil || answer != cacheguard.FillStored {
+		t.Fatalf("Fill: %v, %v; want it stored", answer, err)
 	}
 }
 
@@ -64,7 +74,11 @@ func TestValueLargerThanTheStoreIsNotKept(t *testing.T) {
 	s := memstore.New(memstore.Options{MaxBytes: 16 << 10})
 	set(t, s, key("small"), 1000, time.Hour)
 	set(t, s, key("large"), 100, time.Hour)
-	set(t, s, key("large"), 16<<10, time.Hour)
+	refresh, err := s.Lease(t.Context(), key("large"), cacheguard.LeaseAsk{Token: token(1), TTL: time.Hour, Seen: make([]byte, 16)})
+	if err != nil {
+		t.Fatalf("Lease: %v", err)
+	}
+	fill(t, s, key("large"), refresh.Grant, 16<<10, time.Hour)
 	if has(t, s, key("large")) {
 		t.Error("it is kept, or what it replaces is")
 	}

@@ -23,7 +23,6 @@ func steps(ctx context.Context, s *memstore.Store) map[string]error {
 		"Get": get, "Lease": lease, "Fill": fill, "Renew": renew, "Claim": claim,
 		"Conclude":   s.Conclude(ctx, k, g, cacheguard.Outcome{}, time.Hour, 0),
 		"Release":    s.Release(ctx, k, g.Token),
-		"Set":        s.Set(ctx, k, nil, time.Hour),
 		"Invalidate": s.Invalidate(ctx, []cacheguard.Key{k, k}),
 		"Warm":       s.Warm(ctx),
 	}

@@ -21,17 +21,6 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []b
 	return bytes.Clone(f), of, err
 }
 
-// Set stores a frame and ends whatever load is running. See cacheguard.Store.
-func (s *Store) Set(ctx context.Context, k cacheguard.Key, f []byte, ttl time.Duration) error {
-	f = clone(f)
-	return s.step(ctx, func(t *turn) {
-		t.values.put(k, f, len(f), t.after(ttl))
-		t.leases.remove(k)
-		t.records.remove(k)
-		t.changed(k)
-	})
-}
-
 // Claim removes the value and takes the lease over. See cacheguard.Store.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	var g cacheguard.Grant

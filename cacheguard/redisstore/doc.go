@@ -65,8 +65,8 @@
 // Every step is one command or one Lua script (the .lua files of this package), bounded by Options.OpTimeout, sent a
 // second time when no answer came to the first, and recognised by its token when it is applied twice. A copy of a
 // command that is applied late does no harm: the server numbers each grant of a lease, and a fill must carry the
-// number, and a Set, which has no load, claims the key first: two steps. In a burst on a cold key a process needs three round trips and five commands, whatever the number of its
-// callers.
+// number. A write without a load, Cache.Set, claims the key first, and so takes two steps. In a burst on a cold key a
+// process needs three round trips and five commands, whatever the number of its callers.
 //
 // Reads run on the caller's goroutine while up to four do so at a time; beyond that they are collected into one MGET,
 // or one pipeline on a cluster. go-redis has an AutoPipeline for that, too; it is marked experimental, its blocking

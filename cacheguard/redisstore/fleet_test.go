@@ -219,6 +219,16 @@ next:
 	return found
 }
 
+// put has a value stand there, whatever stood there before.
+func put(t *testing.T, s cacheguard.Store, k cacheguard.Key, f []byte) {
+	t.Helper()
+	g, err := s.Claim(t.Context(), k, cacheguard.ID{0xee}, longLease)
+	must(t, err)
+	if ans, err := s.Fill(t.Context(), k, g, f, time.Hour); err != nil || ans != cacheguard.FillStored {
+		t.Fatalf("the fill after a claim: %d, %v", ans, err)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

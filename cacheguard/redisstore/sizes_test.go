@@ -54,7 +54,7 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 	k := cacheguard.Key{Cache: "test", Key: "k"}
 	for _, size := range []int{100, 65_536, 65_537, 1 << 20} {
 		f := frame.New(frame.Header{ID: [16]byte{1}, Created: r.store.Now(), Soft: time.Hour}, make([]byte, size))
-		must(t, r.store.Set(t.Context(), k, f, time.Hour))
+		put(t, r.store, k, f)
 		ans, err := r.store.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{2}, TTL: longLease})
 		if err != nil || ans.State != cacheguard.LeaseValue || !bytes.Equal(ans.Frame, f) {
 			t.Errorf("the answer has state %d and %d bytes, %v; want the value of %d", ans.State, len(ans.Frame), err, len(f))

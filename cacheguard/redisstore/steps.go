@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -121,12 +120,8 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 
 // Fill stores a load's result, if its lease is still its own.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
-	return s.fill(ctx, call, k, g, frame, ttl)
-}
-
-func (s *Store) fill(ctx context.Context, way way[string], k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	keys, args := s.fillStep(k, g, frame, ttl)
-	reply, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return fillScript.Run(ctx, rdb, keys, args...).Text()
 	})
 	if err != nil {
@@ -214,21 +209,6 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 		s.stamped(ctx, k, &g)
 	}
 	return g, err
-}
-
-// Set stores a value and ends the lease: it claims the key and fills it. One script could do both, but a copy of that
-// one which is held up on its way could arrive after a later Set or Invalidate and bring the old value back; a late copy
-// of a claim costs a miss, and one of a fill is refused. A fill that is refused lost to a later change, which is as good
-// as a Set that came before it.
-func (s *Store) Set(ctx context.Context, k cacheguard.Key, frame []byte, ttl time.Duration) error {
-	var token cacheguard.ID
-	_, _ = rand.Read(token[:]) // never fails
-	g, err := s.Claim(ctx, k, token, max(4*s.opts.OpTimeout, time.Second))
-	if err != nil {
-		return err
-	}
-	_, err = s.fill(ctx, change, k, g, frame, ttl)
-	return err
 }
 
 // Invalidate removes everything known about the keys.

@@ -22,7 +22,6 @@ type broken struct {
 	renew      func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error)
 	release    func(k cacheguard.Key, token cacheguard.ID) error
 	claim      func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error)
-	set        func(k cacheguard.Key, f []byte, ttl time.Duration) error
 	invalidate func(keys []cacheguard.Key) error
 	now        func() time.Time
 	listen     func(cache string, tell func(cacheguard.Message)) func()
@@ -163,13 +162,6 @@ func (b *broken) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.I
 	}
 	b.locked(func() { b.grants[k] = g })
 	return g, err
-}
-
-func (b *broken) Set(ctx context.Context, k cacheguard.Key, f []byte, ttl time.Duration) error {
-	if b.set != nil {
-		return b.set(k, f, ttl)
-	}
-	return b.Store.Set(ctx, k, f, ttl)
 }
 
 func (b *broken) Invalidate(ctx context.Context, keys []cacheguard.Key) error {

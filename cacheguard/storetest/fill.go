@@ -13,7 +13,6 @@ var fillCases = []spec{
 	{"fill without a lease", noLateFill, fillNever},
 	{"fill after an invalidation", noLateFill, fillAfterInvalidate},
 	{"fill after an invalidation and a new load", noLateFill, fillAfterInvalidateAndLoad},
-	{"fill after a set", noLateFill, fillAfterSet},
 	{"fill after a claim", noLateFill, fillAfterClaim},
 	{"fill after the lease expired", noLateFill, fillAfterExpiry},
 	{"fill after a release", noLateFill, fillAfterRelease},
@@ -112,15 +111,6 @@ func fillAfterInvalidateAndLoad(e *env) {
 	f := e.frame(g.Token, "new")
 	e.stored(e.a, k, g, f)
 	e.refused(e.a, k, old, cacheguard.FillGone)
-	e.value(k, f)
-}
-
-func fillAfterSet(e *env) {
-	k := e.key("k")
-	g := e.leader(e.a, k)
-	f := e.frame(e.token(), "set")
-	e.set(e.b, k, f)
-	e.refused(e.a, k, g, cacheguard.FillGone)
 	e.value(k, f)
 }
 

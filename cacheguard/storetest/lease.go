@@ -245,12 +245,6 @@ func leaseSpoiled(e *env) {
 	g = e.claim(e.a, k, e.token())
 	e.stored(e.a, k, g, e.frame(g.Token, "v"))
 
-	k = e.key("set")
-	e.fleet.SpoilLease(k)
-	e.set(e.a, k, f)
-	e.value(k, f)
-	e.free(k)
-
 	k = e.key("invalidated")
 	e.fleet.SpoilLease(k)
 	e.invalidate(e.a, k)

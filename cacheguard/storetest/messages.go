@@ -10,7 +10,6 @@ import (
 )
 
 var messageCases = []spec{
-	{"message of a set", localTruth, toldSet},
 	{"message of a claim", localTruth, toldClaim},
 	{"message of an invalidation", localTruth, toldInvalidation},
 	{"message of a change to what isn't there", localTruth, toldChangeOfNothing},
@@ -44,11 +43,6 @@ func (e *env) changedBy(k cacheguard.Key, step func(s cacheguard.Store)) {
 			})
 		}
 	}
-}
-
-func toldSet(e *env) {
-	k := e.key("k")
-	e.changedBy(k, func(s cacheguard.Store) { e.set(s, k, e.frame(e.token(), "v")) })
 }
 
 func toldClaim(e *env) {

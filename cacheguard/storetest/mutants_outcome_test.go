@@ -91,7 +91,7 @@ var outcomeMutants = []mutant{
 		mutate: func(b *broken) {
 			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
 				if o.Drop {
-					_ = b.Store.Set(ctx, k, nil, time.Nanosecond)
+					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
 				}
 				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
 			}
@@ -146,7 +146,7 @@ var outcomeMutants = []mutant{
 	{
 		name: "outcome needs no lease",
 		caught: []string{
-			"outcome after an invalidation", "outcome after the lease expired", "outcome after a set", "outcome after the fill",
+			"outcome after an invalidation", "outcome after the lease expired", "outcome after the fill",
 		},
 		mutate: func(b *broken) {
 			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {

@@ -35,7 +35,7 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 		bs = append(bs, b)
 		f.Stores = append(f.Stores, b)
 	}
-	f.WrongType = func(k cacheguard.Key) { mustSet(inner, k, nil) }
+	f.WrongType = func(k cacheguard.Key) { mustPut(inner, k, nil) }
 	f.LoseLease = func(k cacheguard.Key) { mustRelease(inner, k, shared.last(k).Token) }
 	f.SpoilLease = f.LoseLease // what is no lease is as good as none
 	f.LoseMessages = func() { shared.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}) }

@@ -11,10 +11,6 @@ import (
 // onStore changes each frame, or its TTL, before it is stored.
 func onStore(change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration)) func(*broken) {
 	return func(b *broken) {
-		b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
-			f, ttl = change(b, k, f, ttl)
-			return b.Store.Set(ctx, k, f, ttl)
-		}
 		b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 			f, ttl = change(b, k, f, ttl)
 			return b.Store.Fill(ctx, k, g, f, ttl)
@@ -53,8 +49,8 @@ func (r renamed) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	return r.Store.Fill(ctx, r.rename(k), g, f, ttl)
 }
 
-func (r renamed) Set(ctx context.Context, k cacheguard.Key, f []byte, ttl time.Duration) error {
-	return r.Store.Set(ctx, r.rename(k), f, ttl)
+func (r renamed) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+	return r.Store.Claim(ctx, r.rename(k), token, ttl)
 }
 
 func (r renamed) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
@@ -74,7 +70,7 @@ func naming(rename func(k cacheguard.Key) cacheguard.Key) func(*broken) {
 var valueMutants = []mutant{
 	{
 		name:   "processes share nothing",
-		caught: []string{"lease is granted once", "set stores and replaces", "fill of an undisturbed load is stored"},
+		caught: []string{"lease is granted once", "claim removes the value", "fill of an undisturbed load is stored"},
 		mutate: func(b *broken) {
 			b.Store = renamed{b.Store, func(k cacheguard.Key) cacheguard.Key {
 				k.Key += string(rune('0' + b.process))
@@ -137,7 +133,7 @@ var valueMutants = []mutant{
 				answer, err := b.Store.Lease(ctx, k, ask)
 				if answer.State == cacheguard.LeaseGranted {
 					k.Key += ":lease"
-					_ = b.Store.Set(ctx, k, ask.Token[:], ask.TTL)
+					_ = put(b.Store, k, ask.Token[:], ask.TTL)
 				}
 				return answer, err
 			}

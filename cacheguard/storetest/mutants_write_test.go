@@ -1,6 +1,7 @@
 package storetest_test
 
 import (
+	"crypto/rand"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -8,8 +9,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-func mustSet(s *memstore.Store, k cacheguard.Key, f []byte) {
-	if err := s.Set(ctx, k, f, time.Hour); err != nil {
+// put has a value stand there, whatever stood there before.
+func put(s cacheguard.Store, k cacheguard.Key, f []byte, ttl time.Duration) error {
+	var token cacheguard.ID
+	rand.Read(token[:])
+	g, err := s.Claim(ctx, k, token, time.Hour)
+	if err == nil {
+		_, err = s.Fill(ctx, k, g, f, ttl)
+	}
+	return err
+}
+
+func mustPut(s *memstore.Store, k cacheguard.Key, f []byte) {
+	if err := put(s, k, f, time.Hour); err != nil {
 		panic(err)
 	}
 }
@@ -145,39 +157,6 @@ func (b *broken) restore(k cacheguard.Key) {
 
 var writeMutants = []mutant{
 	{
-		name:   "set keeps the lease",
-		caught: []string{"set ends the lease", "fill after a set"},
-		mutate: func(b *broken) {
-			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
-				before := b.alive(k)
-				defer b.revive(k, before)
-				return b.Store.Set(ctx, k, f, ttl)
-			}
-		},
-	},
-	{
-		name:   "set keeps the outcome",
-		caught: []string{"set removes the outcome"},
-		mutate: func(b *broken) {
-			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
-				defer b.restore(k)
-				return b.Store.Set(ctx, k, f, ttl)
-			}
-		},
-	},
-	{
-		name:   "set doesn't replace",
-		caught: []string{"set stores and replaces"},
-		mutate: func(b *broken) {
-			b.set = func(k cacheguard.Key, f []byte, ttl time.Duration) error {
-				if v, _, _ := b.Store.Get(ctx, k, nil); v != nil {
-					return nil
-				}
-				return b.Store.Set(ctx, k, f, ttl)
-			}
-		},
-	},
-	{
 		name:   "claim keeps the value",
 		caught: []string{"claim removes the value"},
 		mutate: func(b *broken) {
@@ -186,7 +165,7 @@ var writeMutants = []mutant{
 				if v == nil {
 					return b.Store.Claim(ctx, k, token, ttl)
 				}
-				_ = b.Store.Set(ctx, k, v, time.Hour)
+				_ = put(b.Store, k, v, time.Hour)
 				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl, Seen: frame.ID(v)})
 				return answer.Grant, err
 			}
@@ -275,7 +254,7 @@ var writeMutants = []mutant{
 				for _, k := range keys {
 					v, _, _ := b.Store.Get(ctx, k, nil)
 					if v != nil {
-						defer func() { _ = b.Store.Set(ctx, k, v, time.Hour) }()
+						defer func() { _ = put(b.Store, k, v, time.Hour) }()
 					}
 				}
 				return b.Store.Invalidate(ctx, keys)

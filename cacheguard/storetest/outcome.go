@@ -30,7 +30,6 @@ var outcomeCases = []spec{
 	{"outcome after an invalidation", noLateFill, outcomeAfterInvalidate},
 	{"outcome after the lease expired", noLateFill, outcomeAfterExpiry},
 	{"outcome after another took over", noLateFill, outcomeAfterClaim},
-	{"outcome after a set", noLateFill, outcomeAfterSet},
 	{"outcome that is repeated", repeatable, outcomeRepeated},
 	{"outcome that supersedes the value", noLateFill, outcomeDrops},
 	{"outcome that comes too late supersedes nothing", noLateFill, outcomeDropsLate},
@@ -213,7 +212,7 @@ func outcomeOfRefresh(e *env) {
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long, short)
 	e.within(short, func(k cacheguard.Key) error {
-		if err := e.a.Set(e.ctx, k, f, long); err != nil {
+		if err := e.setFor(e.a, k, f, long); err != nil {
 			return err
 		}
 		lead, err := e.a.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f), TTL: long})
@@ -281,16 +280,6 @@ func outcomeAfterClaim(e *env) {
 	e.conclude(e.a, k, old, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
 	e.holds(k, g)
 	e.waiter(e.a, k, g)
-}
-
-func outcomeAfterSet(e *env) {
-	k := e.key("k")
-	g := e.leader(e.a, k)
-	f := e.frame(e.token(), "set")
-	e.set(e.b, k, f)
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
-	e.value(k, f)
-	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }
 
 // outcomeRepeated has the copy arrive once during the back-off, which it must not prolong, and once when the next load

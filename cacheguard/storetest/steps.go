@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -130,11 +131,27 @@ func (e *env) claim(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID) c
 	return g
 }
 
+// set has a value stand there, by a claim and its fill, whatever stood there before.
 func (e *env) set(s cacheguard.Store, k cacheguard.Key, f []byte) {
 	e.Helper()
-	if err := s.Set(e.ctx, k, f, long); err != nil {
-		e.Fatalf("Set(%s): %v", name(k), err)
+	if err := e.setFor(s, k, f, long); err != nil {
+		e.Fatalf("%v", err)
 	}
+}
+
+func (e *env) setFor(s cacheguard.Store, k cacheguard.Key, f []byte, ttl time.Duration) error {
+	g, err := s.Claim(e.ctx, k, e.token(), long)
+	if err != nil {
+		return fmt.Errorf("Claim(%s): %w", name(k), err)
+	}
+	answer, err := s.Fill(e.ctx, k, g, f, ttl)
+	if err == nil && answer != cacheguard.FillStored {
+		err = errors.New(filling(answer))
+	}
+	if err != nil {
+		return fmt.Errorf("Fill(%s) after its claim: %w", name(k), err)
+	}
+	return nil
 }
 
 func (e *env) invalidate(s cacheguard.Store, keys ...cacheguard.Key) {

@@ -130,8 +130,8 @@ func valueIsTheReaders(e *env) {
 
 func valueExpires(e *env) {
 	k := e.key("k")
-	if err := e.a.Set(e.ctx, k, e.frame(e.token(), "v"), short); err != nil {
-		e.Fatalf("Set: %v", err)
+	if err := e.setFor(e.a, k, e.frame(e.token(), "v"), short); err != nil {
+		e.Fatalf("%v", err)
 	}
 	e.pass(short)
 	e.noValue(k)
@@ -152,7 +152,7 @@ func filledValueExpires(e *env) {
 func valueLives(e *env) {
 	for _, ttl := range []time.Duration{short, 150 * time.Millisecond, 999 * time.Millisecond, 1500 * time.Millisecond} {
 		e.within(ttl, func(k cacheguard.Key) error {
-			if err := e.a.Set(e.ctx, k, e.frame(e.token(), "v"), ttl); err != nil {
+			if err := e.setFor(e.a, k, e.frame(e.token(), "v"), ttl); err != nil {
 				return err
 			}
 			if f, _, err := e.b.Get(e.ctx, k, nil); err != nil || f == nil {
@@ -164,7 +164,7 @@ func valueLives(e *env) {
 	for _, ttl := range []time.Duration{1500 * time.Millisecond, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		k := e.key(fmt.Sprint("long ", ttl))
 		f := e.frame(e.token(), "v")
-		if err := e.a.Set(e.ctx, k, f, ttl); err != nil {
+		if err := e.setFor(e.a, k, f, ttl); err != nil {
 			e.Fatalf("Set for %v: %v", ttl, err)
 		}
 		if ttl > limit { // no machine is too slow to see it

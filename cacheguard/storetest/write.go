@@ -7,9 +7,6 @@ import (
 )
 
 var writeCases = []spec{
-	{"set stores and replaces", localTruth, setStores},
-	{"set ends the lease", noLateFill, setEndsLease},
-	{"set removes the outcome", backsOff, setRemovesOutcome},
 	{"claim removes the value", noLateFill, claimRemovesValue},
 	{"claim takes the lease over", noLateFill, claimTakesOver},
 	{"claim removes the outcome", backsOff, claimRemovesOutcome},
@@ -22,37 +19,6 @@ var writeCases = []spec{
 	{"invalidation removes the outcome", backsOff, invalidateRemovesOutcome},
 	{"invalidation of several keys", localTruth, invalidateSeveral},
 	{"invalidation of what isn't there", repeatable, invalidateNothing},
-}
-
-func setStores(e *env) {
-	k := e.key("k")
-	for i, s := range []cacheguard.Store{e.a, e.b, e.a} {
-		f := e.frame(e.token(), fmt.Sprint("version ", i))
-		e.set(s, k, f)
-		e.value(k, f)
-		e.set(s, k, f)
-		e.value(k, f)
-	}
-}
-
-func setEndsLease(e *env) {
-	k := e.key("k")
-	g := e.leader(e.a, k)
-	f := e.frame(e.token(), "set")
-	e.set(e.b, k, f)
-	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("after a set the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
-	}
-	e.value(k, f)
-	e.free(k)
-}
-
-func setRemovesOutcome(e *env) {
-	k := e.key("k")
-	load, _ := e.fails(k, long, long)
-	f := e.frame(e.token(), "set")
-	e.set(e.b, k, f)
-	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load, Seen: id(f)})
 }
 
 func claimRemovesValue(e *env) {
