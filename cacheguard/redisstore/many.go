@@ -21,7 +21,11 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 		return nil, nil
 	}
 	if s.cluster != nil {
-		return s.getManyEach(ctx, keys), s.known(keys[0].Cache, tags)
+		replies, of := s.getManyEach(ctx, keys), cacheguard.Generations(nil)
+		if tags != nil {
+			of = s.known(keys[0].Cache, tags)
+		}
+		return replies, of
 	}
 	replies := make([]cacheguard.Reply[[]byte], 0, len(keys))
 	var of cacheguard.Generations

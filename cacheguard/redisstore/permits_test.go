@@ -55,8 +55,8 @@ func TestPermits(t *testing.T) {
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	s := newStore(t, newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages",
-		"+type", "+zadd", "+zcard", "+zscore", "+zrange", "+zrem", "+zremrangebyscore"), redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
+	s := newStore(t, newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "+type", "+zrem"),
+		redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
 	ctx := t.Context()
 	told := make(chan cacheguard.Message, 100)
 	t.Cleanup(s.Listen(cacheguard.PermitsCache, func(m cacheguard.Message) {

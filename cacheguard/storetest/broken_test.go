@@ -24,7 +24,17 @@ type broken struct {
 	claim      func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error)
 	invalidate func(keys []cacheguard.Key) error
 	now        func() time.Time
-	listen     func(cache string, tell func(cacheguard.Message)) func()
+
+	generations    func(cache string, tags []string) (cacheguard.Generations, error)
+	withValue      func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations
+	invalidateTags func(cache string, tags []string) (int64, error)
+	markStale      func(keys []cacheguard.Key, at int, mark []byte) error
+	getMany        func(keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations)
+	leaseMany      func(keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer]
+	fillMany       func(fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer]
+	renewMany      func(keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding]
+
+	listen func(cache string, tell func(cacheguard.Message)) func()
 }
 
 // memory is what the mutants of one fleet remember.
@@ -102,12 +112,72 @@ func (b *broken) revive(k cacheguard.Key, before bool) {
 }
 
 func (b *broken) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+	f, of, err := b.Store.Get(ctx, k, tags)
 	if b.get != nil {
-		f, err := b.get(k)
-		_, of, _ := b.Store.Get(ctx, k, tags)
-		return f, of, err
+		f, err = b.get(k)
 	}
-	return b.Store.Get(ctx, k, tags)
+	if b.withValue != nil && f != nil {
+		of = b.withValue(k, tags, of)
+	}
+	return f, of, err
+}
+
+func (b *broken) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+	if b.getMany != nil {
+		return b.getMany(keys, tags)
+	}
+	return b.Store.GetMany(ctx, keys, tags)
+}
+
+func (b *broken) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+	if b.generations != nil {
+		return b.generations(cache, tags)
+	}
+	return b.Store.Generations(ctx, cache, tags)
+}
+
+func (b *broken) InvalidateTags(ctx context.Context, cache string, tags []string) (int64, error) {
+	if b.invalidateTags != nil {
+		return b.invalidateTags(cache, tags)
+	}
+	return b.Store.InvalidateTags(ctx, cache, tags)
+}
+
+func (b *broken) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	if b.markStale != nil {
+		return b.markStale(keys, at, mark)
+	}
+	return b.Store.MarkStale(ctx, keys, at, mark)
+}
+
+func (b *broken) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+	if b.leaseMany != nil {
+		replies = b.leaseMany(keys, asks)
+	} else {
+		replies = b.Store.LeaseMany(ctx, keys, asks)
+	}
+	b.locked(func() {
+		for i, r := range replies {
+			if r.Answer.State == cacheguard.LeaseGranted {
+				b.grants[keys[i]] = r.Answer.Grant
+			}
+		}
+	})
+	return replies
+}
+
+func (b *broken) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+	if b.fillMany != nil {
+		return b.fillMany(fills)
+	}
+	return b.Store.FillMany(ctx, fills)
+}
+
+func (b *broken) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+	if b.renewMany != nil {
+		return b.renewMany(keys, grants, ttl)
+	}
+	return b.Store.RenewMany(ctx, keys, grants, ttl)
 }
 
 func (b *broken) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {

@@ -121,6 +121,10 @@ func messageKind(k cacheguard.MessageKind) string {
 		return "released"
 	case cacheguard.MessageRestored:
 		return "restored"
+	case cacheguard.MessageLost:
+		return "lost"
+	case cacheguard.MessageTags:
+		return "invalidated tags"
 	}
 	return "unknown"
 }

@@ -38,7 +38,10 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 	f.WrongType = func(k cacheguard.Key) { mustPut(inner, k, nil) }
 	f.LoseLease = func(k cacheguard.Key) { mustRelease(inner, k, shared.last(k).Token) }
 	f.SpoilLease = f.LoseLease // what is no lease is as good as none
-	f.LoseMessages = func() { shared.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}) }
+	f.LoseMessages = func() {
+		now, _ := inner.InvalidateTags(ctx, "of which nobody knows", nil)
+		shared.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: now})
+	}
 	if m.harm != nil {
 		m.harm(&f, bs)
 	}

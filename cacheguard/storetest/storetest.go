@@ -57,7 +57,7 @@ func Cases() []Case {
 	var all []Case
 	for _, s := range slices.Concat(
 		valueCases, keyCases, leaseCases, fillCases, outcomeCases, holdCases, writeCases,
-		messageCases, listenCases, togetherCases, clockCases,
+		messageCases, listenCases, togetherCases, clockCases, generationCases, markCases, manyCases,
 	) {
 		all = append(all, Case{Name: s.name, Promise: s.promise, Run: s.run})
 	}
@@ -94,6 +94,10 @@ const (
 	survivable = "P10, any bytes in the store are survivable: they are a miss that the next fill overwrites"
 	localTruth = "P11, a local tier that tells the truth: each process hears of each change"
 	apart      = "P12, no one sees another's: two keys are never one"
+
+	tagged       = "tags: a value counts if its load began after the last invalidation of its cache and of each of its tags, and only then"
+	marksStale   = "hard and soft: what is marked stale stays, is stale from the first mark on, and no load from before it ends after it"
+	manyTogether = "many at once: each key has an answer of its own, the one it would have alone"
 
 	repeatable = "late commands: each step is harmless when it is repeated by its own token, for a reply can be lost"
 	numbered   = "late commands: each grant has a number, so that a copy that arrives late can't act for another grant"

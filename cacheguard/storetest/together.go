@@ -17,6 +17,7 @@ var togetherCases = []spec{
 	{"together: one of fifty is granted", oneLoad, togetherLease},
 	{"together: the last claim wins", noLateFill, togetherClaim},
 	{"together: no old value survives an invalidation", noLateFill, togetherInvalidate},
+	{"together: no generation that was read before is taken for the last", tagged, togetherGenerations},
 }
 
 // together calls do n times at once, with the stores in turn.
@@ -132,6 +133,32 @@ func togetherInvalidate(e *env) {
 	})
 	if err := o.look(e.b); err != nil {
 		e.Errorf("%v", err)
+	}
+}
+
+// togetherGenerations has a process ask for the generation of a tag while it is invalidated. Whatever it was answered,
+// and may have kept: after the invalidation it says the new one.
+func togetherGenerations(e *env) {
+	for _, s := range []cacheguard.Store{e.a, e.b} {
+		e.listening(s)
+	}
+	const askers = 6
+	for round := range 100 {
+		tags := []string{fmt.Sprint("tag ", round)}
+		var invalidated int64
+		e.together(1+askers, func(i int, _ cacheguard.Store) (err error) {
+			if i == 0 {
+				(*origin)(nil).yield()
+				invalidated, err = e.a.InvalidateTags(e.ctx, e.cache, tags)
+				return err
+			}
+			_, err = e.fleet.Stores[i/2%2].Generations(e.ctx, e.cache, tags)
+			return err
+		})
+		if got := e.generations(e.a, tags...)[1]; got != invalidated {
+			e.Fatalf("a process has invalidated a tag, generation %d, and says that it has generation %d", invalidated, got)
+		}
+		e.eventually("the other process knows the generation", func() bool { return e.generations(e.b, tags...)[1] == invalidated })
 	}
 }
 
