@@ -192,9 +192,14 @@ func generationsWithValue(e *env) {
 	}
 }
 
-// anyTags are as many as a value can have, each as long as it can be or shorter, of any bytes.
+// anyTags are as many as a value can have, of any bytes and up to the length that tags can have.
 func anyTags() []string {
-	tags := slices.DeleteFunc(trickyKeys(), func(k string) bool { return k == "" || len(k) > frame.MaxTag })[:frame.MaxTags-8]
+	tags := trickyTags()
+	return slices.Concat(tags[:frame.MaxTags-16], tags[len(tags)-16:])
+}
+
+func trickyTags() []string {
+	tags := slices.DeleteFunc(trickyKeys(), func(k string) bool { return k == "" || len(k) > frame.MaxTag })
 	for _, last := range []string{"\x00", "\x01", "\xff", "x", "\n", "}", "1", " "} {
 		tags = append(tags, strings.Repeat("\xfe", frame.MaxTag-1)+last)
 	}
@@ -202,13 +207,21 @@ func anyTags() []string {
 }
 
 func generationsOfAnyTags(e *env) {
+	last := map[string]int64{}
+	for _, tag := range trickyTags() { // none is mistaken for one that came before
+		last[tag] = e.invalidateTags(e.a, tag)
+	}
+	for tags := range slices.Chunk(trickyTags(), frame.MaxTags) {
+		want := cacheguard.Generations{e.generations(e.a)[0]}
+		for _, tag := range tags {
+			want = append(want, last[tag])
+		}
+		e.known(e.a, want, tags...)
+	}
+
 	k, tags := e.key("k"), anyTags()
 	e.set(e.a, k, e.frame(e.token(), "v"))
 	want := e.generations(e.a, tags...)
-	for i := 0; i < len(tags); i += 3 { // each alone is not mistaken for another
-		want[1+i] = e.invalidateTags(e.a, tags[i])
-	}
-	e.known(e.a, want, tags...)
 	g := e.invalidateTags(e.b, tags...)
 	for i := range tags {
 		want[1+i] = g
@@ -444,8 +457,10 @@ func toldOthersTags(e *env) {
 	for _, cache := range like {
 		ins = append(ins, e.listen(e.b, cache))
 	}
+	own := e.listen(e.b, e.cache)
 	e.invalidateTags(e.a, "t", "u")
 	e.invalidateTags(e.a)
+	e.eventually("the cache's own listener is told", func() bool { return len(own.tagsTold()) >= 2 })
 	for i, in := range ins {
 		in.until(e.a, cacheguard.Key{Cache: like[i], Key: "k"})
 		if told := in.tagsTold(); len(told) > 0 {

@@ -265,13 +265,12 @@ func toldMark(e *env) {
 	keys := []cacheguard.Key{e.key("value"), e.key("lease"), e.key("nothing")}
 	for _, k := range keys {
 		e.changedBy(k, func(s cacheguard.Store) {
-			in := e.key("value")
-			f := e.get(s, in)
-			if f == nil {
-				g := e.leader(s, in)
-				e.stored(s, in, g, e.frame(g.Token, "v"))
+			value, lease := keys[0], keys[1]
+			if e.get(s, value) == nil {
+				g := e.leader(s, value)
+				e.stored(s, value, g, e.frame(g.Token, "v"))
 			}
-			e.leader(s, keys[1])
+			e.ask(s, lease, cacheguard.LeaseAsk{Token: e.token()})
 			e.markStale(s, keys...)
 		})
 	}

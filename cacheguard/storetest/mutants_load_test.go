@@ -16,6 +16,7 @@ func mutants() []mutant {
 	var all []mutant
 	for _, of := range [][]mutant{
 		leaseMutants, fillMutants, outcomeMutants, holdMutants, writeMutants, valueMutants, messageMutants, harmMutants,
+		generationMutants, manyMutants, markMutants,
 	} {
 		all = append(all, of...)
 	}

@@ -48,10 +48,20 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 	return f, func() { inner.Close() }
 }
 
-func TestSuitePassesAGoodStore(t *testing.T) {
+func TestSuitePassesAGoodStore(t *testing.T) { passesAll(t, mutant{}) }
+
+// A store may keep generations apart from values, and say them only to those who ask.
+func TestSuitePassesAStoreThatMustBeAskedForGenerations(t *testing.T) {
+	passesAll(t, mutant{mutate: func(b *broken) {
+		onValue(func(*broken, cacheguard.Key, []string, cacheguard.Generations) cacheguard.Generations { return nil })(b)
+		onGetManyTags(func(*broken, string, []string, cacheguard.Generations) cacheguard.Generations { return nil })(b)
+	}})
+}
+
+func passesAll(t *testing.T, m mutant) {
 	for _, c := range storetest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			r := run(t, c, mutant{})
+			r := run(t, c, m)
 			for _, failure := range r.failures {
 				t.Error(failure)
 			}
@@ -97,6 +107,21 @@ func triesOf(name string) int {
 		return 30
 	}
 	return 1
+}
+
+// Each case is there because of a store that it turns away.
+func TestEachCaseCatchesAMutant(t *testing.T) {
+	caught := map[string]bool{}
+	for _, m := range mutants() {
+		for _, name := range m.caught {
+			caught[name] = true
+		}
+	}
+	for _, c := range storetest.Cases() {
+		if !caught[c.Name] {
+			t.Errorf("no mutant is caught by case %q", c.Name)
+		}
+	}
 }
 
 func TestCasesAreNamed(t *testing.T) {

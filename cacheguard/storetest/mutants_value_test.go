@@ -140,6 +140,16 @@ var valueMutants = []mutant{
 		},
 	},
 	{
+		name:   "value that is absent is empty",
+		caught: []string{"value absent"},
+		mutate: func(b *broken) {
+			b.get = func(k cacheguard.Key) ([]byte, error) {
+				f, _, err := b.Store.Get(ctx, k, nil)
+				return append([]byte{}, f...), err
+			}
+		},
+	},
+	{
 		name:   "value that is empty is absent",
 		caught: []string{"value of any size", "value of a wrong type"},
 		mutate: onGet(func(f []byte) []byte {

@@ -112,6 +112,20 @@ var holdMutants = []mutant{
 		mutate: func(b *broken) { b.release = func(cacheguard.Key, cacheguard.ID) error { return nil } },
 	},
 	{
+		name:   "release of nothing fails",
+		caught: []string{"release of nothing", "release that is repeated"},
+		mutate: func(b *broken) {
+			b.release = func(k cacheguard.Key, token cacheguard.ID) error {
+				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: time.Hour, Seen: token[:]})
+				_ = b.Store.Release(ctx, k, token)
+				if answer.State != cacheguard.LeaseGranted || b.last(k).Token != token {
+					return errBeside
+				}
+				return err
+			}
+		},
+	},
+	{
 		name:   "release removes any lease",
 		caught: []string{"release by another", "release that is repeated", "claim takes the lease over", "message of another's release"},
 		mutate: func(b *broken) {
