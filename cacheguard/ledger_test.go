@@ -92,11 +92,13 @@ func (l *ledger) load(key string) cacheguard.LoadFunc[fact] {
 	return func(context.Context) (fact, error) { return l.read(key), nil }
 }
 
-// ways are the ways to change a key: each changes the origin and tells the cache.
-var ways = []struct {
+type way struct {
 	name string
 	make func(context.Context, *cacheguard.Cache[fact], *ledger, string) (fact, error)
-}{
+}
+
+// ways are the ways to change a key: each changes the origin and tells the cache.
+var ways = []way{
 	{"Invalidate", func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		f := l.change(key)
 		return f, c.Invalidate(ctx, key)

@@ -43,13 +43,13 @@ func TestLinearInOneProcess(t *testing.T) {
 	redistest.Shared(t) // or there is no need to go on
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
-			r := newRegisters(t, 1, change)
+			r := newRegisters(t, 1, byKey, change)
 			r.run(t)
 			r.check(t, func(reading) bool { return true })
 		})
 	}
 	t.Run("without messages", func(t *testing.T) { // a process knows what it has changed itself
-		r := newRegisters(t, 1, registerOptions["plain"])
+		r := newRegisters(t, 1, byKey, registerOptions["plain"])
 		r.messages.Blackhole(true)
 		r.run(t)
 		r.check(t, func(reading) bool { return true })
@@ -61,22 +61,47 @@ func TestLinearInAFleet(t *testing.T) {
 	redistest.Shared(t)
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
-			r := newRegisters(t, 3, change)
+			r := newRegisters(t, 3, byKey, change)
 			r.run(t)
-			changes := make(map[string][]changing)
-			for _, w := range r.writes {
-				changes[w.Key] = append(changes[w.Key], w)
-			}
-			r.check(t, func(a reading) bool {
-				for _, w := range changes[a.key] {
-					if a.began.Before(w.heard) && w.began.Before(a.ended) {
-						return false
-					}
-				}
-				return true
-			})
+			r.check(t, r.duringNoChange())
 		})
 	}
+}
+
+// duringNoChange says of a read whether no change of its key was on its way.
+func (r *registers) duringNoChange() func(reading) bool {
+	changes := make(map[string][]changing)
+	for _, w := range r.writes {
+		changes[w.Key] = append(changes[w.Key], w)
+	}
+	return func(a reading) bool {
+		for _, w := range changes[a.key] {
+			if a.began.Before(w.heard) && w.began.Before(a.ended) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// registerKind is how registers are read and changed.
+type registerKind struct {
+	ways     []way
+	read     func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error)
+	scripts  []string // whose replies get lost
+	evicts   []string // names that disappear, but for the prefix
+	least    int      // reads and changes that show something
+	each     bool     // reads don't say how they were answered, so that they are checked alone
+	together bool     // messages come on the same client as commands, as they mostly do
+}
+
+var byKey = registerKind{
+	ways: ways,
+	read: func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error) {
+		return r.members[m].cache.GetResult(ctx, key, r.load(key))
+	},
+	scripts: []string{"lease", "fill", "renew", "release", "claim", "invalidate"},
+	least:   50,
 }
 
 var registerOptions = map[string]func(*cacheguard.Options[fact]){
@@ -91,6 +116,7 @@ var registerOptions = map[string]func(*cacheguard.Options[fact]){
 
 // registers are the keys of a fleet and what was done to them.
 type registers struct {
+	registerKind
 	members  []*member
 	proxies  []*redistest.Proxy // of the members' commands
 	messages *redistest.Proxy   // of all subscriptions
@@ -127,11 +153,12 @@ const (
 	registerKeys  = 4
 )
 
-func newRegisters(t *testing.T, members int, change func(*cacheguard.Options[fact])) *registers {
+func newRegisters(t *testing.T, members int, kind registerKind, change func(*cacheguard.Options[fact])) *registers {
 	t.Helper()
 	server := redistest.Shared(t)
 	r := &registers{
-		rdb: redis.NewClient(&redis.Options{Addr: server.Addr()}), prefix: memberPrefix(),
+		registerKind: kind,
+		rdb:          redis.NewClient(&redis.Options{Addr: server.Addr()}), prefix: memberPrefix(),
 		origin: newLedger(), alone: make(map[string]*sync.RWMutex),
 	}
 	t.Cleanup(func() { _ = r.rdb.Close() })
@@ -153,9 +180,11 @@ func newRegisters(t *testing.T, members int, change func(*cacheguard.Options[fac
 		change(&opts)
 		r.proxies = append(r.proxies, p)
 		r.acks = append(r.acks, newLedger())
-		r.members = append(r.members, newMember(t, seat{
-			redis: p.Addr(), messages: r.messages.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts,
-		}))
+		at := seat{redis: p.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts}
+		if !kind.together {
+			at.messages = r.messages.Addr()
+		}
+		r.members = append(r.members, newMember(t, at))
 	}
 	return r
 }
@@ -209,7 +238,7 @@ func (r *registers) read(m int, key string) {
 		defer cancel()
 	}
 	a := reading{key: key, member: m, began: time.Now()}
-	a.Result, a.err = r.members[m].cache.GetResult(ctx, key, r.load(key))
+	a.Result, a.err = r.registerKind.read(ctx, r, m, key)
 	a.ended = time.Now()
 	a.most = r.origin.read(key).Version
 	r.mu.Lock()
@@ -235,7 +264,7 @@ func (r *registers) load(key string) cacheguard.LoadFunc[fact] {
 
 // write changes a key and returns when everybody has heard.
 func (r *registers) write(m int, key string) {
-	way := ways[rand.IntN(len(ways))]
+	way := r.ways[rand.IntN(len(r.ways))]
 	if lock := r.alone[key]; way.name == "Set" {
 		lock.Lock()
 		defer lock.Unlock()
@@ -299,7 +328,7 @@ func (r *registers) heardEverywhere(w *changing) error {
 // loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 	scripts := make(map[string]func(redistest.Command) bool)
-	for _, name := range []string{"lease", "fill", "renew", "release", "claim", "invalidate"} {
+	for _, name := range r.scripts {
 		script, err := os.ReadFile("redisstore/" + name + ".lua")
 		if err != nil {
 			r.mu.Lock()
@@ -309,7 +338,7 @@ func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 		}
 		scripts[name] = redistest.IsEval(string(script))
 	}
-	reads := redistest.IsCommand("GET")
+	reads := redistest.IsCommand("GET", "ZMSCORE")
 	steps := append(slices.Collect(maps.Values(scripts)), reads)
 	struck := func(f *redistest.Fault) bool {
 		defer f.Disarm()
@@ -350,6 +379,9 @@ func (r *registers) evict(ctx context.Context) {
 			name += ":lease"
 		}
 		_ = r.rdb.Del(ctx, name).Err() // at worst it stays
+		if len(r.evicts) > 0 && rand.IntN(10) == 0 {
+			_ = r.rdb.Del(ctx, r.prefix+r.evicts[rand.IntN(len(r.evicts))]).Err()
+		}
 	}
 }
 
@@ -395,7 +427,11 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 	if wrong > 0 {
 		t.Errorf("%d reads returned what they must not", wrong)
 	}
-	if min(len(history)-len(r.writes), len(r.writes)) < 50 {
+	shows := len(history) - len(r.writes)
+	if r.each {
+		shows = answers
+	}
+	if min(shows, len(r.writes)) < r.least {
 		t.Errorf("only %d operations: this shows nothing", len(history))
 	}
 	if got := porcupine.CheckOperationsTimeout(register, history, replicaPatience); got != porcupine.Ok {

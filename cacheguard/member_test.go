@@ -98,7 +98,7 @@ func newMember(t *testing.T, s seat) *member {
 
 func (m *member) hear(msg cacheguard.Message) {
 	switch msg.Kind {
-	case cacheguard.MessageChanged, cacheguard.MessageLost, cacheguard.MessageRestored:
+	case cacheguard.MessageChanged, cacheguard.MessageTags, cacheguard.MessageLost, cacheguard.MessageRestored:
 	default:
 		return
 	}
