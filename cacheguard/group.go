@@ -193,9 +193,11 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 	var failed []int
 	var abandoned []*pursuit[V]
 	for i, p := range ps {
+		if p.away.Load() { // its callers follow the load that has the lease now
+			continue
+		}
 		p.note = outs[i].note
 		switch out := outs[i]; {
-		case p.away.Load(): // its callers follow the load that has the lease now
 		case out.err == nil:
 			if h, ok := c.sealed(ctx, p, p.grant, out); ok {
 				p.header = h
