@@ -23,6 +23,7 @@ type Cache[V any] struct {
 
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
+	changed   changes                  // of which this process knows
 	waits     waits                    // of those flights, for loads in other processes
 	failures  failures                 // of loads in this process, as error values
 	heard     heard                    // of invalidations by tag
@@ -104,6 +105,7 @@ func (c *Cache[V]) hear(m Message) {
 // seal closes the key's flights to newcomers and forgets what this process knows of the key: that is from before the
 // change that is being made.
 func (c *Cache[V]) seal(id string) {
+	c.changed.of(id)
 	c.reads.Seal(id)
 	c.refreshes.Seal(id)
 	c.failures.forget(id)

@@ -81,6 +81,7 @@ type many[V any] struct {
 	got    map[string]V
 	failed KeyErrors
 
+	before counts        // from before anything was read
 	behind []*pursuit[V] // of values that are served, and refreshed behind their callers' backs
 	missed []*pursuit[V] // of what is to be had from a load
 	joined []*pursuit[V] // of those, the ones that have to wait for another caller's flight
@@ -175,6 +176,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		return
 	}
 	c := m.cache
+	m.before = c.changed.counts()
 	ks := make([]Key, len(keys))
 	for i, key := range keys {
 		ks[i] = c.key(keyID(key))
@@ -285,6 +287,9 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		m.began = append(m.began, p)
+		if c.changed.since(&m.before, id) { // who joins from now on must not get what was read before
+			p.prev, p.tags, p.good = Result[V]{}, nil, useNone
+		}
 		if c.opts.SoftTimeout > 0 && p.good != useNone && p.storeErr == nil {
 			f.Hold()
 			f.Offer(outcome[V]{res: p.prev, at: p.at}, p.until)

@@ -449,3 +449,53 @@ func TestGetManyCloses(t *testing.T) {
 		}
 	})
 }
+
+// A stale value that GetMany has read is not for callers who come after its invalidation, although the flight in which
+// it is kept for them begins only then.
+func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
+	for how, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
+		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	} {
+		for name, opts := range map[string]cacheguard.Options[string]{
+			"if error":  {TTL: time.Second, StaleIfError: time.Hour},
+			"meanwhile": {TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: time.Second},
+		} {
+			inBubble(t, how+"/"+name, func(t *testing.T) {
+				var c *cacheguard.Cache[string]
+				change := func() {}
+				opts.Observer = observing(func(e cacheguard.Event) {
+					if e.Kind == cacheguard.EventMiss && e.Key == "missing" { // read, and no flight has begun
+						change()
+					}
+				})
+				c = openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), opts)
+				gets(t, c, "k", tagged("old", "tag"), "old", cacheguard.StatusLoaded)
+				time.Sleep(2 * time.Second)
+				change = func() {
+					if err := invalidate(t.Context(), c); err != nil {
+						t.Error(err)
+					}
+				}
+				boom, gate := errors.New("boom"), make(chan struct{})
+				load := func(context.Context, []string) (map[string]string, error) {
+					<-gate
+					return nil, boom
+				}
+				many := beginCall(t, func() (map[string]string, error) {
+					return c.GetMany(t.Context(), []string{"k", "missing"}, load)
+				})
+				synctest.Wait()
+				late := getting(t.Context(), t, c, "k", func(context.Context) (string, error) { return "", boom })
+				time.Sleep(2 * time.Second)
+				close(gate)
+				<-late.done
+				if late.value != "" || !errors.Is(late.err, boom) {
+					t.Errorf("a call that began after the invalidation got %q, %v", late.value, late.err)
+				}
+				<-many.done
+			})
+		}
+	}
+}
