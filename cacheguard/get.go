@@ -274,9 +274,7 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 		f.Leave()
 		return Result[V]{}, recursion(key)
 	}
-	if insideLoad(ctx, c.opts.Limiter) && !f.Held() {
-		f.Urge() // a load waits for it with a slot in hand, perhaps the one it needs
-	}
+	c.urge(ctx, f)
 	began := c.watch(f)
 	out, err := c.result(ctx, f)
 	if err != nil {
@@ -293,6 +291,14 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	}
 	c.served(ctx, EventCoalesced, key, f, out, began)
 	return answer(out.res, out.err)
+}
+
+// urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the one it needs. With
+// something else to be had, that load won't wait for long.
+func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
+	if insideLoad(ctx, c.opts.Limiter) && !f.Offers() {
+		f.Urge()
+	}
 }
 
 // hit answers with a fresh value.

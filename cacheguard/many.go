@@ -256,7 +256,7 @@ func (m *many[V]) refreshBehind(ctx context.Context) {
 func (m *many[V]) join(ctx context.Context) {
 	c := m.cache
 	seen := make(map[string]bool, len(m.missed))
-	ended := false
+	offered, ended := false, false
 	defer func() {
 		if !ended { // Goexit in an observer
 			for _, p := range m.began {
@@ -293,9 +293,13 @@ func (m *many[V]) join(ctx context.Context) {
 		if c.opts.SoftTimeout > 0 && p.good != useNone && p.storeErr == nil {
 			f.Hold()
 			f.Offer(outcome[V]{res: p.prev, at: p.at}, p.until)
+			offered = true
 		}
 	}
 	ended = true
+	if offered { // a load that reads this may leave, and the work goes on without it
+		ctx = outsideSlots(ctx)
+	}
 	m.detach(ctx, m.began)
 }
 
@@ -310,9 +314,6 @@ func (m *many[V]) detach(ctx context.Context, ps []*pursuit[V]) {
 			p.land(Result[V]{}, ErrClosed)
 		}
 		return
-	}
-	if c.opts.SoftTimeout > 0 { // a load that reads this may leave, and the work goes on without it
-		ctx = outsideSlots(ctx)
 	}
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	g := &group[V]{cache: c, load: m.load, cancel: func() { cancel(errAbandoned) }, urged: make(chan struct{})}
@@ -331,6 +332,12 @@ func (m *many[V]) detach(ctx context.Context, ps []*pursuit[V]) {
 // wait waits for every flight, and notes what came of it.
 func (m *many[V]) wait(ctx context.Context) {
 	c, began := m.cache, time.Now()
+	for _, p := range m.joined {
+		c.urge(ctx, p.flight)
+	}
+	for _, p := range m.began {
+		c.urge(ctx, p.flight)
+	}
 	for len(m.joined) > 0 {
 		p := m.joined[0]
 		m.joined = m.joined[1:]

@@ -58,8 +58,7 @@ type Flight[T any] struct {
 
 // Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
 // Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
-// that holds itself is none);
-// one more gets nil.
+// that holds itself is none); one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	s := g.of(key)
 	s.mu.Lock()
@@ -276,11 +275,11 @@ func (f *Flight[T]) Hold() {
 	f.work++
 }
 
-// Held reports whether work is a member.
-func (f *Flight[T]) Held() bool {
+// Offers reports whether a member who lost patience now would get something.
+func (f *Flight[T]) Offers() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	return f.work > 0
+	return f.offers && time.Now().Before(f.expires)
 }
 
 // LeadAsWork makes the leader, who is no caller, the work that holds itself.
