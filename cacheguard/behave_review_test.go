@@ -58,3 +58,44 @@ func TestRefreshInsideALoadWithTheOnlySlot(t *testing.T) {
 		}
 	})
 }
+
+// SoftTimeout is the patience of a call, not of each of its keys.
+func TestManySoftTimeoutOfJoinedFlights(t *testing.T) {
+	manyBubble(t, cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 100 * time.Millisecond},
+		func(t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+			var keys []string
+			for i := range 10 {
+				keys = append(keys, fmt.Sprint(i))
+				if err := a.Set(t.Context(), keys[i], "old"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Second)
+			first := getMany(t.Context(), t, a, o, keys...)
+			l := o.next(keys...)
+			second := getMany(t.Context(), t, a, o, keys...)
+			for _, call := range []*begun[map[string]string]{first, second} {
+				if got, err := call.later(); len(got) != 10 || err != nil || call.took > 150*time.Millisecond {
+					t.Errorf("%d values, %v after %v; want 10 after a SoftTimeout of 100ms", len(got), err, call.took)
+				}
+			}
+			l.gives("new")
+		})
+}
+
+// someLeases is a store that can't give the leases of some keys, when it answers for many.
+type someLeases struct {
+	*tampered
+	not map[string]bool
+}
+
+func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+	replies := s.tampered.LeaseMany(ctx, keys, asks)
+	for i, k := range keys {
+		if s.not[k.Key] {
+			_ = s.Store.Release(ctx, k, asks[i].Token)
+			replies[i] = cacheguard.Reply[cacheguard.LeaseAnswer]{Err: errTampered}
+		}
+	}
+	return replies
+}

@@ -234,7 +234,7 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 		return Result[V]{}, recursion(p.name)
 	}
 	began := c.watch(f)
-	out, err := c.result(ctx, f)
+	out, err := c.result(ctx, f, c.opts.SoftTimeout)
 	if err != nil {
 		return Result[V]{}, err
 	}
@@ -251,16 +251,11 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 	c.pursue(ctx, p)
 }
 
-// result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
-func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
+// result waits for a flight to land, or with SoftTimeout for so long if there is a stale value to be had.
+func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
 	if c.opts.SoftTimeout <= 0 {
 		return f.Wait(ctx)
 	}
-	return c.resultWithin(ctx, f, c.opts.SoftTimeout)
-}
-
-// resultWithin is result for a caller who has so much patience with a stale value.
-func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
 		out.res = out.res.later(time.Since(out.at))
@@ -275,8 +270,13 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 		return Result[V]{}, recursion(key)
 	}
 	c.urge(ctx, f)
-	began := c.watch(f)
-	out, err := c.result(ctx, f)
+	return c.share(ctx, f, key, id, load, c.watch(f), c.opts.SoftTimeout)
+}
+
+// share gets the result of a flight that another caller leads, for a caller who waits since began and has so much
+// patience left.
+func (c *Cache[V]) share(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], began time.Time, patience time.Duration) (Result[V], error) {
+	out, err := c.result(ctx, f, patience)
 	if err != nil {
 		return Result[V]{}, err
 	}
