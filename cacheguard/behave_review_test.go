@@ -99,3 +99,22 @@ func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks 
 	}
 	return replies
 }
+
+// A load ends with its last caller, also when others of the same call were turned away.
+func TestManyLastCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 0)})
+		o := newBulk(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		call := getMany(ctx, t, c, o, "1", "2")
+		l := o.next("2")
+		cancel()
+		wantMany(t, call, nil, cacheguard.KeyErrors{"1": cacheguard.ErrOverloaded, "2": context.Canceled})
+		synctest.Wait()
+		if l.ctx.Err() == nil {
+			t.Error("nobody waits for the load, and it goes on")
+			l.gives("new")
+		}
+	})
+}

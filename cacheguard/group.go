@@ -79,9 +79,7 @@ func (g *group[V]) pursue(ctx context.Context) {
 	if len(asking) > 0 {
 		var err error
 		if slot, err = c.acquire(ctx, g.urged, asking[0].behind); err != nil {
-			for _, p := range asking {
-				c.refused(ctx, p, err)
-			}
+			g.refused(ctx, asking, err)
 		} else {
 			var failed []*pursuit[V]
 			asked = time.Now()
@@ -150,14 +148,20 @@ func (g *group[V]) withoutStore(ctx context.Context, ps []*pursuit[V]) (load []*
 	return load
 }
 
+// refused lands flights that got no slot.
+func (g *group[V]) refused(ctx context.Context, ps []*pursuit[V], err error) {
+	for _, p := range ps {
+		g.cache.refused(ctx, p, err)
+		p.part()
+	}
+}
+
 // loadWithoutLeases loads for the callers of this process only, and stores nothing.
 func (g *group[V]) loadWithoutLeases(ctx context.Context, ps []*pursuit[V]) {
 	c := g.cache
 	slot, err := c.acquire(ctx, g.urged, false)
 	if err != nil {
-		for _, p := range ps {
-			c.refused(ctx, p, err)
-		}
+		g.refused(ctx, ps, err)
 		return
 	}
 	loadCtx, cancel := c.loadContext(ctx)
