@@ -197,9 +197,14 @@ func (r *registers) run(t *testing.T) {
 	if redistest.Full() {
 		lasts = 6 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*lasts) // a busy machine takes longer to see enough
 	defer cancel()
 	var working sync.WaitGroup
+	working.Go(func() {
+		defer cancel()
+		for ok := pause(ctx, lasts); ok && !r.enough(); ok = pause(ctx, lasts/5) {
+		}
+	})
 	for range callers {
 		working.Go(func() {
 			for pause(ctx, rand.N(2*time.Millisecond)) {
@@ -219,6 +224,13 @@ func (r *registers) run(t *testing.T) {
 	for _, err := range r.failed {
 		t.Fatal(err)
 	}
+}
+
+// enough reports whether there were so many reads and changes that those which are checked will do.
+func (r *registers) enough() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return min(len(r.reads)/3, len(r.writes)) >= 2*r.least
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
