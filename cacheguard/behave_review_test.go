@@ -118,3 +118,40 @@ func TestManyLastCallerLeaves(t *testing.T) {
 		}
 	})
 }
+
+// What the store gave leases for doesn't wait for the loads of what it gave none for.
+func TestManyRefreshWithSomeLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		for _, key := range []string{"1", "2"} {
+			if err := c.Set(t.Context(), key, key+"old"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		gate := make(chan struct{})
+		store.onto("LeaseMany", func(context.Context) error { <-gate; return nil })
+		o := newBulk(t)
+		wantMany(t, getMany(t.Context(), t, c, o, "1", "2"), []string{"1old", "2old"}, nil)
+		synctest.Wait() // the refresh of both asks for their leases
+		refresh := beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "1", returning("1new")) })
+		refresh.waits()
+		close(gate)
+		var begun []*bulkLoad
+		synctest.Wait()
+		for len(o.begin) > 0 {
+			begun = append(begun, <-o.begin)
+		}
+		if len(begun) != 2 {
+			t.Errorf("%d loads run at a time; want one of what has a lease and one of what has none", len(begun))
+		}
+		for _, l := range begun {
+			l.gives("new")
+		}
+		refresh.gives("1new", nil)
+		for synctest.Wait(); len(o.begin) > 0; synctest.Wait() {
+			(<-o.begin).gives("new")
+		}
+	})
+}

@@ -138,10 +138,15 @@ func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed [
 // withoutStore lands what is not loaded when the store can't be used, as the policy says, and returns the rest.
 func (g *group[V]) withoutStore(ctx context.Context, ps []*pursuit[V]) (load []*pursuit[V]) {
 	for _, p := range ps {
-		if p.behind || p.reads && p.good != useNone || g.cache.opts.OnStoreDown == FailClosed {
+		switch {
+		case p.behind:
+			if !g.cache.stepBack(ctx, p) { // somebody waits for it by now
+				g.alone(ctx, p, nil)
+			}
+		case p.reads && p.good != useNone, g.cache.opts.OnStoreDown == FailClosed:
 			g.cache.withoutStore(ctx, p, nil)
 			p.part()
-		} else {
+		default:
 			load = append(load, p)
 		}
 	}
