@@ -155,3 +155,24 @@ func TestManyRefreshWithSomeLeases(t *testing.T) {
 		}
 	})
 }
+
+// However many results there are that can't be stored, the others are, before their leases run out.
+func TestManyStoresAmongWhatIsNotStored(t *testing.T) {
+	manyBubble(t, cacheguard.Options[string]{NegativeTTL: -1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+		store.onto("Conclude", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+		keys := []string{}
+		for i := range 50 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		call := getMany(t.Context(), t, a, o, keys...)
+		o.next(keys...).gives("new", keys[:49]...)
+		got, err := call.later()
+		checkMany(t, got, err, []string{"49new"}, nil)
+		if call.took > time.Second {
+			t.Errorf("the call took %v", call.took)
+		}
+		if res, err := b.Peek(t.Context(), "49"); res.Value != "49new" || err != nil {
+			t.Errorf("the store has %+v, %v", res, err)
+		}
+	})
+}

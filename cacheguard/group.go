@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // group is the flights of one call of GetMany, pursued together: one slot, one question for all leases, one load of all
@@ -199,7 +201,7 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 	cause := context.Cause(loadCtx)
 	var fills []FillAsk
 	var filling []int
-	var failed []int
+	var unstored, failed []int
 	var abandoned []*pursuit[V]
 	for i, p := range ps {
 		if p.away.Load() { // its callers follow the load that has the lease now
@@ -208,10 +210,12 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 		p.note = outs[i].note
 		switch out := outs[i]; {
 		case out.err == nil:
-			if h, ok := c.sealed(ctx, p, p.grant, out); ok {
-				p.header = h
-				fills = append(fills, FillAsk{Key: p.key, Grant: p.grant, Frame: out.frame, TTL: h.Hard()})
+			if p.header = c.header(out, p.grant); out.storable(p.header) {
+				frame.Seal(out.frame, p.header)
+				fills = append(fills, FillAsk{Key: p.key, Grant: p.grant, Frame: out.frame, TTL: p.header.Hard()})
 				filling = append(filling, i)
+			} else {
+				unstored = append(unstored, i)
 			}
 		case givenUp(cause):
 			abandoned = append(abandoned, p)
@@ -229,6 +233,7 @@ func (g *group[V]) lead(ctx context.Context, ps []*pursuit[V], slot func(), aske
 			c.filled(ctx, ps[i], ps[i].grant, outs[i], ps[i].header, ans, err)
 		}
 	}
+	atATime(unstored, func(i int) { c.notStored(ctx, ps[i], ps[i].grant, outs[i], ps[i].header) })
 	g.release(abandoned, cause)
 	atATime(failed, func(i int) { c.failed(ps[i], ps[i].grant, outs[i]) })
 	for _, p := range ps {

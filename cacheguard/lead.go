@@ -59,33 +59,27 @@ func (c *Cache[V]) failed(p *pursuit[V], g Grant, out loaded[V]) {
 
 // keepResult stores the result of a load, or says to those who wait why not, and lands the flight.
 func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) {
-	h, ok := c.sealed(ctx, p, g, out)
-	if !ok {
+	h := c.header(out, g)
+	if !out.storable(h) {
+		c.notStored(ctx, p, g, out, h)
 		return
 	}
+	frame.Seal(out.frame, h)
 	ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard())
 	c.filled(ctx, p, g, out, h, ans, err)
 }
 
-// sealed makes the frame of a result that is to be stored. If it isn't, those who wait are told, and the flight has
-// landed.
-func (c *Cache[V]) sealed(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) (h frame.Header, ok bool) {
-	h = c.header(out, g)
-	switch {
-	case out.entry.NoShare:
-		c.near.drop(p.key.Key) // what is there is out of date
+// notStored tells those who wait of a result that is not stored, and lands the flight.
+func (c *Cache[V]) notStored(ctx context.Context, p *pursuit[V], g Grant, out loaded[V], h frame.Header) {
+	c.near.drop(p.key.Key) // what is there is out of date
+	if out.entry.NoShare {
 		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}, 0)
 		p.flight.Land(outcome[V]{res: out.result(), unshared: true, note: out.note})
-		return h, false
-	case out.keepErr != nil || h.Soft <= 0:
-		c.near.drop(p.key.Key)
-		c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
-		c.conclude(p, g, c.unstored(p, out, h), 0)
-		p.land(out.result(), nil)
-		return h, false
+		return
 	}
-	frame.Seal(out.frame, h)
-	return h, true
+	c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
+	c.conclude(p, g, c.unstored(p, out, h), 0)
+	p.land(out.result(), nil)
 }
 
 // filled lands the flight of a result that the store has been asked to keep.
@@ -113,6 +107,11 @@ func (c *Cache[V]) filled(ctx context.Context, p *pursuit[V], g Grant, out loade
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
 	}
 	p.land(res, nil)
+}
+
+// storable reports whether a result with this header is to be stored, and can be.
+func (out loaded[V]) storable(h frame.Header) bool {
+	return !out.entry.NoShare && out.keepErr == nil && h.Soft > 0
 }
 
 // header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.

@@ -203,7 +203,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 
 	stored := false
 	h := c.header(out, grant)
-	if claimErr == nil && out.err == nil && out.keepErr == nil && h.Soft > 0 {
+	if claimErr == nil && out.err == nil && out.storable(h) {
 		frame.Seal(out.frame, h)
 		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, h.Hard())
 		stored = err == nil && ans == FillStored
