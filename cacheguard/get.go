@@ -246,7 +246,15 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *flight.Flight[outcome[V]], p *pursuit[V]) {
 	defer c.life.end()
 	defer cancel(nil)
-	defer f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
+	defer func() {
+		if p.handed {
+			return
+		}
+		f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
+		if p.mates != nil {
+			p.mates.arrive()
+		}
+	}()
 	defer c.life.cancelOnClose(cancel)()
 	c.pursue(ctx, p)
 }

@@ -16,6 +16,7 @@ import (
 // nobody waits for any of the flights that are left in it.
 type group[V any] struct {
 	cache  *Cache[V]
+	mates  *mates[V]
 	load   func(ctx context.Context, missing []string) (map[string]V, error)
 	ps     []*pursuit[V]
 	cancel func()
@@ -52,7 +53,8 @@ func (g *group[V]) landAll(err error) {
 // alone has a flight go on by itself, from an answer to its question for the lease, if there is one.
 func (g *group[V]) alone(ctx context.Context, p *pursuit[V], ans *LeaseAnswer) {
 	c := g.cache
-	p.first = ans
+	p.first, p.mates = ans, g.mates
+	g.mates.leave()
 	p.away.Store(true)
 	work, cancel := p.flight.Detach(ctx, errAbandoned)
 	p.part()
@@ -67,11 +69,14 @@ func (g *group[V]) alone(ctx context.Context, p *pursuit[V], ans *LeaseAnswer) {
 // pursue gets the results for all flights.
 func (g *group[V]) pursue(ctx context.Context) {
 	c := g.cache
-	var asking, without []*pursuit[V]
+	var asking, without, apart []*pursuit[V]
 	for _, p := range g.ps {
-		if p.storeErr != nil {
+		switch {
+		case p.apart:
+			apart = append(apart, p)
+		case p.storeErr != nil:
 			without = append(without, p)
-		} else {
+		default:
 			asking = append(asking, p)
 		}
 	}
@@ -93,7 +98,7 @@ func (g *group[V]) pursue(ctx context.Context) {
 		}
 	}
 	var others sync.WaitGroup
-	if without = g.withoutStore(ctx, without); len(without) > 0 {
+	if without = append(g.withoutStore(ctx, without), apart...); len(without) > 0 {
 		others.Go(func() { g.loadWithoutLeases(ctx, without) })
 	}
 	if len(granted) > 0 {
@@ -175,7 +180,7 @@ func (g *group[V]) loadWithoutLeases(ctx context.Context, ps []*pursuit[V]) {
 	defer cancel()
 	outs := g.run(loadCtx, ps, slot)
 	for i, p := range ps {
-		c.landAlone(loadCtx, p, outs[i], true)
+		c.landAlone(loadCtx, p, outs[i], p.storeErr != nil)
 		p.part()
 	}
 }

@@ -315,18 +315,8 @@ func (m *many[V]) detach(ctx context.Context, ps []*pursuit[V]) {
 		}
 		return
 	}
-	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	g := &group[V]{cache: c, load: m.load, cancel: func() { cancel(errAbandoned) }, urged: make(chan struct{})}
-	for _, p := range ps {
-		g.add(p)
-	}
-	go func() {
-		defer c.life.end()
-		defer cancel(nil)
-		defer g.landAll(errGoexit) // only if the user's code in here ended the goroutine
-		defer c.life.cancelOnClose(cancel)()
-		g.pursue(work)
-	}()
+	all := &mates[V]{cache: c, load: m.load, ctx: ctx}
+	go all.group(ps)()
 }
 
 // wait waits for every flight, one after another, and notes what came of it.

@@ -433,6 +433,61 @@ func TestGetManyBy(t *testing.T) {
 	})
 }
 
+// A batch that waits for a load elsewhere goes on as a batch when nothing comes of that: one load, one slot.
+func TestGetManyTakesOver(t *testing.T) {
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint(100+i))
+	}
+	for name, end := range map[string]func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()){
+		"closed": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) { a.Close() },
+		"left":   func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) { leave() },
+		"invalidated": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+			b.Invalidate(t.Context(), keys...)
+		},
+		"too large": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+			load.gives(strings.Repeat("x", 10_000))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manyBubble(t, cacheguard.Options[string]{MaxValueSize: 5000, MaxLoads: 1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				first := getMany(ctx, t, a, o, keys...)
+				load := o.next(keys...)
+				second := getMany(t.Context(), t, b, o, keys...)
+				second.waits()
+				end(t, a, b, load, leave)
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				again := <-o.begin
+				sorted := slices.Sorted(slices.Values(again.keys))
+				if !slices.Equal(sorted, keys) {
+					t.Errorf("the load that takes over is of %d keys", len(again.keys))
+				}
+				o.none()
+				again.gives("v")
+				var want []string
+				for _, key := range keys {
+					want = append(want, key+"v")
+				}
+				wantMany(t, second, want, nil)
+				if name == "invalidated" {
+					load.gives("old")
+				}
+				first.later()
+				if name != "too large" {
+					for _, key := range keys {
+						if r, err := b.Peek(t.Context(), key); err != nil || r.Status != cacheguard.StatusHit {
+							t.Fatalf("%s is not stored: %v, %v", key, r.Status, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // Close ends a load of many keys, and its callers get ErrClosed.
 func TestGetManyCloses(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {

@@ -46,6 +46,11 @@ type pursuit[V any] struct {
 	away   atomic.Bool  // it goes its own way
 	grant  Grant        // of the lease
 	header frame.Header // of the frame that is being stored
+	mates  *mates[V]    // with which it goes on, if it went its own way; nil: by itself
+	handed bool         // to them
+	apart  bool         // it loads without the lease
+
+	since time.Time // when it began
 
 	late     func() // called when a load returns after it was given up; nil for most
 	restarts int
@@ -88,14 +93,17 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		w = c.waits.watch(p.key.Key) // before the lease is asked for: no message may fall between
 	}
 	defer w.stop()
-	began, longest := time.Now(), 2*c.opts.LoadTimeout+c.opts.LeaseTTL
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	longest := 2*c.opts.LoadTimeout + c.opts.LeaseTTL
 
 	for p.restarts <= maxRestarts {
 		if ctx.Err() != nil {
 			p.land(Result[V]{}, context.Cause(ctx))
 			return
 		}
-		if time.Since(began) > longest {
+		if time.Since(p.since) > longest {
 			p.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
 				longest, quoteKey(p.name), context.DeadlineExceeded))
 			return
@@ -103,6 +111,9 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		var ans LeaseAnswer
 		if p.first != nil {
 			ans, p.first = *p.first, nil
+		} else if p.mates != nil {
+			p.mates.comeBack(p)
+			return
 		} else {
 			slot, err := c.slot(ctx, p)
 			if err != nil {
@@ -166,7 +177,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 			}
 		}
 	}
-	c.alone(ctx, p, nil, false)
+	c.withoutLease(ctx, p)
 }
 
 // ask makes the question for the lease.
@@ -224,14 +235,14 @@ func (c *Cache[V]) landOutcome(ctx context.Context, p *pursuit[V], load ID, o Ou
 		}
 		if got.res.Status == StatusMiss { // damaged on the way, or invalidated since
 			c.missed(ctx, p.name, got)
-			return c.alone(ctx, p, nil, false)
+			return c.withoutLease(ctx, p)
 		}
 		p.note, p.heard = got.note, got.note
 		got.res.Status, got.res.FreshFor = StatusCoalesced, 0
 		p.land(got.res, nil)
 		return true
 	case OutcomeUnshared:
-		return c.alone(ctx, p, nil, false)
+		return c.withoutLease(ctx, p)
 	}
 	p.restarts++ // a kind that this program doesn't know
 	return false
@@ -265,6 +276,16 @@ func (c *Cache[V]) withoutStore(ctx context.Context, p *pursuit[V], slot func())
 		slot = nil
 	}
 	c.alone(ctx, p, slot, true)
+}
+
+// withoutLease loads for the callers of this process only although the store can be used.
+func (c *Cache[V]) withoutLease(ctx context.Context, p *pursuit[V]) bool {
+	if p.mates != nil {
+		p.apart = true
+		p.mates.comeBack(p)
+		return true
+	}
+	return c.alone(ctx, p, nil, false)
 }
 
 // alone loads for the callers of this process only, without a lease, so it never stores what it loads: it can't know
