@@ -2,6 +2,7 @@ package cacheguard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -175,4 +176,34 @@ func TestManyStoresAmongWhatIsNotStored(t *testing.T) {
 			t.Errorf("the store has %+v, %v", res, err)
 		}
 	})
+}
+
+// A load whose leases others have taken is told so, and its callers get what those others store, even when both are
+// over in the same moment.
+func TestManyTakenKeys(t *testing.T) {
+	for _, keys := range [][]string{{"1"}, {"1", "2"}} {
+		inBubble(t, fmt.Sprint(len(keys)), func(t *testing.T) {
+			store := cacheguard.Store(newTampered())
+			a, b, o := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{}), newBulk(t)
+			call := getMany(t.Context(), t, a, o, keys...)
+			l := o.next(keys...)
+			writes := newScriptedOrigin[string](t)
+			write := beginCall(t, func() (string, error) { return b.Update(t.Context(), "1", writes.load) })
+			written := writes.next()
+			time.Sleep(2 * time.Second) // renewals find out
+			synctest.Wait()
+			want := []string{"1written"}
+			if len(keys) == 1 {
+				if cause := context.Cause(l.ctx); !errors.Is(cause, cacheguard.ErrLeaseLost) {
+					t.Errorf("the load's context ended with %v", cause)
+				}
+			} else {
+				want = append(want, "2new")
+				go l.gives("new")
+			}
+			written.gives("1written")
+			write.gives("1written", nil)
+			wantMany(t, call, want, nil)
+		})
+	}
 }

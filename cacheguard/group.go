@@ -421,9 +421,9 @@ func (k *keeper[V]) takeOut(ctx context.Context, p *pursuit[V]) {
 	if k.over {
 		return
 	}
-	p.restarts++
-	k.group.alone(ctx, p, nil)
-	if k.taken++; k.taken == len(k.ps) {
+	if k.taken++; k.taken == len(k.ps) { // before the group ends for want of members, with another cause
 		k.lose(ErrLeaseLost)
 	}
+	p.restarts++
+	k.group.alone(ctx, p, nil)
 }
