@@ -41,6 +41,12 @@
 //     value. Invalidate deletes value, lease and record in one step, MarkStale
 //     leaves the value, stale. What a process remembers of a record it
 //     remembers by a stamp, like an entry of the local tier.
+//   - tags.pml: values are invalidated by tag without being found. A grant says
+//     what the clock was before the load, a bump what it is, and a value counts
+//     if it is from after its generations, which may be evicted as a whole. A
+//     message's value counts without asking if every bump was told that could
+//     matter. What a client of a cluster keeps of generations it keeps while
+//     messages arrive.
 //   - flights.pml: callers of one process share the work. Invalidate and
 //     "changed" messages seal the open flight, the last caller to leave seals
 //     it before its work is cancelled, and so does a load that hears that its
