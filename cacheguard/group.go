@@ -116,6 +116,9 @@ func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed [
 		keys[i], asks[i] = p.key, c.ask(ctx, p)
 	}
 	replies := c.store.LeaseMany(context.WithoutCancel(ctx), keys, asks)
+	if len(replies) == len(ps) {
+		g.look(ctx, ps, replies)
+	}
 	for i, p := range ps {
 		ans, err := LeaseAnswer{}, errReplies
 		if len(replies) == len(ps) {
@@ -140,6 +143,33 @@ func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed [
 		c.up(ctx, &c.leasing)
 	}
 	return granted, failed
+}
+
+// look reads the generations of all values that are there after all, in one trip. Without them each is looked at alone.
+func (g *group[V]) look(ctx context.Context, ps []*pursuit[V], replies []Reply[LeaseAnswer]) {
+	c := g.cache
+	all := make([]found[V], len(ps))
+	var there []int
+	for i, r := range replies {
+		if r.Err == nil && r.Answer.State == LeaseValue {
+			if all[i] = c.open(r.Answer.Frame); all[i].res.Status != StatusMiss {
+				there = append(there, i)
+			}
+		}
+	}
+	if len(there) == 0 {
+		return
+	}
+	of, at, err := c.generations(context.WithoutCancel(ctx), all, there)
+	if err != nil {
+		return
+	}
+	for _, i := range there {
+		if !all[i].after(of, at) {
+			all[i] = found[V]{id: all[i].id}
+		}
+		ps[i].there = &all[i]
+	}
 }
 
 // withoutStore lands what is not loaded when the store can't be used, as the policy says, and returns the rest.

@@ -39,6 +39,7 @@ type pursuit[V any] struct {
 	asked    uint32     // and for what restrains this process
 
 	first   *LeaseAnswer // to a question that was asked for many keys; nil: ask
+	there   *found[V]    // the value in that answer, if it is known to be current
 	watcher *watcher     // from before it was asked; nil: none yet
 
 	// As one of a group's:
@@ -142,8 +143,11 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		}
 		switch ans.State {
 		case LeaseValue:
-			got, err := c.openRead(context.WithoutCancel(ctx), ans.Frame)
-			if err != nil {
+			var got found[V]
+			var err error
+			if p.there != nil {
+				got, p.there = *p.there, nil
+			} else if got, err = c.openRead(context.WithoutCancel(ctx), ans.Frame); err != nil {
 				c.down(ctx, &c.reading, p.name, err)
 			}
 			if p.behind && got.res.Status != StatusMiss { // refreshed by somebody else; who has joined meanwhile asked for a load

@@ -30,10 +30,7 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 	replies := make([]cacheguard.Reply[[]byte], 0, len(keys))
 	var of cacheguard.Generations
 	for some := range slices.Chunk(keys, 4*inOneTrip) {
-		b := &batch{names: make([]string, len(some))}
-		for i, k := range some {
-			b.names[i] = s.names.value(k)
-		}
+		b := &batch{names: s.names.values(some)}
 		if tags != nil && of == nil {
 			b.want(keys[0].Cache, tags)
 		}

@@ -1,6 +1,10 @@
 package redisstore
 
-import "github.com/cacheguard/cacheguard/cacheguard"
+import (
+	"strings"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
 
 // names makes the names of things in Redis:
 //
@@ -16,11 +20,37 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
-	escape := ""
-	if k.Key == "" || k.Key[0] == '}' || k.Key[0] == '\\' {
-		escape = `\`
+	return n.prefix + ":" + k.Cache + ":{" + escape(k.Key) + k.Key + "}"
+}
+
+func escape(key string) string {
+	if key == "" || key[0] == '}' || key[0] == '\\' {
+		return `\`
 	}
-	return n.prefix + ":" + k.Cache + ":{" + escape + k.Key + "}"
+	return ""
+}
+
+// values makes the names of many values, in one piece of memory.
+func (n names) values(keys []cacheguard.Key) []string {
+	size := 0
+	for _, k := range keys {
+		size += len(n.prefix) + len(k.Cache) + len(k.Key) + 5
+	}
+	var all strings.Builder
+	all.Grow(size)
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		from := all.Len()
+		all.WriteString(n.prefix)
+		all.WriteByte(':')
+		all.WriteString(k.Cache)
+		all.WriteString(":{")
+		all.WriteString(escape(k.Key))
+		all.WriteString(k.Key)
+		all.WriteByte('}')
+		names[i] = all.String()[from:]
+	}
+	return names
 }
 
 func (n names) lease(value string) string       { return value + ":lease" }
