@@ -43,10 +43,10 @@ func (all observers) StartLoad(ctx context.Context, cache, key string) (context.
 			continue
 		}
 		next, its, end := startSafely(ctx, tracer, cache, key)
-		if next != nil && chainOf(next) == chainOf(ctx) {
+		if madeOf(next, ctx) {
 			ctx = next
 		}
-		if len(note) == 0 {
+		if note == nil && noteFits(its) {
 			note = its
 		}
 		if end != nil {

@@ -50,12 +50,19 @@ func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[
 			ended(err, notFound)
 		}
 	}
-	// A context that isn't made of ctx would neither end with it nor say which load it belongs to.
-	if traced != nil && chainOf(traced) == chainOf(ctx) && traced.Done() != nil {
+	if madeOf(traced, ctx) {
 		loadCtx = traced
 	}
-	if len(note) > 0 && len(note) <= frame.MaxNote {
+	if noteFits(note) {
 		noted.Store(&note)
 	}
 	return loadCtx, end
 }
+
+// madeOf reports whether a tracer's context looks as if it were made of ctx. One that isn't would neither end with it nor
+// say which load it belongs to.
+func madeOf(traced, ctx context.Context) bool {
+	return traced != nil && chainOf(traced) == chainOf(ctx) && (traced.Done() != nil || ctx.Done() == nil)
+}
+
+func noteFits(note []byte) bool { return len(note) > 0 && len(note) <= frame.MaxNote }

@@ -240,10 +240,14 @@ func TestObservers(t *testing.T) {
 	silent := &tracing{name: "silent", start: func(ctx context.Context, _ []byte) (context.Context, []byte) { return ctx, nil }}
 	broken := &tracing{name: "broken", start: func(context.Context, []byte) (context.Context, []byte) { panic("tracer") }}
 	foreign := &tracing{name: "foreign", start: func(context.Context, []byte) (context.Context, []byte) { return context.Background(), nil }}
+	endless := &tracing{name: "endless", start: func(ctx context.Context, _ []byte) (context.Context, []byte) {
+		return context.WithoutCancel(ctx), nil
+	}}
+	wordy := &tracing{name: "wordy", start: func(ctx context.Context, _ []byte) (context.Context, []byte) { return ctx, make([]byte, 256) }}
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		all := cacheguard.Observers(observing(func(cacheguard.Event) { panic("observer") }), silent, broken, foreign, one, two)
+		all := cacheguard.Observers(observing(func(cacheguard.Event) { panic("observer") }), silent, broken, foreign, endless, wordy, one, two)
 		c := openOn(t, store, cacheguard.Options[string]{Observer: all})
 		_, err := c.Get(t.Context(), "k", func(ctx context.Context) (string, error) {
 			if got := ctx.Value(tracedKey{}); got != "two/behave/k/1" {
@@ -254,7 +258,7 @@ func TestObservers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []*tracing{silent, foreign, one, two} {
+		for _, o := range []*tracing{silent, foreign, endless, wordy, one, two} {
 			if got := o.notes(cacheguard.EventLoaded); !slices.Equal(got, []string{"one/behave/k/1"}) {
 				t.Errorf("%s was told the notes %q, want the first one", o.name, got)
 			}
