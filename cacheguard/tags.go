@@ -20,7 +20,8 @@ import (
 // touch are back-offs after failed loads.
 //
 // It goes through although ctx ends. In a cluster other processes know of it when its message arrives; else at once.
-// When it returns an error, old values may live until their TTL is over, in other processes than this one.
+// When it returns an error, old values may live until their TTL is over, in the store and in the process-local tiers of
+// other processes.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	if len(tags) == 0 {
 		return nil
@@ -43,7 +44,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	ctx = context.WithoutCancel(ctx)
 	c.sealAll()
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
-	if err != nil { // this process knows better than to use what it has
+	if err != nil { // it may have been done: this process knows better than to use what it has
 		generation = c.store.Now().Add(clockSlack).UnixMicro()
 		c.owed.add(tags, generation)
 	}
@@ -54,7 +55,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		if len(tags) > 0 {
 			what = fmt.Sprintf("values with the tags %.200q", tags)
 		}
-		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, err)
+		return fmt.Errorf("cacheguard: %s may still be served: %w", what, err)
 	}
 	c.up(ctx, &c.changing)
 	return nil

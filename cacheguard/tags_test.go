@@ -289,6 +289,48 @@ func TestMarkStaleWithoutWindows(t *testing.T) {
 	})
 }
 
+// deaf is a store that can't be told of invalidations by tag.
+type deaf struct{ *memstore.Store }
+
+func (deaf) InvalidateTags(context.Context, string, []string) (int64, error) { return 0, errTampered }
+
+// An invalidation that may not have been done is an error, and takes what this process has; what is stored later counts at
+// once.
+func TestInvalidateTagsFails(t *testing.T) {
+	for what, invalidate := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	} {
+		inBubble(t, what, func(t *testing.T) {
+			c := openOn(t, cacheguard.Store(deaf{memstore.New(memstore.Options{})}), cacheguard.Options[string]{
+				Local: cacheguard.Local[string]{Entries: 100}})
+			local := func(key string, want bool) {
+				t.Helper()
+				r, err := c.GetEntry(t.Context(), key, tagged("unexpected", "tag"))
+				if err != nil || r.Value != key || r.Local != want {
+					t.Errorf("%s: %+v, %v; want it local: %v", key, r, err, want)
+				}
+			}
+			gets(t, c, "old", tagged("old", "tag"), "old", cacheguard.StatusLoaded)
+			local("old", true)
+			o := newScriptedOrigin[cacheguard.Entry[string]](t)
+			waiting := gettingEntry(t.Context(), t, c, "new", o.load)
+			load := o.next()
+			if err := invalidate(t.Context(), c); !errors.Is(err, errTampered) {
+				t.Errorf("the error is %v", err)
+			}
+			local("old", false)
+			gets(t, c, "later", tagged("later", "tag"), "later", cacheguard.StatusLoaded)
+			local("later", true)
+			load.gives(cacheguard.Entry[string]{Value: "new", Tags: []string{"tag"}})
+			if r, err := waiting.now(); r.Value != "new" || err != nil {
+				t.Errorf("who waited: %+v, %v", r, err)
+			}
+			local("new", false) // its load began before
+		})
+	}
+}
+
 func TestWrongTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})
