@@ -48,9 +48,9 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 	return c.get(ctx, key, loader[V]{entry: load})
 }
 
-// get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it is fresh, return it; if it is
-// stale but good enough for now, return it and refresh it behind the caller's back; else pursue it by lease and load,
-// or by waiting for who has them, until somebody has the result for all.
+// get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
+// is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
+// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all.
 func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err

@@ -60,6 +60,9 @@ func (g *group[V]) alone(ctx context.Context, p *pursuit[V], ans *LeaseAnswer) {
 	p.part()
 	if !c.life.begin() {
 		cancel(nil)
+		if p.watcher != nil {
+			p.watcher.stop()
+		}
 		p.land(Result[V]{}, ErrClosed)
 		return
 	}

@@ -13,8 +13,9 @@ import (
 // It returns every value it has, also beside an error. Keys that don't exist are absent from the map, and that is no
 // error; load says so by leaving them out of its own. Keys that failed are in a KeyErrors, each with the error that a Get
 // would have returned; so are those that had to be waited for when ctx ended. When load returns a KeyErrors only
-// the keys in it have failed; after any other error all have, whatever is in the map. Values that it wasn't asked for are
-// ignored. Observers are told of it as one load, with the first key and how many more there are.
+// the keys in it have failed; any other error is that of all, whatever is in the map: one that wraps ErrNotFound says that
+// none of them exists. Values that load wasn't asked for are ignored. Observers are told of it as one load, with the first
+// key and how many more there are.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errors.New("cacheguard: the load function is nil")
