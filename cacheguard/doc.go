@@ -42,9 +42,9 @@
 //     windows are over.
 //   - In a cluster of Redis, and with a local tier anywhere, that a process knows of an invalidation by tag before its
 //     message has arrived: a fraction of a millisecond as a rule.
-//   - Linearizable reads across processes. A call that begins after Invalidate has returned in another process may
-//     join a flight of its own process that began before, until the message has arrived: a fraction of a millisecond
-//     as a rule.
+//   - Linearizable reads across processes. A call that begins after Invalidate, InvalidateTags or InvalidateAll has
+//     returned in another process may join a flight of its own process that began before, a look-up or a load, until the
+//     message has arrived: a fraction of a millisecond as a rule.
 //   - A lock. The lease makes loads rare and fills safe. It doesn't protect what a load does at the origin.
 //   - Secrets. Whoever can write to the store is trusted with what callers get.
 //
@@ -86,7 +86,10 @@
 // granted, before it waits for what others load. The results are stored in one trip. Each key has a flight and a lease
 // of its own all the same: a Get of one of them joins, an Invalidate of one of them concerns that one, and callers that
 // leave end the load only when nobody waits for any of its keys. The load takes one slot of MaxLoads and one LoadTimeout,
-// whatever the number of keys. What is stale is refreshed by one load in the background.
+// whatever the number of keys. What is stale is refreshed by one load in the background. Flights of a batch whose loads
+// elsewhere come to nothing go on together, too. A batch's one trip has to come within the store's operation timeout (250
+// ms): split one that is many megabytes. Observers are told of each key that was waited for. GetMany can't give tags or
+// lifetimes; for the KeyErrors of GetManyBy, see there.
 //
 // # Tags
 //
@@ -98,6 +101,10 @@
 // more command, once this process has seen that a value is there and what tags it has (a value that is met for the first
 // time costs a trip more). In a cluster they lie on another node than the value; a process reads them once, and then
 // hears of changes. If Redis loses them, all values of the cache are misses.
+//
+// Only GetEntry and SetEntry give tags: what Get, GetMany, Refresh, Update or Set store under the same key has none, so
+// don't mix them where tags matter. A caller that comes after an invalidation while a load is under way waits for that
+// load, and loads anew if the result has the tag.
 //
 // Tags are of one cache. An invalidated tag is remembered for as long as the store likes (of 100,000 in a cache the
 // oldest tenth is forgotten, together with the values that are older than its newest one). The values stay where they are

@@ -2,6 +2,8 @@ package cacheguard_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +18,7 @@ func ExampleCache_GetEntry() {
 
 	r, err := products.GetEntry(ctx, "42", func(ctx context.Context, _ cacheguard.Result[Product]) (cacheguard.Entry[Product], error) {
 		p, err := db.Product(ctx, "42")
-		if p.Name == "" {
+		if errors.Is(err, sql.ErrNoRows) {
 			return cacheguard.Entry[Product]{NoStore: true}, cacheguard.ErrNotFound // not remembered either
 		}
 		return cacheguard.Entry[Product]{Value: p, TTL: 30 * time.Second}, err

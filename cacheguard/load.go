@@ -23,14 +23,15 @@ type LoadFunc[V any] func(ctx context.Context) (V, error)
 // Entry with NoStore and ErrNotFound says "does not exist" without having it remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
-// Entry is what an EntryFunc returns. At most one of NoStore, NoShare and NotModified is set. A result that is not
-// stored still removes what stood there, for that is out of date.
+// Entry is what an EntryFunc returns. A result that is not stored still removes what stood there, for that is out of date;
+// NoShare counts before NoStore. A wrong Entry, with a TTL or tags that can't be, fails the load like an error of it: for a
+// result that is out of date already return NoStore, not a TTL below the least.
 type Entry[V any] struct {
 	Value V
-	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 0: as there
+	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 1 ms to 10 years; 0: as there
 
-	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. With NotModified nil
-	// keeps the previous value's.
+	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. With NotModified they
+	// take the place of the previous value's, and nil keeps those.
 	Tags []string
 
 	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative: none.
@@ -38,7 +39,7 @@ type Entry[V any] struct {
 
 	NoStore     bool // give it to those who wait, keep nothing
 	NoShare     bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
-	NotModified bool // keep prev.Value, begin a new lifetime
+	NotModified bool // keep prev.Value, or that it does not exist, and begin a new lifetime; an error if there is none
 }
 
 // wrong returns what is wrong with the entry's durations.

@@ -35,8 +35,8 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	return m.got, nil
 }
 
-// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; ids with the same key count as one, the
-// first.
+// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; of ids with the same key the first is
+// loaded, and its value is that of all. A KeyErrors, from load and in the end, is by key.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")

@@ -19,11 +19,14 @@ import (
 // after it, whenever it is stored. A load that is under way goes on for those who wait for it already. What it doesn't
 // touch are back-offs after failed loads.
 //
-// It goes through although ctx ends. In a cluster other processes know of it when its message arrives; else at once.
-// When it returns an error, old values may live until their TTL is over, in the store and in the process-local tiers of
-// other processes.
+// It goes through although ctx ends. What other processes read from the store agrees with it at once, and in a cluster
+// when its message arrives; what they have at hand, flights and the local tier, always then. When it returns an error, old
+// values may live until their TTL is over, in other processes than this one.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
-	if len(tags) == 0 {
+	switch {
+	case !c.changes(ctx):
+		return ErrClosed
+	case len(tags) == 0:
 		return nil
 	}
 	for some := range slices.Chunk(tags, frame.MaxTags) { // of any number, but frames have no more
@@ -53,9 +56,9 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		c.down(ctx, &c.changing, "", err)
 		what := "all values"
 		if len(tags) > 0 {
-			what = fmt.Sprintf("values with the tags %.200q", tags)
+			what = fmt.Sprintf("values with %s and %d more tags", quoteKey(tags[0]), len(tags)-1)
 		}
-		return fmt.Errorf("cacheguard: %s may still be served: %w", what, err)
+		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, err)
 	}
 	c.up(ctx, &c.changing)
 	return nil

@@ -319,14 +319,14 @@ func TestInvalidateTagsFails(t *testing.T) {
 			if err := invalidate(t.Context(), c); !errors.Is(err, errTampered) {
 				t.Errorf("the error is %v", err)
 			}
-			local("old", false)
+			gets(t, c, "old", tagged("old", "tag"), "old", cacheguard.StatusLoaded)
 			gets(t, c, "later", tagged("later", "tag"), "later", cacheguard.StatusLoaded)
 			local("later", true)
 			load.gives(cacheguard.Entry[string]{Value: "new", Tags: []string{"tag"}})
 			if r, err := waiting.now(); r.Value != "new" || err != nil {
 				t.Errorf("who waited: %+v, %v", r, err)
 			}
-			local("new", false) // its load began before
+			gets(t, c, "new", tagged("new", "tag"), "new", cacheguard.StatusLoaded) // its load began before
 		})
 	}
 }
