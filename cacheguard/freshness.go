@@ -82,9 +82,14 @@ type found[V any] struct {
 
 // open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.
 func (c *Cache[V]) open(f []byte) (got found[V]) {
-	if f == nil {
-		return got
+	if f != nil {
+		c.openInto(&got, f, c.store.Now())
 	}
+	return got
+}
+
+// openInto is open for what is there, at this time on the store's clock, into an empty place.
+func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 	got.id = frame.ID(f)
 	h, body, err := frame.Parse(f)
 	if err == nil && h.Codec != c.codec && !h.Null {
@@ -92,20 +97,23 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 	}
 	if err != nil {
 		got.corrupt = err
-		return got
+		return
 	}
 	if c.owed.has(h.Tags, h.Stamp) {
-		return got
+		return
 	}
 	if !h.Null {
-		if got.res.Value, got.corrupt = c.decode(body); got.corrupt != nil {
-			return found[V]{id: got.id, corrupt: got.corrupt}
+		v, err := c.decode(body)
+		if err != nil {
+			got.corrupt = err
+			return
 		}
+		got.res.Value = v
 	}
 	got.load, got.took, got.tags, got.stamp, got.note = h.ID, h.Took, h.Tags, h.Stamp, h.Note
 	got.res.NotFound = h.Null
 	var over time.Duration
-	got.res.Age, over, got.good = judge(h, c.store.Now())
+	got.res.Age, over, got.good = judge(h, now)
 	got.res.FreshFor = -over
 	got.res.Status = StatusStale
 	if got.good == useFresh {
@@ -115,7 +123,6 @@ func (c *Cache[V]) open(f []byte) (got found[V]) {
 	if got.good != useNone {
 		got.keeps = max(h.Revalidate, h.IfError) - over
 	}
-	return got
 }
 
 func (c *Cache[V]) decode(body []byte) (v V, err error) {

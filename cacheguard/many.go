@@ -184,11 +184,11 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	}
 	all, errs := c.readMany(ctx, ks)
 	for i, key := range keys {
-		id, got := ks[i].Key, all[i]
+		id, got := ks[i].Key, &all[i]
 		err := errs.at(i)
 		switch {
 		case err == nil && got.good == useNone:
-			c.missed(ctx, key, got)
+			c.missed(ctx, key, *got)
 		case err != nil && !errors.Is(err, ErrOverloaded):
 			if over(ctx) { // only this caller's time is over: as if nothing were there
 				err = nil
@@ -197,11 +197,11 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			}
 		}
 		if err != nil {
-			got = c.near.last(id)
+			*got = c.near.last(id)
 		}
 		if got.good == useFresh {
 			if got.early {
-				m.refresh(key, id, got)
+				m.refresh(key, id, *got)
 			}
 			m.answer(ctx, key, got.res)
 			continue
@@ -216,7 +216,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
 				got.res.Err = failed
 				if !held {
-					m.refresh(key, id, got)
+					m.refresh(key, id, *got)
 				}
 				m.answer(ctx, key, got.res)
 				continue
@@ -227,7 +227,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			continue
 		}
 		p := &pursuit[V]{name: key, key: ks[i], load: m.one(key), storeErr: err, reads: true}
-		p.saw(got)
+		p.saw(*got)
 		m.missed = append(m.missed, p)
 	}
 }
@@ -368,8 +368,10 @@ func (e keyErrs) at(i int) error { return e[i] }
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErrs) {
 	tags := []string{}
 	var at map[string]int // of tags
-	for _, k := range keys {
-		for _, tag := range c.hints.of(k.Key).list() {
+	hints := make([]*hint, len(keys))
+	for i, k := range keys {
+		hints[i] = c.hints.of(k.Key)
+		for _, tag := range hints[i].list() {
 			if _, ok := at[tag]; !ok {
 				if at == nil {
 					at = make(map[string]int)
@@ -406,15 +408,22 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErr
 		of = nil
 	}
 	var unsure []int // what has tags that weren't asked for
-	for i, r := range replies {
-		if r.Err != nil {
+	now := c.store.Now()
+	for i := range replies {
+		r := &replies[i]
+		switch {
+		case r.Err != nil:
 			failed(i, r.Err)
 			continue
+		case r.Answer != nil:
+			c.openInto(&all[i], r.Answer, now)
 		}
-		if all[i] = c.open(r.Answer); all[i].res.Status == StatusMiss {
+		if all[i].res.Status == StatusMiss {
 			continue
 		}
-		c.hints.note(keys[i].Key, all[i].tags)
+		if hints[i] != untagged || len(all[i].tags) > 0 {
+			c.hints.note(keys[i].Key, all[i].tags)
+		}
 		known := of != nil
 		if known && len(all[i].tags) > 0 {
 			for _, tag := range all[i].tags.All() {
@@ -474,7 +483,7 @@ func (c *Cache[V]) generations(ctx context.Context, all []found[V], some []int) 
 
 // after reports whether a value was loaded after the last invalidation of its cache and its tags; at says where those
 // are after the first of the generations.
-func (got found[V]) after(of Generations, at map[string]int) bool {
+func (got *found[V]) after(of Generations, at map[string]int) bool {
 	if got.stamp <= of[0] {
 		return false
 	}

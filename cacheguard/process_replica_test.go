@@ -106,7 +106,7 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 			return err
 		}
 		switch o.Do {
-		case orderGet, orderKeepOn, orderPeek, orderInvalidate: // these take their time, and others are to come in between
+		case orderGet, orderGetMany, orderKeepOn, orderPeek, orderInvalidate: // these take their time, and others are to come in between
 			r.orders.Go(func() { r.obey(o) })
 		case orderOpen:
 			close(r.gate(o.Gate))
@@ -134,6 +134,8 @@ func (r *replicaSelf) obey(o replicaOrder) {
 		r.get(ctx, o)
 	case orderGet:
 		r.get(ctx, o)
+	case orderGetMany:
+		r.getMany(ctx, o)
 	case orderKeepOn:
 		r.keepOn(ctx, o)
 	case orderPeek:
@@ -163,6 +165,29 @@ func (r *replicaSelf) get(ctx context.Context, o replicaOrder) {
 	close(start)
 	callers.Wait()
 	r.report(replicaReport{Kind: reportAnswered, Order: o.ID, Key: o.Key, Answers: answers})
+}
+
+// getMany reports the load of each key by itself.
+func (r *replicaSelf) getMany(ctx context.Context, o replicaOrder) {
+	began := time.Now()
+	got, err := r.cache.GetMany(ctx, o.Keys, func(ctx context.Context, missing []string) (map[string]replicaValue, error) {
+		v := replicaValue{Replica: os.Getpid(), Load: r.loads.Add(1)}
+		values := make(map[string]replicaValue)
+		for _, key := range missing {
+			r.report(replicaReport{Kind: reportLoadBegan, Key: key, Value: v})
+			values[key] = v
+		}
+		return values, r.follow(ctx, o.Load)
+	})
+	answers := make([]replicaAnswer, len(o.Keys))
+	for i, key := range o.Keys {
+		v, ok := got[key]
+		if !ok && err == nil {
+			err = fmt.Errorf("%s is absent", key)
+		}
+		answers[i] = replicaAnswerOf(began, cacheguard.Result[replicaValue]{Value: v}, err)
+	}
+	r.report(replicaReport{Kind: reportAnswered, Order: o.ID, Answers: answers})
 }
 
 // keepOn has each caller call every few milliseconds until the order's gate opens.

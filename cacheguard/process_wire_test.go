@@ -45,6 +45,7 @@ type replicaOrder struct {
 	ID      int
 	Do      replicaOrderKind
 	Key     string
+	Keys    []string // orderGetMany
 	Callers int
 	Load    replicaLoad
 	Gate    string
@@ -55,6 +56,7 @@ type replicaOrderKind string
 const (
 	orderGet        replicaOrderKind = "get"        // Callers of them at once; answered when all have returned
 	orderKeepOn     replicaOrderKind = "keep on"    // get, each of the Callers again and again until the Gate opens; summed up then
+	orderGetMany    replicaOrderKind = "get many"   // the Keys, by one caller; answered with one answer for each
 	orderPeek       replicaOrderKind = "peek"       // answered like a get by one caller
 	orderInvalidate replicaOrderKind = "invalidate" // and then, if there are Callers, get
 	orderOpen       replicaOrderKind = "open"       // the Gate
