@@ -234,7 +234,7 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 		return Result[V]{}, recursion(p.name)
 	}
 	began := c.watch(f)
-	out, err := c.result(ctx, f, c.opts.SoftTimeout)
+	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
 	}
@@ -259,11 +259,16 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 	c.pursue(ctx, p)
 }
 
-// result waits for a flight to land, or with SoftTimeout for so long if there is a stale value to be had.
-func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
+// result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
+func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
 	if c.opts.SoftTimeout <= 0 {
 		return f.Wait(ctx)
 	}
+	return c.resultWithin(ctx, f, c.opts.SoftTimeout)
+}
+
+// resultWithin is result for a caller who has so much patience with a stale value.
+func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
 		out.res = out.res.later(time.Since(out.at))
@@ -271,23 +276,35 @@ func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]], pat
 	return out, err
 }
 
-// await waits for a flight that another caller leads.
+// await waits for a flight that another caller leads. It is one function with few values on its stack for a reason:
+// thousands of goroutines wait here, and if their stacks have to grow once more for it, the first load of a stampede begins
+// twice as late.
 func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V]) (Result[V], error) {
 	if c.inside(ctx, id) { // the flight may be waiting for this very load
 		f.Leave()
 		return Result[V]{}, recursion(key)
 	}
 	c.urge(ctx, f)
-	return c.share(ctx, f, key, id, load, c.watch(f), c.opts.SoftTimeout)
-}
-
-// share gets the result of a flight that another caller leads, for a caller who waits since began and has so much
-// patience left.
-func (c *Cache[V]) share(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], began time.Time, patience time.Duration) (Result[V], error) {
-	out, err := c.result(ctx, f, patience)
+	began := c.watch(f)
+	out, err := c.result(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
 	}
+	if out.unshared {
+		return c.loadUnshared(ctx, key, id, load)
+	}
+	switch out.res.Status {
+	case StatusHit:
+		return c.hit(ctx, key, out.res)
+	case StatusLoaded:
+		out.res.Status = StatusCoalesced
+	}
+	c.served(ctx, EventCoalesced, key, f, out, began)
+	return answer(out.res, out.err)
+}
+
+// shared is what a caller gets of a flight that another one leads.
+func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out outcome[V], began time.Time) (Result[V], error) {
 	if out.unshared {
 		return c.loadUnshared(ctx, key, id, load)
 	}

@@ -332,13 +332,18 @@ func (m *many[V]) wait(ctx context.Context) {
 	for len(m.joined) > 0 {
 		p := m.joined[0]
 		m.joined = m.joined[1:]
-		res, err := c.share(ctx, p.flight, p.name, p.key.Key, p.load, began, c.opts.SoftTimeout-time.Since(began))
+		out, err := m.result(ctx, p, began)
+		if err != nil {
+			m.give(p.name, Result[V]{}, err)
+			continue
+		}
+		res, err := c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began)
 		m.give(p.name, res, err)
 	}
 	for len(m.began) > 0 {
 		p := m.began[0]
 		m.began = m.began[1:]
-		out, err := c.result(ctx, p.flight, c.opts.SoftTimeout-time.Since(began))
+		out, err := m.result(ctx, p, began)
 		if err != nil {
 			m.give(p.name, Result[V]{}, err)
 			continue
@@ -347,6 +352,15 @@ func (m *many[V]) wait(ctx context.Context) {
 		res, err := answer(out.res, out.err)
 		m.give(p.name, res, err)
 	}
+}
+
+// result is the cache's result for a caller who waits for one after another since then.
+func (m *many[V]) result(ctx context.Context, p *pursuit[V], since time.Time) (outcome[V], error) {
+	c := m.cache
+	if c.opts.SoftTimeout <= 0 {
+		return p.flight.Wait(ctx)
+	}
+	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
 }
 
 // leave ends the memberships of a call that was ended by Goexit.
