@@ -303,7 +303,8 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	return answer(out.res, out.err)
 }
 
-// shared is what a caller gets of a flight that another one leads.
+// shared is what a caller gets of a flight that another one leads: what await does once it has waited, apart from it for
+// those who wait in another way. That the lines stand in both is the price of await's small stack.
 func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out outcome[V], began time.Time) (Result[V], error) {
 	if out.unshared {
 		return c.loadUnshared(ctx, key, id, load)
