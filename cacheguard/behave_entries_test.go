@@ -232,7 +232,7 @@ func TestNotModified(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		c := openOn(t, store, opts)
 		storeStale(t, store, "k", "old", false)
-		prev := cacheguard.Result[string]{Value: "old", Status: cacheguard.StatusStale, Age: time.Minute, FreshFor: -59 * time.Second}
+		prev := cacheguard.Result[string]{Value: "old", Status: cacheguard.StatusStale, Age: time.Minute, FreshFor: -59 * time.Second, UsableFor: time.Hour - 59*time.Second}
 		r, err := c.GetEntry(t.Context(), "k", revalidate(t, prev, entry{NotModified: true, TTL: 3 * time.Second}, nil))
 		if r.Value != "old" || r.FreshFor != 3*time.Second || err != nil {
 			t.Errorf("GetEntry: %+v, %v", r, err)
@@ -256,7 +256,7 @@ func TestNotModified(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		c := openOn(t, store, opts)
 		storeStale(t, store, "k", "", true)
-		prev := cacheguard.Result[string]{NotFound: true, Status: cacheguard.StatusStale, Age: time.Minute, FreshFor: -59 * time.Second}
+		prev := cacheguard.Result[string]{NotFound: true, Status: cacheguard.StatusStale, Age: time.Minute, FreshFor: -59 * time.Second, UsableFor: time.Hour - 59*time.Second}
 		r, err := c.GetEntry(t.Context(), "k", revalidate(t, prev, entry{NotModified: true}, nil))
 		if !r.NotFound || !errors.Is(err, cacheguard.ErrNotFound) || r.FreshFor != 30*time.Second {
 			t.Errorf("GetEntry: %+v, %v; want it not found for NegativeTTL", r, err)

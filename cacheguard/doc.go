@@ -80,6 +80,13 @@
 // MarkStale makes values stale before their time: the windows begin with the mark. Without windows the next read loads,
 // and sees the old value, so that it can say Entry.NotModified.
 //
+// # Results that are nobody else's
+//
+// A load can find out that its result is for its own caller only: Entry.NoShare. By then others may wait for it, in this
+// process and elsewhere; they load for themselves, all at the same time. With a TTL this is remembered in the store
+// (hit-for-miss): calls in that time wait for nobody. Each asks for the lease all the same; one has it, and if its load
+// brings something to be shared, that is stored, and coalescing begins again. A call without the lease stores nothing.
+//
 // # Many keys
 //
 // GetMany reads many keys in one trip, asks for all leases that it needs in another one, and has one load get what it was
@@ -101,6 +108,9 @@
 // more command, once this process has seen that a value is there and what tags it has (a value that is met for the first
 // time costs a trip more). In a cluster they lie on another node than the value; a process reads them once, and then
 // hears of changes. If Redis loses them, all values of the cache are misses.
+//
+// MarkStaleTags is to Entry.SoftTags what InvalidateTags is to Tags: the values are stale then, and not gone. In the store
+// both are one kind, the soft ones begin with a zero byte.
 //
 // Only GetEntry and SetEntry give tags: what Get, GetMany, Refresh, Update or Set store under the same key has none, so
 // don't mix them where tags matter. A caller that comes after an invalidation while a load is under way waits for that

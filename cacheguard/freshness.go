@@ -38,15 +38,20 @@ func judge(h frame.Header, now time.Time) (age, over time.Duration, good use) {
 	if !h.Marked.IsZero() {
 		over = max(over, now.Sub(h.Marked), 0)
 	}
+	return age, over, goodFor(over, h.Revalidate, h.IfError)
+}
+
+// goodFor is what a value is good for whose soft TTL has been over for so long.
+func goodFor(over, revalidate, ifError time.Duration) use {
 	switch {
 	case over < 0:
-		return age, over, useFresh
-	case over < h.Revalidate:
-		return age, over, useMeanwhile
-	case over < h.IfError:
-		return age, over, useOnError
+		return useFresh
+	case over < revalidate:
+		return useMeanwhile
+	case over < ifError:
+		return useOnError
 	}
-	return age, over, useNone
+	return useNone
 }
 
 // early is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
@@ -67,17 +72,21 @@ func jittered(d time.Duration, jitter float64) time.Duration {
 
 // found is what stands in the store under a key.
 type found[V any] struct {
-	res     Result[V]     // StatusMiss, StatusHit or StatusStale
-	good    use           // what res is good for
-	keeps   time.Duration // for how long that lasts, at most
-	took    time.Duration // how long its load took
-	early   bool          // it is fresh, and this reader is to refresh it
-	load    ID            // the load that made it
-	tags    frame.Tags    // what it depends on
-	stamp   int64         // and as of when, on the clock of the generations
-	id      []byte        // of whatever stands there, for LeaseAsk.Seen
-	note    []byte        // of that load's tracer
-	corrupt error         // why it is no value
+	res                 Result[V]     // StatusMiss, StatusHit or StatusStale
+	good                use           // what res is good for
+	keeps               time.Duration // for how long that lasts, at most
+	revalidate, ifError time.Duration // its stale windows
+	took                time.Duration // how long its load took
+	early               bool          // it is fresh, and this reader is to refresh it
+	marked              bool          // by a soft tag, since its load began
+	unshared            bool          // it is no value for any caller, only the previous one of the next load
+	passing             bool          // and for now every call loads for itself
+	load                ID            // the load that made it
+	tags                frame.Tags    // what it depends on
+	stamp               int64         // and as of when, on the clock of the generations
+	id                  []byte        // of whatever stands there, for LeaseAsk.Seen
+	note                []byte        // of that load's tracer
+	corrupt             error         // why it is no value
 }
 
 // open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.
@@ -114,14 +123,38 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 	got.res.NotFound = h.Null
 	var over time.Duration
 	got.res.Age, over, got.good = judge(h, now)
+	got.revalidate, got.ifError = h.Revalidate, h.IfError
 	got.res.FreshFor = -over
 	got.res.Status = StatusStale
 	if got.good == useFresh {
 		got.res.Status = StatusHit
 		got.early = early(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
 	}
+	if h.Unshared {
+		got.unshared, got.passing = true, got.good == useFresh
+		got.good, got.early, got.res.Status = useNone, false, StatusStale
+		if h.Null {
+			got.res = Result[V]{}
+		}
+	}
 	if got.good != useNone {
 		got.keeps = max(h.Revalidate, h.IfError) - over
+	}
+}
+
+// mark ages a value that was marked stale so long ago.
+func (got *found[V]) mark(ago time.Duration) {
+	over := max(-got.res.FreshFor, ago, 0)
+	got.marked, got.passing, got.early = true, false, false
+	if got.good == useNone {
+		return
+	}
+	got.res.FreshFor = -over
+	got.good = min(got.good, goodFor(over, got.revalidate, got.ifError))
+	got.res.Status = StatusStale
+	got.keeps = 0
+	if got.good != useNone {
+		got.keeps = max(got.revalidate, got.ifError) - over
 	}
 }
 

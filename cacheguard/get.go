@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
@@ -51,6 +52,8 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
 // is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
 // pursue it by lease and load, or by waiting for who has them, until somebody has the result for all.
+//
+// It has few values on its stack, for the reason that await gives.
 func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
@@ -58,10 +61,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	id := keyID(key)
 	if c.near != nil {
 		if res, e := c.near.get(id); e != nil {
-			if got, early := e.early(res, c.opts.EarlyRefresh); early {
-				c.refreshBehind(ctx, key, c.key(id), load, got)
-			}
-			return c.hit(ctx, key, res)
+			return c.hitNear(ctx, key, id, load, res, e)
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
@@ -69,12 +69,23 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 	if f == nil {
 		return c.turnAway(ctx, key, id)
 	}
-	if !leads {
-		return c.await(ctx, f, key, id, load)
+	if leads {
+		return c.look(ctx, f, key, c.key(id), load)
 	}
+	return c.await(ctx, f, key, id, load)
+}
 
-	// The look-up runs on the caller's own goroutine: a hit costs no other.
-	k := c.key(id)
+// hitNear answers from the process-local tier.
+func (c *Cache[V]) hitNear(ctx context.Context, key, id string, load loader[V], res Result[V], e *kept[V]) (Result[V], error) {
+	if got, early := e.early(res, c.opts.EarlyRefresh); early {
+		c.refreshBehind(ctx, key, c.key(id), load, got)
+	}
+	return c.hit(ctx, key, res)
+}
+
+// look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
+func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V]) (Result[V], error) {
+	id := k.Key
 	got, err := c.lookUp(ctx, f, key, k)
 	if errors.Is(err, ErrOverloaded) && got.good == useNone { // too many ask the store: no reason to ask the origin
 		c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
@@ -88,6 +99,13 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		}
 		return c.hit(ctx, key, got.res)
 	}
+	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
+		marker := got
+		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
+		p := &pursuit[V]{name: key, key: k, load: load, unshared: true}
+		p.saw(got)
+		return c.detach(ctx, flight.Solo[outcome[V]](), p)
+	}
 	if got.good != useNone && err == nil {
 		held, failed := c.restraint.find(id, got.id)
 		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
@@ -100,7 +118,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		}
 		if c.opts.SoftTimeout > 0 {
 			f.Hold()
-			f.Offer(outcome[V]{res: got.res, at: time.Now()}, time.Now().Add(got.keeps))
+			f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
 			ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 		}
 	} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
@@ -151,6 +169,20 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
+// Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
+// asks nobody and never loads. What does not exist is NotFound, and no error.
+func (c *Cache[V]) Local(key string) (Result[V], bool) {
+	if c.near == nil || c.life.ended() {
+		return Result[V]{}, false
+	}
+	res, e := c.near.get(keyID(key))
+	if e == nil {
+		return Result[V]{}, false
+	}
+	res, _ = c.hit(context.Background(), key, res)
+	return res, true
+}
+
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
 // is under way when Refresh is called is waited for and counts; so does one that has failed, for as long as its
 // back-off lasts. Refresh never returns a stale value in place of an error.
@@ -159,26 +191,37 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 	if load == nil {
 		return zero, errors.New("cacheguard: the load function is nil")
 	}
+	r, err := c.refresh(ctx, key, loader[V]{value: load})
+	return r.Value, err
+}
+
+// RefreshEntry is Refresh for a load that sees the previous value, which may be fresh, and decides how long its result is
+// kept.
+func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (Result[V], error) {
+	if load == nil {
+		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+	}
+	return c.refresh(ctx, key, loader[V]{entry: load})
+}
+
+func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
-		return zero, err
+		return Result[V]{}, err
 	}
 	id := keyID(key)
 	f, leads := c.refreshes.Join(id, c.opts.MaxWaiters)
 	if f == nil {
-		_, err := c.turnAway(ctx, key, id)
-		return zero, err
+		return c.turnAway(ctx, key, id)
 	}
 	if !leads {
-		r, err := c.await(ctx, f, key, id, loader[V]{value: load})
-		return r.Value, err
+		return c.await(ctx, f, key, id, load)
 	}
 	// What stands there now is what the lease is asked for in spite of.
-	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: load}}
+	p := &pursuit[V]{name: key, key: c.key(id), load: load}
 	got, err := c.lookUp(ctx, f, key, p.key)
 	p.saw(got)
 	p.storeErr = err
-	r, err := c.detach(ctx, f, p)
-	return r.Value, err
+	return c.detach(ctx, f, p)
 }
 
 // Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a value that can't be
@@ -205,6 +248,9 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	c.up(ctx, &c.reading)
 	if got.corrupt != nil {
 		c.missed(ctx, key, got)
+	}
+	if got.unshared {
+		return Result[V]{}, nil
 	}
 	return got.res, nil
 }
@@ -234,9 +280,12 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *
 		return Result[V]{}, recursion(p.name)
 	}
 	began := c.watch(f)
-	out, err := c.result(ctx, f)
+	out, err := c.leaderResult(ctx, f)
 	if err != nil {
 		return Result[V]{}, err
+	}
+	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
+		return c.loadUnshared(ctx, p.name, p.key.Key, p.load, out.also.marker)
 	}
 	c.served(ctx, EventLoaded, p.name, f, out, began)
 	return answer(out.res, out.err)
@@ -259,6 +308,42 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 	c.pursue(ctx, p)
 }
 
+// leaderResult is result for the caller whose load it is, and which that load may want to do something.
+func (c *Cache[V]) leaderResult(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
+	d := desk.From(ctx)
+	if d == nil {
+		return c.result(ctx, f)
+	}
+	select {
+	case job := <-d.Jobs():
+		// The job can't be left half done, but who asked for it can go.
+		stop := context.AfterFunc(d.Client(), func() { f.Leave() })
+		panics := true
+		defer func() {
+			switch {
+			case !panics || !stop():
+			case d.Left():
+				f.Leave()
+			default: // who waits elsewhere is told of the failed load first
+				_, _ = f.Wait(d.Client())
+			}
+		}()
+		job()
+		panics = false
+		switch {
+		case !stop():
+			return outcome[V]{}, d.Client().Err()
+		case d.Left():
+			f.Leave()
+			return outcome[V]{}, context.Canceled
+		}
+		return f.Wait(d.Client())
+	case <-f.Done():
+	case <-ctx.Done():
+	}
+	return f.Wait(ctx)
+}
+
 // result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
 func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
 	if c.opts.SoftTimeout <= 0 {
@@ -271,7 +356,7 @@ func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (ou
 func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
-		out.res = out.res.later(time.Since(out.at))
+		out.res = out.res.later(time.Since(out.also.at))
 	}
 	return out, err
 }
@@ -290,8 +375,8 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	if err != nil {
 		return Result[V]{}, err
 	}
-	if out.unshared {
-		return c.loadUnshared(ctx, key, id, load)
+	if out.unshared() {
+		return c.loadUnshared(ctx, key, id, load, out.also.marker)
 	}
 	switch out.res.Status {
 	case StatusHit:
@@ -306,8 +391,8 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 // shared is what a caller gets of a flight that another one leads: what await does once it has waited, apart from it for
 // those who wait in another way. That the lines stand in both is the price of await's small stack.
 func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out outcome[V], began time.Time) (Result[V], error) {
-	if out.unshared {
-		return c.loadUnshared(ctx, key, id, load)
+	if out.unshared() {
+		return c.loadUnshared(ctx, key, id, load, out.also.marker)
 	}
 	switch out.res.Status {
 	case StatusHit:

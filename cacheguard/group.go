@@ -168,7 +168,7 @@ func (g *group[V]) look(ctx context.Context, ps []*pursuit[V], replies []Reply[L
 		return
 	}
 	for _, i := range there {
-		if !all[i].after(of, at) {
+		if !all[i].after(of, at, c.store.Now()) {
 			all[i] = found[V]{id: all[i].id}
 		}
 		ps[i].there = &all[i]
@@ -326,7 +326,7 @@ func (g *group[V]) run(ctx context.Context, ps []*pursuit[V], slot func()) []loa
 		outs := make([]loaded[V], len(ps))
 		for i, p := range ps {
 			v, err := pick(values, err, p.name)
-			outs[i] = c.completeSafely(p, v, err, note)
+			outs[i] = c.completeSafely(v, err, note)
 		}
 		return outs
 	}, func(outs []loaded[V], end ending) ([]loaded[V], ending) {
@@ -358,11 +358,11 @@ func (g *group[V]) run(ctx context.Context, ps []*pursuit[V], slot func()) []loa
 }
 
 // completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
-func (c *Cache[V]) completeSafely(p *pursuit[V], v V, err error, note []byte) (out loaded[V]) {
+func (c *Cache[V]) completeSafely(v V, err error, note []byte) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
 			out = loaded[V]{err: panicError(v)}
 		}
 	}()
-	return c.complete(p, Entry[V]{Value: v}, err, note)
+	return c.complete(previous[V]{}, Entry[V]{Value: v}, err, note)
 }

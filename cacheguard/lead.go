@@ -65,7 +65,7 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 		return
 	}
 	frame.Seal(out.frame, h)
-	ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard())
+	ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard()+out.entry.Keep)
 	c.filled(ctx, p, g, out, h, ans, err)
 }
 
@@ -74,7 +74,7 @@ func (c *Cache[V]) notStored(ctx context.Context, p *pursuit[V], g Grant, out lo
 	c.near.drop(p.key.Key) // what is there is out of date
 	if out.entry.NoShare {
 		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}, 0)
-		p.flight.Land(outcome[V]{res: out.result(), unshared: true, note: out.note})
+		p.flight.Land(outcome[V]{res: out.result(), also: &aside[V]{unshared: true, note: out.note}})
 		return
 	}
 	c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
@@ -97,6 +97,10 @@ func (c *Cache[V]) filled(ctx context.Context, p *pursuit[V], g Grant, out loade
 	case ans == FillStored:
 		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
 		c.up(ctx, &c.storing)
+		if h.Unshared {
+			c.near.drop(p.key.Key)
+			break
+		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
 		c.near.replace(p.key.Key, p.stamp, found[V]{
@@ -106,12 +110,12 @@ func (c *Cache[V]) filled(ctx context.Context, p *pursuit[V], g Grant, out loade
 	default: // for those who waited from before, and nobody else
 		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
 	}
-	p.land(res, nil)
+	p.landOwn(res, out.entry.NoShare)
 }
 
 // storable reports whether a result with this header is to be stored, and can be.
 func (out loaded[V]) storable(h frame.Header) bool {
-	return !out.entry.NoShare && out.keepErr == nil && h.Soft > 0
+	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
 }
 
 // header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.
@@ -122,6 +126,13 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 		ttl = c.opts.NegativeTTL
 	} else { // what does not exist is not served for longer than NegativeTTL, which is there to be short
 		h.Revalidate, h.IfError = c.opts.StaleWhileRevalidate, c.opts.StaleIfError
+	}
+	if out.entry.NoShare {
+		h.Revalidate, h.IfError = 0, 0
+		if h.Soft = out.entry.TTL; h.Soft > 0 {
+			h.Unshared, h.Null, h.Created = true, out.notFound || out.unkept(), c.store.Now()
+		}
+		return h
 	}
 	if out.entry.NoStore || ttl < 0 {
 		return h
@@ -143,7 +154,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 // unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
 // everybody for themselves, in parallel. What stands in the store goes: it is out of date.
 func (c *Cache[V]) unstored(p *pursuit[V], out loaded[V], h frame.Header) Outcome {
-	if out.frame == nil || len(out.frame) > maxCarried {
+	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
 		return Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}
 	}
 	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0

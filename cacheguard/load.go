@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
@@ -24,8 +25,14 @@ type LoadFunc[V any] func(ctx context.Context) (V, error)
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
 // Entry is what an EntryFunc returns. A result that is not stored still removes what stood there, for that is out of date;
-// NoShare counts before NoStore. A wrong Entry, with a TTL or tags that can't be, fails the load like an error of it: for a
-// result that is out of date already return NoStore, not a TTL below the least.
+// NoShare counts before NoStore.
+//
+// NoShare with a TTL is remembered for so long (hit-for-miss): calls in that time load for themselves, in parallel, and
+// wait for nobody, and the first of them that comes back with something to be shared ends it. The value is not stored,
+// unless there is a Keep: then those loads, whoever they are for, see it as their previous one.
+//
+// A wrong Entry, with a TTL or tags that can't be, fails the load like an error of it: for a result that is out of date
+// already return NoStore, not a TTL below the least.
 type Entry[V any] struct {
 	Value V
 	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 1 ms to 10 years; 0: as there
@@ -33,6 +40,13 @@ type Entry[V any] struct {
 	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. With NotModified they
 	// take the place of the previous value's, and nil keeps those.
 	Tags []string
+
+	// SoftTags are like Tags, for MarkStaleTags. There are at most 64 of both together, these of 1 to 254 bytes.
+	SoftTags []string
+
+	// Keep is how much longer the value stays in the store when it can't be served any more, for the next load to see it as
+	// its previous one. Default 0; at most 10 years.
+	Keep time.Duration
 
 	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative: none.
 	StaleWhileRevalidate, StaleIfError time.Duration
@@ -47,10 +61,13 @@ func (e Entry[V]) wrong() error {
 	if e.TTL < 0 || e.TTL > maxTTL || (e.TTL > 0 && e.TTL < minTTL) {
 		return fmt.Errorf("Entry.TTL is %v, it must be 0 or from %v to %v", e.TTL, minTTL, maxTTL)
 	}
+	if e.Keep < 0 || e.Keep > maxTTL {
+		return fmt.Errorf("Entry.Keep is %v, it must be from 0 to %v", e.Keep, maxTTL)
+	}
 	if most := max(e.StaleWhileRevalidate, e.StaleIfError); most > maxTTL {
 		return fmt.Errorf("Entry has a stale window of %v, above the most of %v", most, maxTTL)
 	}
-	if _, err := frame.MakeTags(e.Tags); err != nil {
+	if _, err := e.allTags(); err != nil {
 		return fmt.Errorf("Entry.Tags has %w", err)
 	}
 	return nil
@@ -82,6 +99,9 @@ type loaded[V any] struct {
 	note     []byte // the tracer's
 }
 
+// unkept reports whether the value is for its own caller and not even for the next load.
+func (out loaded[V]) unkept() bool { return out.entry.NoShare && out.entry.Keep == 0 }
+
 // result is what this caller gets of it.
 func (out loaded[V]) result() Result[V] {
 	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
@@ -89,8 +109,9 @@ func (out loaded[V]) result() Result[V] {
 
 // start runs the load of one key.
 func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) *running[loaded[V]] {
+	load, before := p.load, p.before() // the pursuit goes on, also when the load is given up before it has begun
 	return launch(c, ctx, p.name, []string{p.key.Key}, slot, func(ctx context.Context, note []byte) loaded[V] {
-		return c.load(ctx, p, note)
+		return c.load(ctx, load, before, note)
 	}, func(out loaded[V], end ending) (loaded[V], ending) {
 		if end.err != nil {
 			out = loaded[V]{err: end.err}
@@ -123,6 +144,9 @@ func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []stri
 		slot = func() {}
 	}
 	ctx = context.WithValue(ctx, chainKey{}, in)
+	if desk.From(ctx) != nil {
+		ctx = desk.With(ctx, nil) // it is for the call that began this load, not for those that the load makes
+	}
 	c.life.loads.Add(1)
 	c.loads.running.Add(1)
 	began := time.Now()
@@ -153,14 +177,28 @@ func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []stri
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
 
+// previous is what a load sees of the value that is there.
+type previous[V any] struct {
+	Result[V]
+	tags frame.Tags
+}
+
+func (p *pursuit[V]) before() previous[V] {
+	prev := previous[V]{p.prev, p.tags}
+	if p.good != useNone {
+		prev.UsableFor = max(time.Until(p.until), 0)
+	}
+	return prev
+}
+
 // load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
-func (c *Cache[V]) load(ctx context.Context, p *pursuit[V], note []byte) (out loaded[V]) {
-	entry, err := p.load.call(ctx, p.prev)
-	return c.complete(p, entry, err, note)
+func (c *Cache[V]) load(ctx context.Context, load loader[V], prev previous[V], note []byte) (out loaded[V]) {
+	entry, err := load.call(ctx, prev.Result)
+	return c.complete(prev, entry, err, note)
 }
 
 // complete makes of what a load returned what is stored.
-func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
+func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
 		out.notFound, out.err = true, nil
@@ -172,11 +210,11 @@ func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error, note []byt
 		out.err = fmt.Errorf("cacheguard: load returned a wrong Entry: %w", out.entry.wrong())
 		return out
 	case out.notFound:
-	case out.entry.NotModified && p.prev.Status == StatusMiss:
+	case out.entry.NotModified && prev.Status == StatusMiss:
 		out.err = errors.New("cacheguard: load returned Entry.NotModified, but there is no previous value")
 		return out
 	case out.entry.NotModified:
-		out.entry.Value, out.notFound = p.prev.Value, p.prev.NotFound
+		out.entry.Value, out.notFound = prev.Value, prev.NotFound
 	}
 	if !out.notFound && c.opts.Empty != nil && c.opts.Empty(out.entry.Value) {
 		out.notFound = true
@@ -185,11 +223,11 @@ func (c *Cache[V]) complete(p *pursuit[V], entry Entry[V], err error, note []byt
 		var zero V
 		out.entry.Value = zero
 	}
-	out.tags, _ = frame.MakeTags(out.entry.Tags)
-	if out.entry.NotModified && out.entry.Tags == nil {
-		out.tags = p.tags
+	out.tags, _ = out.entry.allTags()
+	if out.entry.NotModified && out.entry.Tags == nil && out.entry.SoftTags == nil {
+		out.tags = prev.tags
 	}
-	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound, frame.Annex{Tags: out.tags, Note: note})
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound || out.unkept(), frame.Annex{Tags: out.tags, Note: note})
 	return out
 }
 

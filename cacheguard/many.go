@@ -293,7 +293,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		if c.opts.SoftTimeout > 0 && p.good != useNone && p.storeErr == nil {
 			f.Hold()
-			f.Offer(outcome[V]{res: p.prev, at: p.at}, p.until)
+			f.Offer(outcome[V]{res: p.prev, also: &aside[V]{at: p.at}}, p.until)
 			offered = true
 		}
 	}
@@ -346,6 +346,11 @@ func (m *many[V]) wait(ctx context.Context) {
 		out, err := m.result(ctx, p, began)
 		if err != nil {
 			m.give(p.name, Result[V]{}, err)
+			continue
+		}
+		if out.unshared() && out.res.Status == StatusMiss { // by somebody else
+			res, err := c.loadUnshared(ctx, p.name, p.key.Key, p.load, out.also.marker)
+			m.give(p.name, res, err)
 			continue
 		}
 		c.served(ctx, EventLoaded, p.name, p.flight, out, began)

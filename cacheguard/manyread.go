@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // keyErrs are errors by the number of the key; nil is none at all.
@@ -81,7 +82,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErr
 		}
 		if !known {
 			unsure = append(unsure, i)
-		} else if !all[i].after(of, at) {
+		} else if !all[i].after(of, at, now) {
 			all[i] = found[V]{id: all[i].id}
 		}
 	}
@@ -90,7 +91,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErr
 		for _, i := range unsure {
 			if err != nil {
 				failed(i, err)
-			} else if !all[i].after(of, at) {
+			} else if !all[i].after(of, at, now) {
 				all[i] = found[V]{id: all[i].id}
 			}
 		}
@@ -127,17 +128,22 @@ func (c *Cache[V]) generations(ctx context.Context, all []found[V], some []int) 
 	return of, at, err
 }
 
-// after reports whether a value was loaded after the last invalidation of its cache and its tags; at says where those
-// are after the first of the generations.
-func (got *found[V]) after(of Generations, at map[string]int) bool {
+// after reports whether a value was loaded after the last invalidation of its cache and its tags, and ages it if it was not
+// after that of a soft one; at says where they are after the first of the generations.
+func (got *found[V]) after(of Generations, at map[string]int, now time.Time) bool {
 	if got.stamp <= of[0] {
 		return false
 	}
 	if len(got.tags) > 0 {
-		for _, tag := range got.tags.All() {
-			if got.stamp <= of[1+at[tag]] {
+		for i, tag := range got.tags.All() {
+			generation := of[1+at[tag]]
+			if got.stamp > generation {
+				continue
+			}
+			if !got.tags.Soft(i) {
 				return false
 			}
+			got.mark(now.Sub(time.UnixMicro(generation)))
 		}
 	}
 	return true

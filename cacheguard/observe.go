@@ -93,7 +93,10 @@ func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *fl
 	if c.opts.Observer == nil {
 		return
 	}
-	e := Event{Kind: kind, Key: key, NotFound: out.res.NotFound, Note: out.note, Err: out.err}
+	e := Event{Kind: kind, Key: key, NotFound: out.res.NotFound, Err: out.err}
+	if out.also != nil {
+		e.Note = out.also.note
+	}
 	if began.IsZero() {
 		began = f.Detached()
 	}

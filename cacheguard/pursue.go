@@ -38,6 +38,9 @@ type pursuit[V any] struct {
 	tags     frame.Tags // those of prev
 	asked    uint32     // and for what restrains this process
 
+	unshared bool // the result is for one caller, who waits for nobody else's
+	unleased bool // nor asks for the lease, which somebody has
+
 	first   *LeaseAnswer // to a question that was asked for many keys; nil: ask
 	there   *found[V]    // the value in that answer, if it is known to be current
 	watcher *watcher     // from before it was asked; nil: none yet
@@ -69,7 +72,16 @@ func (p *pursuit[V]) saw(got found[V]) {
 }
 
 func (p *pursuit[V]) land(res Result[V], err error) {
-	p.flight.Land(outcome[V]{res: res, err: err, note: p.note})
+	p.flight.Land(noted(res, err, p.note))
+}
+
+// landOwn lands the flight with what its load returned.
+func (p *pursuit[V]) landOwn(res Result[V], unshared bool) {
+	out := noted(res, nil, p.note)
+	if unshared {
+		out.also = &aside[V]{unshared: true, note: p.note}
+	}
+	p.flight.Land(out)
 }
 
 // fail lands the flight with an error, or with the stale value where there is one that may be served instead.
@@ -98,6 +110,10 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 		p.since = time.Now()
 	}
 	longest := 2*c.opts.LoadTimeout + c.opts.LeaseTTL
+	if p.unleased {
+		c.withoutLease(ctx, p)
+		return
+	}
 
 	for p.restarts <= maxRestarts {
 		if ctx.Err() != nil {
@@ -169,6 +185,10 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				return
 			}
 		case LeaseHeld:
+			if p.unshared {
+				c.withoutLease(ctx, p)
+				return
+			}
 			if p.behind {
 				c.restraint.remember(p.key.Key, p.asked, p.seen, ans.Remaining, nil)
 				if c.stepBack(ctx, p) {
@@ -203,7 +223,17 @@ func (c *Cache[V]) notAsked(ctx context.Context, p *pursuit[V], ask LeaseAsk, er
 // landFound lands the flight with a value that was found: any value that is fresh, or, however short its life, the
 // one of the load that was waited for.
 func (c *Cache[V]) landFound(ctx context.Context, p *pursuit[V], got found[V], awaited ID) bool {
-	ofAwaited := !awaited.IsZero() && got.load == awaited
+	if got.passing {
+		p.saw(got)
+		if p.unshared {
+			return c.withoutLease(ctx, p)
+		}
+		p.note, p.heard = got.note, got.note
+		marker := got
+		p.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker, note: p.note}})
+		return true
+	}
+	ofAwaited := !awaited.IsZero() && got.load == awaited && !got.unshared && !got.marked
 	if p.reads && got.good == useMeanwhile && c.opts.SoftTimeout == 0 && !ofAwaited { // nobody waits for its refresh
 		p.land(got.res, nil)
 		c.refreshBehind(ctx, p.name, p.key, p.load, got)
@@ -315,7 +345,7 @@ func (c *Cache[V]) landAlone(loadCtx context.Context, p *pursuit[V], out loaded[
 	case out.err == nil:
 		res := out.result()
 		res.Degraded = degraded
-		p.flight.Land(outcome[V]{res: res, unshared: out.entry.NoShare, note: out.note})
+		p.landOwn(res, out.entry.NoShare)
 	case givenUp(context.Cause(loadCtx)):
 		p.land(Result[V]{Degraded: degraded}, out.err)
 	default:
@@ -351,28 +381,14 @@ func (c *Cache[V]) acquire(ctx context.Context, urged <-chan struct{}, behind bo
 	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, urged, share)
 }
 
-// loadUnshared loads for one caller whose result may be nobody else's.
-func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V]) (Result[V], error) {
-	if !c.life.begin() {
-		return Result[V]{}, ErrClosed
+// loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not. marker is what says so, if
+// it stood in the store.
+func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V], marker *found[V]) (Result[V], error) {
+	p := &pursuit[V]{name: key, key: c.key(id), load: load, unshared: true, unleased: true}
+	if marker != nil {
+		p.saw(*marker)
 	}
-	defer c.life.end()
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer c.life.cancelOnClose(cancel)()
-	slot, err := c.acquire(work, nil, false)
-	if err != nil {
-		return Result[V]{}, callersError(ctx, err)
-	}
-	p := &pursuit[V]{name: key, key: c.key(id), load: load}
-	loadCtx, stop := c.loadContext(work)
-	defer stop()
-	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
-	c.observe(ctx, Event{Kind: EventLoaded, Key: key, NotFound: out.notFound, Note: out.note, Err: out.err})
-	if out.err != nil {
-		return Result[V]{}, callersError(ctx, out.err)
-	}
-	return answer(Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}, nil)
+	return c.detach(ctx, flight.Solo[outcome[V]](), p)
 }
 
 // callersError is the error of a load that ran on its caller's context: if that has ended, what callers get is its error

@@ -3,13 +3,15 @@ package cacheguard
 import (
 	"cmp"
 	"context"
+
+	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
 // the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
 // the budget of loads, and ended by Close. If it fails, that stays in the store as a back-off for everybody.
 func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load loader[V], got found[V]) {
-	if held, _ := c.restraint.find(k.Key, got.id); held {
+	if held, _ := c.restraint.find(k.Key, got.id); held || !desk.MayRefresh(ctx, got.res.Value) {
 		return
 	}
 	f, leads := c.refreshes.Join(k.Key, 0)

@@ -7,14 +7,15 @@ import (
 
 // Result says what was found and how.
 type Result[V any] struct {
-	Value    V
-	Status   Status
-	NotFound bool          // the null sentinel: the origin says it does not exist
-	Local    bool          // answered by the process-local tier
-	Degraded bool          // the store was not usable
-	Age      time.Duration // since the value was stored, on the store's clock
-	FreshFor time.Duration // negative when stale; 0 for a result that was not stored
-	Err      error         // why a stale value was served, if a load failed or could not be begun
+	Value     V
+	Status    Status
+	NotFound  bool          // the null sentinel: the origin says it does not exist
+	Local     bool          // answered by the process-local tier
+	Degraded  bool          // the store was not usable
+	Age       time.Duration // since the value was stored, on the store's clock
+	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
+	UsableFor time.Duration // a load's previous value: how much longer it may be served if that load fails; else 0
+	Err       error         // why a stale value was served, if a load failed or could not be begun
 }
 
 // later is the result when it is so much older.
@@ -45,12 +46,30 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%d)", uint8(s))
 }
 
-// outcome is what a flight lands with. Members read it and change copies only.
+// outcome is what a flight lands with. Members read it and change copies only. Thousands of them have one on their stacks,
+// so what most have none of stands aside.
 type outcome[V any] struct {
-	res      Result[V]
-	err      error
-	unshared bool   // the result is for the caller whose load it was, the others load for themselves
-	note     []byte // of the load, from its tracer
+	res  Result[V]
+	err  error
+	also *aside[V]
+}
 
-	at time.Time // of what is offered: when res was as old as it says
+// aside is the rest of an outcome.
+type aside[V any] struct {
+	unshared bool      // the result, if there is one, is for the caller whose load it was; the others load for themselves
+	marker   *found[V] // that said so, if it stood in the store
+	note     []byte    // of the load, from its tracer
+	at       time.Time // of what is offered: when res was as old as it says
+}
+
+// unshared reports whether those who wait load for themselves.
+func (out *outcome[V]) unshared() bool { return out.also != nil && out.also.unshared }
+
+// noted is an outcome with what a load's tracer noted.
+func noted[V any](res Result[V], err error, note []byte) outcome[V] {
+	out := outcome[V]{res: res, err: err}
+	if len(note) > 0 {
+		out.also = &aside[V]{note: note}
+	}
+	return out
 }

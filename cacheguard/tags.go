@@ -8,8 +8,10 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
@@ -23,18 +25,78 @@ import (
 // when its message arrives; what they have at hand, flights and the local tier, always then. When it returns an error, old
 // values may live until their TTL is over, in other processes than this one.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
+	return c.namedTags(ctx, tags, "")
+}
+
+// MarkStaleTags ages every value that was stored with one of these tags as a soft one (Entry.SoftTags): it is refreshed by
+// the next read, and until then served within its stale windows, which begin now, at the latest. What is being loaded now
+// may be older than the mark, and counts as such. Otherwise it is like InvalidateTags.
+func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
+	return c.namedTags(ctx, tags, softMark)
+}
+
+// namedTags invalidates tags that a user has named, of the kind that this marks.
+func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) error {
 	switch {
 	case !c.changes(ctx):
 		return ErrClosed
 	case len(tags) == 0:
 		return nil
 	}
-	for some := range slices.Chunk(tags, frame.MaxTags) { // of any number, but frames have no more
-		if _, err := frame.MakeTags(some); err != nil {
-			return fmt.Errorf("cacheguard: %w", err)
+	marked := make([]string, len(tags))
+	for i, tag := range tags {
+		if tag != "" { // which is wrong of either kind
+			marked[i] = mark + tag
 		}
 	}
-	return c.invalidateTags(ctx, tags)
+	if err := wrongTags(tags, marked); err != nil {
+		return fmt.Errorf("cacheguard: %w", err)
+	}
+	return c.invalidateTags(ctx, marked)
+}
+
+// wrongTags returns what is wrong with tags that are to be invalidated, as they were named and as they are marked.
+func wrongTags(tags, marked []string) error {
+	if err := plain(tags); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(marked, frame.MaxTags) { // of any number, but frames have no more
+		if _, err := frame.MakeTags(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// softMark begins the names of soft tags in frames and in the store, for which they are tags like others.
+const softMark = "\x00"
+
+// plain returns what is wrong with tags that would be taken for soft ones.
+func plain(tags []string) error {
+	for _, tag := range tags {
+		if strings.HasPrefix(tag, softMark) {
+			return fmt.Errorf("a tag that begins with a zero byte: %s", quoteKey(tag))
+		}
+	}
+	return nil
+}
+
+// allTags are both kinds, as they stand in a frame.
+func (e Entry[V]) allTags() (frame.Tags, error) {
+	if err := plain(e.Tags); err != nil {
+		return nil, err
+	}
+	if len(e.SoftTags) == 0 {
+		return frame.MakeTags(e.Tags)
+	}
+	all := slices.Grow(slices.Clone(e.Tags), len(e.SoftTags))
+	for _, tag := range e.SoftTags {
+		if tag == "" {
+			return nil, errors.New("an empty soft tag")
+		}
+		all = append(all, softMark+tag)
+	}
+	return frame.MakeTags(all)
 }
 
 // InvalidateAll is InvalidateTags for a tag that all values of the cache have.
@@ -307,10 +369,14 @@ func (c *Cache[V]) current(ctx context.Context, got found[V], of Generations) (f
 			return found[V]{id: got.id}, errGenerations
 		}
 	}
-	for _, generation := range of {
-		if got.stamp <= generation { // in the same microsecond: nobody knows which was first
+	for i, generation := range of {
+		if got.stamp > generation { // in the same microsecond nobody knows which was first
+			continue
+		}
+		if i == 0 || !got.tags.Soft(i-1) {
 			return found[V]{id: got.id}, nil
 		}
+		got.mark(c.store.Now().Sub(time.UnixMicro(generation)))
 	}
 	return got, nil
 }

@@ -59,7 +59,7 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out loaded[V]) error
 	if err == nil {
 		h := c.header(out, g)
 		frame.Seal(out.frame, h)
-		_, err = c.store.Fill(ctx, k, g, out.frame, h.Hard())
+		_, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep)
 	}
 	if err != nil { // the claim may be there, and would keep loads waiting
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
@@ -75,7 +75,7 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 		}
 	}()
 	notFound = c.opts.Empty != nil && c.opts.Empty(e.Value)
-	tags, _ := frame.MakeTags(e.Tags)
+	tags, _ := e.allTags()
 	f, err = c.encode(e.Value, notFound, frame.Annex{Tags: tags})
 	return f, notFound, err
 }

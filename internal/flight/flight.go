@@ -81,6 +81,9 @@ func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	return f, true
 }
 
+// Solo returns a flight that nobody can join. The caller leads it.
+func Solo[T any]() *Flight[T] { return &Flight[T]{shard: &shard[T]{}, members: 1} }
+
 // Seal closes the key's flight to newcomers; its members still get its result.
 func (g *Group[T]) Seal(key string) {
 	s := g.of(key)
@@ -193,6 +196,9 @@ func (f *Flight[T]) Urge() {
 
 // Urged returns a channel that is closed when a member has urged. It is called after Detach.
 func (f *Flight[T]) Urged() <-chan struct{} { return f.turn }
+
+// Done returns a channel that is closed when the flight has landed. It is called after Detach.
+func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
 // result that is there already wins.

@@ -4,7 +4,7 @@
 //
 //	offset size
 //	     0    1  version, 1
-//	     1    1  flags: bit 0 null sentinel (body is empty); all others must be zero
+//	     1    1  flags: bit 0 null sentinel (body is empty), bit 1 not to be shared; all others must be zero
 //	     2   16  id of the load that made the value
 //	    18    8  created-at, microseconds since 1970 on the store's clock
 //	    26    8  soft TTL in microseconds: fresh until created-at plus this
@@ -22,8 +22,13 @@
 // The windows are those of the writer, so that a value is treated alike by every process. It is kept for the hard TTL,
 // the soft TTL and the larger of the two.
 //
+// A tag that begins with a zero byte is a soft one: invalidated, it makes a value stale, and does not remove it.
+//
 // The annex is empty, or one byte with the length of a note, the note, and the tags, each with its length in one byte
 // before it. The note is an observer's: what leads to the trace of the load.
+//
+// What is not to be shared is no value for anybody: until its soft TTL is over it says that every caller loads for itself
+// (hit-for-miss), and its body is for those loads only, as the previous value.
 //
 // "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the annex and
 // the body: a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
@@ -65,7 +70,8 @@ const (
 )
 
 const (
-	flagNull = 1 << 0
+	flagNull     = 1 << 0
+	flagUnshared = 1 << 1
 
 	offCreated    = 18
 	offSoft       = 26
@@ -92,10 +98,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Header is what a frame says about its body.
 type Header struct {
-	ID      [16]byte
-	Null    bool          // the null sentinel: the origin says this does not exist
-	Created time.Time     // on the store's clock, microseconds
-	Soft    time.Duration // fresh for this long after Created
+	ID       [16]byte
+	Null     bool          // the null sentinel: the origin says this does not exist
+	Unshared bool          // for nobody but the next load
+	Created  time.Time     // on the store's clock, microseconds
+	Soft     time.Duration // fresh for this long after Created
 	// After Soft: served at once while it is refreshed, and served when a load fails.
 	Revalidate, IfError time.Duration
 	Took                time.Duration // how long the load took
@@ -139,6 +146,9 @@ func Seal(f []byte, h Header) {
 	if h.Null {
 		f[1] |= flagNull
 	}
+	if h.Unshared {
+		f[1] |= flagUnshared
+	}
 	copy(f[IDStart:IDEnd], h.ID[:])
 	binary.BigEndian.PutUint64(f[offCreated:], uint64(h.Created.UnixMicro()))
 	binary.BigEndian.PutUint64(f[offSoft:], micros(h.Soft))
@@ -178,18 +188,19 @@ func Parse(f []byte) (Header, []byte, error) {
 	if len(f) < HeaderSize {
 		return Header{}, nil, ErrTruncated
 	}
-	if f[1]&^flagNull != 0 {
+	if f[1]&^(flagNull|flagUnshared) != 0 {
 		return Header{}, nil, ErrFlags
 	}
 	if binary.BigEndian.Uint32(f[offSum:]) != sum(f) {
 		return Header{}, nil, ErrChecksum
 	}
 	h := Header{
-		Null:    f[1]&flagNull != 0,
-		Created: time.UnixMicro(int64(binary.BigEndian.Uint64(f[offCreated:]))),
-		Took:    time.Duration(binary.BigEndian.Uint32(f[offTook:])) * time.Microsecond,
-		Codec:   binary.BigEndian.Uint32(f[offCodec:]),
-		Stamp:   int64(binary.BigEndian.Uint64(f[offStamp:])),
+		Null:     f[1]&flagNull != 0,
+		Unshared: f[1]&flagUnshared != 0,
+		Created:  time.UnixMicro(int64(binary.BigEndian.Uint64(f[offCreated:]))),
+		Took:     time.Duration(binary.BigEndian.Uint32(f[offTook:])) * time.Microsecond,
+		Codec:    binary.BigEndian.Uint32(f[offCodec:]),
+		Stamp:    int64(binary.BigEndian.Uint64(f[offStamp:])),
 	}
 	if mark := binary.BigEndian.Uint64(f[offMark:]); mark != 0 {
 		h.Marked = time.UnixMicro(int64(mark))

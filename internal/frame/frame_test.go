@@ -27,6 +27,10 @@ var golden = map[string]struct {
 		Soft: 10 * time.Minute, Revalidate: 5 * time.Minute, IfError: time.Hour, Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
 	}, `{"name":"lamp"}`},
 	"null": {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
+	"unshared": {Header{
+		ID: [16]byte{3}, Unshared: true, Created: time.UnixMicro(1_763_712_345_000_000), Soft: 2 * time.Minute,
+		Annex: Annex{Note: []byte("note"), Tags: must(MakeTags([]string{"\x00soft", "hard"}))},
+	}, "private lamp"},
 	"tagged": {Header{
 		ID: [16]byte{7}, Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Stamp: 1_763_712_344_999_999,
 		Annex: Annex{Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"}))},
@@ -124,7 +128,7 @@ func TestErrorsSayWhy(t *testing.T) {
 		{"cut header", good[:HeaderSize-1], ErrTruncated},
 		{"another version", change(func(f []byte) { f[0] = 2 }), ErrVersion},
 		{"text", []byte(`{"name":"lamp"}`), ErrVersion},
-		{"unknown flag", resealed(func(f []byte) { f[1] = 2 }), ErrFlags},
+		{"unknown flag", resealed(func(f []byte) { f[1] = 4 }), ErrFlags},
 		{"checksum", change(func(f []byte) { f[len(f)-1]++ }), ErrChecksum},
 		{"annex beyond the end", resealed(func(f []byte) { f[offAnnex] = 1 }), ErrHeader},
 		{"annex of nothing", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize] = 1, 0 }), ErrHeader},
@@ -216,6 +220,16 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, _, err := Parse(f); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Soft tags are told by their first byte, wherever they stand.
+func TestSoftTags(t *testing.T) {
+	tags := must(MakeTags([]string{"a", "\x00a", "long tag", "\x00"}))
+	for i, want := range []bool{false, true, false, true} {
+		if tags.Soft(i) != want {
+			t.Errorf("tag %d is soft: %v", i, !want)
 		}
 	}
 }

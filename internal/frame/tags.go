@@ -37,6 +37,14 @@ func (t Tags) All() (tags []string) {
 	return tags
 }
 
+// Soft reports whether the tag at this place of the list is a soft one: it begins with a zero byte.
+func (t Tags) Soft(i int) bool {
+	for ; i > 0; i-- {
+		t = t[1+int(t[0]):]
+	}
+	return t[1] == 0
+}
+
 func (t Tags) valid() bool {
 	for n := 0; len(t) > 0; n++ {
 		size := 1 + int(t[0])

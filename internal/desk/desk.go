@@ -1,0 +1,70 @@
+// Package desk lets a load have a part of its work done by the goroutine of the caller that asked for it. An HTTP handler
+// has to run where the server called it: there its panics, with their stacks, reach those who are waiting for them, and
+// its ResponseWriter is good for as long as it runs.
+//
+// The caller opens a Desk, passes it along in the context of its call, and closes it when the call has returned. While
+// the call waits for the load, it does the job that the load brings.
+package desk
+
+import "context"
+
+// Desk is where one caller takes one job at a time.
+type Desk struct {
+	// Refreshes reports whether the caller may have a stale value refreshed that it was answered with: another caller's
+	// load could make another value. Nil: yes. It is set before the desk is passed along.
+	Refreshes func(value any) bool
+
+	client context.Context
+	jobs   chan func()
+	closed chan struct{}
+	left   bool
+}
+
+type key struct{}
+
+// Open returns a desk. While a job is done, its caller has left when client ends; before that it is the context of the
+// call that counts.
+func Open(client context.Context) *Desk {
+	return &Desk{client: client, jobs: make(chan func()), closed: make(chan struct{})}
+}
+
+// Close says that the caller takes no jobs any more. It is called once.
+func (d *Desk) Close() { close(d.closed) }
+
+// Do has the caller do the job, and returns when it has begun. It reports false if the desk is closed. It must not be
+// called by the caller's own goroutine.
+func (d *Desk) Do(job func()) bool {
+	select {
+	case d.jobs <- job:
+		return true
+	case <-d.closed:
+		return false
+	}
+}
+
+// Jobs is where the caller gets them from.
+func (d *Desk) Jobs() <-chan func() { return d.jobs }
+
+// Client is the context that says when the caller has left while a job is done.
+func (d *Desk) Client() context.Context { return d.client }
+
+// MayRefresh reports whether the caller whose context this is may have this stale value refreshed.
+func MayRefresh(ctx context.Context, value any) bool {
+	d := From(ctx)
+	return d == nil || d.Refreshes == nil || d.Refreshes(value)
+}
+
+// Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
+func (d *Desk) Leave() { d.left = true }
+
+// Left reports whether a job has called Leave. It is for the caller's goroutine.
+func (d *Desk) Left() bool { return d.left }
+
+// With returns a context that has the desk; nil hides one that is there.
+func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
+
+// From returns the context's desk, or nil.
+func From(ctx context.Context) *Desk {
+	d, _ := ctx.Value(key{}).(*Desk)
+	return d
+}

@@ -1,0 +1,44 @@
+package desk
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+)
+
+// A job is done by the goroutine that takes it; after Close none is taken, and who has waited learns of it.
+func TestDesk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := Open(t.Context())
+		done, taken := false, make(chan bool, 1)
+		go func() { taken <- d.Do(func() { done = true }) }()
+		job := <-d.Jobs()
+		if !<-taken || done {
+			t.Error("Do returned before the job was taken, or did it itself")
+		}
+		if job(); !done {
+			t.Error("this is another job")
+		}
+		go func() { taken <- d.Do(func() { t.Error("done after Close") }) }()
+		synctest.Wait()
+		d.Close()
+		if <-taken || d.Do(func() { t.Error("done after Close") }) {
+			t.Error("a closed desk took a job")
+		}
+	})
+}
+
+func TestContext(t *testing.T) {
+	d := Open(t.Context())
+	ctx := With(t.Context(), d)
+	if From(ctx) != d || d.Client() != t.Context() || From(With(ctx, nil)) != nil || From(context.Background()) != nil {
+		t.Error("the context has another desk")
+	}
+	if !MayRefresh(context.Background(), 1) || !MayRefresh(ctx, 1) {
+		t.Error("a caller that says nothing may have no refresh")
+	}
+	d.Refreshes = func(value any) bool { return value == 1 }
+	if !MayRefresh(ctx, 1) || MayRefresh(ctx, 2) {
+		t.Error("a caller's word doesn't count")
+	}
+}
