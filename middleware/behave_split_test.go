@@ -1,0 +1,96 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// A handler that says "not modified" when its load has been given up tells that to the cache, not to its client, which
+// has not asked.
+func TestNotModifiedAfterLoadTimeout(t *testing.T) {
+	for _, at := range []string{"before its header", "after its header"} {
+		t.Run(at, func(t *testing.T) {
+			f := memoryFleet(t, 1, middleware.Options{LoadTimeout: 30 * time.Millisecond})
+			hold := f.gate()
+			f.route("/", func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("Etag", `"1"`)
+				if r.Header.Get("If-None-Match") == "" {
+					fmt.Fprint(w, "all is well")
+					return
+				}
+				if at == "after its header" {
+					w.WriteHeader(http.StatusNotModified)
+				}
+				hold.pass()
+				w.WriteHeader(http.StatusNotModified)
+			})
+			f.do(0, get("/")).want(t, 200, "all is well")
+			f.markStale(0, "/")
+			leader := f.start(0, get("/"))
+			f.awaitRunning(1)
+			waiter := f.start(0, get("/")) // it is told when the load is over
+			if got := waiter.reply(t); got.status != 504 && got.status != 200 {
+				t.Errorf("the waiter got %v", got)
+			}
+			hold.open()
+			leader.reply(t).want(t, 200, "all is well")
+		})
+	}
+}
+
+// thief is a store in which the leases of a process can be lost to another one, which then takes its time.
+type thief struct {
+	cacheguard.Store
+	steal chan cacheguard.Key // a lease to be stolen, once
+	other cacheguard.LeaseAnswer
+}
+
+func (s *thief) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+	select {
+	case <-s.steal:
+		if err := s.Store.Invalidate(ctx, []cacheguard.Key{k}); err != nil {
+			return 0, err
+		}
+		var err error
+		s.other, err = s.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: longWait})
+		if err != nil {
+			return 0, err
+		}
+		return cacheguard.HoldingOther, nil
+	default:
+		return s.Store.Renew(ctx, k, g, ttl)
+	}
+}
+
+// A client whose handler has answered it doesn't wait for another process, which has taken the lease meanwhile.
+func TestLeaseLostIsNothingToTheClient(t *testing.T) {
+	f := memoryFleet(t, 1, middleware.Options{})
+	s := &thief{Store: f.replicas[0].spy.Store, steal: make(chan cacheguard.Key, 1)}
+	f.add(&spy{Store: s}, middleware.Options{LeaseTTL: 30 * time.Millisecond})
+	hold := f.gate()
+	f.route("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		_, _ = w.Write([]byte("all "))
+		hold.pass()
+		fmt.Fprint(w, "is well")
+	})
+	cl := f.start(1, get("/"))
+	f.awaitRunning(1)
+	s.steal <- cacheguard.Key{}
+	f.await("the lease is lost", func() bool { return f.replicas[1].spy.leases() == 2 })
+	hold.open()
+	got := cl.reply(t)
+	got.want(t, 200, "all is well")
+	f.wantRuns(1, "one request")
+	if status := got.header.Get("Cache-Status"); !strings.Contains(status, "uri-miss") {
+		t.Errorf("Cache-Status is %q", status)
+	}
+}

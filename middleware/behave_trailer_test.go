@@ -1,0 +1,51 @@
+package middleware_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// What is for one client only is so in a trailer, too, where it comes when others wait already.
+func TestTrailerForOneClient(t *testing.T) {
+	f := memoryFleet(t, 1, middleware.Options{})
+	hold := f.gate()
+	f.route("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", `max-age=60, private="x-user"`)
+		w.Header().Set("Trailer", "X-Sum, X-User")
+		_, _ = w.Write([]byte("all is well"))
+		hold.pass()
+		w.Header().Set("X-Sum", "11")
+		w.Header().Set("X-User", r.Header.Get("X-Name"))
+		w.Header().Set(http.TrailerPrefix+"Set-Cookie", "session="+r.Header.Get("X-Name"))
+	})
+	names := []string{"alice", "bob", "carol"}
+	clients := f.startAll(len(names), func(i int) call { return get("/", "X-Name", names[i]) })
+	f.awaitWaiting(len(names))
+	hold.open()
+	own := 0
+	check := func(got received, name string) {
+		t.Helper()
+		got.want(t, 200, "all is well")
+		if sum := got.trailer.Get("X-Sum"); sum != "11" {
+			t.Errorf("%s got %q for X-Sum", name, sum)
+		}
+		user, cookie := got.trailer.Get("X-User"), got.trailer.Get("Set-Cookie")
+		switch {
+		case user == "" && cookie == "":
+		case user == name && cookie == "session="+name:
+			own++
+		default:
+			t.Errorf("%s got the trailer %v", name, got.trailer)
+		}
+	}
+	for i, cl := range clients {
+		check(cl.reply(t), names[i])
+	}
+	check(f.do(0, get("/", "X-Name", "dave")), "dave")
+	if own > 1 {
+		t.Errorf("%d clients got a trailer of their own from one run", own)
+	}
+	f.wantRuns(1, "all of them")
+}

@@ -1,0 +1,244 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Cache is a shared HTTP cache in front of handlers. It is safe for concurrent use. Several caches of one process, or of
+// a fleet, that have one Name share what they store, so they have to be in front of the same handlers.
+type Cache struct {
+	opts  Options
+	rules *rules
+	keys  keyer
+	loads *cacheguard.Cache[*response]
+
+	tagsSaid atomic.Bool // that a response has too many
+}
+
+// New makes a cache on a store that other caches and other processes share. It reports every invalid option at once,
+// joined, and never dials. Close the cache before the store.
+func New(store cacheguard.Store, opts Options) (*Cache, error) {
+	opts, err := opts.withDefaults()
+	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts)}
+	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
+		Name:         opts.Name,
+		NegativeTTL:  -1,
+		ErrorTTL:     -1, // a handler that panics is asked again, as without a cache
+		LeaseTTL:     opts.LeaseTTL,
+		LoadTimeout:  opts.LoadTimeout,
+		MaxLoads:     opts.MaxLoads,
+		Limiter:      opts.Limiter,
+		OnStoreDown:  opts.OnStoreDown,
+		MaxValueSize: opts.MaxBody + maxHead,
+		Local:        localTier(opts),
+		Codec:        codec{maxBody: opts.MaxBody},
+		ErrorText:    errorText,
+		Observer:     opts.Observer,
+		Logger:       opts.Logger,
+	})
+	if err := errors.Join(err, coreErr); err != nil {
+		return nil, err
+	}
+	c.loads = loads
+	return c, nil
+}
+
+// mostKeyShown is how much of a key Cache-Status tells.
+const mostKeyShown = 1 << 10
+
+// maxHead is how much more than its body a response may take in the store.
+const maxHead = 1 << 20
+
+func localTier(opts Options) (l cacheguard.Local[*response]) {
+	if opts.LocalBytes > 0 {
+		l.Entries, l.TTL = opts.LocalBytes, opts.LocalTTL
+		l.Weigh = func(_ string, res *response) uint32 { return uint32(res.weight()) }
+	}
+	return l
+}
+
+// Shutdown lets handlers that run in the background finish and store until ctx ends, and closes the cache. Handlers of
+// requests that are still open go on either way.
+func (c *Cache) Shutdown(ctx context.Context) error { return c.loads.Shutdown(ctx) }
+
+// Close ends what runs in the background. Requests that come later go to the handler as if there were no cache.
+func (c *Cache) Close() error { return c.loads.Close() }
+
+// Handler returns next with the cache in front of it, for chi's With and Use or around any http.Handler. It has to be
+// inside of what adds something of its own to each response (a request id, CORS, a session cookie), for what is in the
+// header before next sees it is never stored, and outside of what depends on the client: r.With(c.Handler, compress), so
+// that what is stored is compressed, and Vary says so.
+func (c *Cache) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch c.route(r) {
+		case toCache:
+			c.read(w, r, next)
+		case toHandler:
+			c.pass(w, r, next, cacheStatus{fwd: "bypass"})
+		case toChange:
+			c.change(w, r, next)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// route says which way a request goes.
+type route uint8
+
+const (
+	toCache   route = iota // it may be answered from the cache
+	toHandler              // the handler answers it, and what it says concerns nobody else
+	toChange               // the same, and it may change what is stored
+	untouched              // the same, and the connection will be no HTTP any more
+)
+
+func (c *Cache) route(r *http.Request) route {
+	h := r.Header
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		if isSafe(r.Method) {
+			return toHandler
+		}
+		return toChange
+	case h["Upgrade"] != nil:
+		return untouched
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // a body that is not in the key could decide about the response
+		return toHandler
+	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
+		return toHandler
+	case !c.keys.ok(r):
+		return toHandler
+	}
+	return toCache
+}
+
+// isSafe reports whether a method is registered as safe. One that is not known has to be taken for unsafe (RFC 9111,
+// section 4.4).
+func isSafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "PROPFIND", "QUERY", "REPORT", "SEARCH":
+		return true
+	}
+	return false
+}
+
+// maxLevels is how many responses of a resource a request looks at: each may say that others vary by more fields.
+const maxLevels = 4
+
+// read answers a GET or HEAD: from the process-local tier; from the store; else with what the handler says, to this
+// request or to another one that came before it.
+func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	key := c.keys.key(r)
+	asked := readAsked(r.Header)
+	if c.opts.IgnoreRequestDirectives {
+		asked = asked.firm()
+	}
+	if c.opts.LocalBytes > 0 && c.local(w, r, key, asked) {
+		return
+	}
+	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked}
+	if r.Header["Authorization"] != nil {
+		x.base = authorized(key)
+	}
+	if r.Method == http.MethodHead || r.Header["Range"] != nil || asked.onlyIfCached || asked.noStore {
+		x.look()
+		return
+	}
+	x.run()
+}
+
+// local answers from the process-local tier, if that has what is asked for.
+func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
+	level := key
+	for range maxLevels {
+		found, ok := c.loads.Local(level)
+		if !ok {
+			return false
+		}
+		res := found.Value
+		if res.answers(key, r.Header) {
+			age := res.age + found.Age
+			if !asked.takes(age, found.FreshFor, res.mustRevalidate) {
+				return false
+			}
+			res.serve(w, r, age, c.hitStatus(found, key))
+			return true
+		}
+		if level = nextLevel(res, key, key, level, r); level == "" {
+			return false
+		}
+	}
+	return false
+}
+
+// nextLevel is the key under which to look for the response that is selected by what this request has in the fields that
+// a stored one varies by; "" if there is none to be had.
+func nextLevel(res *response, key, base, level string, r *http.Request) string {
+	if res == nil || res.key != key || len(res.vary) == 0 {
+		return ""
+	}
+	next := variantKey(base, res.vary, selectedBy(res.vary, r.Header))
+	if next == level {
+		return ""
+	}
+	return next
+}
+
+// hitStatus is the Cache-Status of a stored response.
+func (c *Cache) hitStatus(found cacheguard.Result[*response], key string) string {
+	if c.opts.HideStatus {
+		return ""
+	}
+	return c.status(cacheStatus{hit: true, ttl: found.FreshFor, hasTTL: true}, key)
+}
+
+func (c *Cache) status(s cacheStatus, key string) string {
+	if c.opts.HideStatus {
+		return ""
+	}
+	if c.opts.ShowKey {
+		s.key = key[:min(len(key), mostKeyShown)]
+	}
+	return s.line(c.opts.CacheStatus)
+}
+
+// statusOf says what a request gets that can't be answered because of err.
+func statusOf(err error) int {
+	var there *cacheguard.LoadError
+	var failed *statusError
+	switch {
+	case errors.As(err, &failed):
+		return failed.res.status
+	case errors.Is(err, errIncomplete), errors.Is(err, http.ErrAbortHandler):
+		return http.StatusBadGateway
+	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable), errors.Is(err, cacheguard.ErrClosed):
+		return http.StatusServiceUnavailable // whatever it is that took too long
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	case errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	case errors.As(err, &there):
+		var status int
+		if n, _ := fmt.Sscanf(there.Text, "%d ", &status); n == 1 && status >= 500 && status <= 599 {
+			return status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// errorText is what other processes get to know of a handler that failed: the status for those who wait, and no more, for
+// the value of a panic may be anything.
+func errorText(err error) string {
+	return fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
+}
+
+// retryAfter is what requests are told that came when there were too many.
+const retryAfter = time.Second

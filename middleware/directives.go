@@ -1,0 +1,336 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+const notSaid = time.Duration(-1) // a directive with a number that isn't there
+
+// directives is what a response says to this cache: in the first targeted field that can be read (RFC 9213), or else in
+// Cache-Control.
+//
+// A directive that can't be read is taken for the stricter of what it may mean: a max-age that is no number is 0 (RFC
+// 9111, section 4.2.1, says stale), a no-store with a value is a no-store, a public with one is nothing. Of two values
+// the first one counts (same section), but what forbids always counts, wherever it stands: private beside
+// private="a field" is private.
+type directives struct {
+	present  bool // there is at least one directive
+	targeted bool // they are from a targeted field: Cache-Control and Expires are not for this cache
+
+	noStore, noCache, private       bool // of the whole response
+	public                          bool
+	mustRevalidate, proxyRevalidate bool
+	mustUnderstand                  bool
+
+	maxAge, sMaxAge     time.Duration // notSaid if not there
+	sMaxAgeBroken       bool
+	revalidate, ifError time.Duration // RFC 5861
+
+	fields []string // canonical names listed by private="..." and no-cache="...", each once
+}
+
+// directives reads what a response says to this cache.
+func (u *rules) directives(h http.Header) directives {
+	for _, name := range u.targeted {
+		if lines := h[name]; len(lines) > 0 {
+			if d, ok := readTargeted(lines, h); ok {
+				return d
+			}
+		}
+	}
+	return readCacheControl(h)
+}
+
+func noDirectives() directives {
+	return directives{maxAge: notSaid, sMaxAge: notSaid, revalidate: notSaid, ifError: notSaid}
+}
+
+// readCacheControl reads Cache-Control (RFC 9111, section 5.2).
+func readCacheControl(h http.Header) directives {
+	d := noDirectives()
+	for s := (scanner{lines: h["Cache-Control"]}); s.next(); {
+		d.add(s.name, s.form, s.arg, h)
+	}
+	return d
+}
+
+// readTargeted reads a targeted field (RFC 9213, section 2.1): a Dictionary of RFC 9651. It is false if that is empty or
+// can't be parsed; the field is then as good as absent. Parameters are ignored.
+func readTargeted(lines []string, h http.Header) (directives, bool) {
+	dict, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil || len(dict.Names()) == 0 {
+		return directives{}, false
+	}
+	d := noDirectives()
+	d.targeted = true
+	for _, name := range dict.Names() {
+		member, _ := dict.Get(name)
+		item, _ := member.(httpsfv.Item) // an inner list is no value of any directive: broken, below
+		switch v := item.Value.(type) {
+		case bool:
+			if v { // ?0 is a way to say that it isn't there
+				d.add(name, bare, "", h)
+			}
+		case int64:
+			if v < 0 {
+				d.add(name, broken, "", h)
+			} else {
+				d.addSeconds(name, seconds(v), h)
+			}
+		case string:
+			if isDigits(v) { // a String is not an Integer; SHOULD NOT be consumed
+				d.add(name, broken, "", h)
+			} else {
+				d.add(name, quoted, v, h)
+			}
+		case httpsfv.Token:
+			d.add(name, token, string(v), h)
+		default:
+			d.add(name, broken, "", h)
+		}
+	}
+	d.present = true
+	return d, true
+}
+
+// add takes one directive in. h is the response's, to tell field names from other values.
+func (d *directives) add(name string, form form, arg string, h http.Header) {
+	switch name := strings.ToLower(name); name {
+	case "max-age", "s-maxage", "stale-while-revalidate", "stale-if-error":
+		n, ok := deltaSeconds(arg)
+		if !ok {
+			n = 0
+			d.sMaxAgeBroken = d.sMaxAgeBroken || name == "s-maxage"
+		}
+		d.addSeconds(name, n, h)
+	case "no-store":
+		d.noStore = true
+	case "no-cache":
+		d.noCache = !d.list(form, arg, h) || d.noCache
+	case "private":
+		d.private = !d.list(form, arg, h) || d.private
+	case "public":
+		d.public = d.public || form == bare
+	case "must-revalidate":
+		d.mustRevalidate = true
+	case "proxy-revalidate":
+		d.proxyRevalidate = true
+	case "must-understand":
+		d.mustUnderstand = true
+	}
+	d.present = true
+}
+
+// addSeconds takes in a directive whose value is this many seconds. The first one of its name counts.
+func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
+	var to *time.Duration
+	switch name {
+	case "max-age":
+		to = &d.maxAge
+	case "s-maxage":
+		to = &d.sMaxAge
+	case "stale-while-revalidate":
+		to = &d.revalidate
+	case "stale-if-error":
+		to = &d.ifError
+	default: // a number is no value of the others
+		d.add(name, broken, "", h)
+		return
+	}
+	if *to == notSaid {
+		*to = n
+	}
+}
+
+// list takes in the field names of private="..." and no-cache="...". It is false if the directive is about the whole
+// response, and also if it can't be read, names nothing, or names Vary, without which nobody could tell whose response
+// this is. Without quotation marks a value is only a field name if there is such a field: somebody may have made up
+// private=true.
+func (d *directives) list(form form, arg string, h http.Header) bool {
+	switch form {
+	case token:
+		if _, there := h[http.CanonicalHeaderKey(arg)]; !there {
+			return false
+		}
+	case quoted:
+	default:
+		return false
+	}
+	var names []string
+	for name := range strings.SplitSeq(arg, ",") {
+		name = strings.Trim(name, " \t")
+		if name == "" {
+			continue // lists may have empty elements (RFC 9110, section 5.6.1.2)
+		}
+		if !isToken(name) || strings.EqualFold(name, "Vary") {
+			return false
+		}
+		names = append(names, http.CanonicalHeaderKey(name))
+	}
+	for _, name := range names {
+		if !slices.Contains(d.fields, name) {
+			d.fields = append(d.fields, name)
+		}
+	}
+	return len(names) > 0
+}
+
+// form is how the argument of a directive is written.
+type form uint8
+
+const (
+	bare   form = iota // there is none
+	token              // name=arg
+	quoted             // name="arg"
+	broken             // neither
+)
+
+// scanner reads the directives of all lines of a field, one after another. Nothing that is not inside of a whole quoted
+// string goes unread, so that no broken directive hides a no-store behind it.
+type scanner struct {
+	lines []string // still to be read
+	rest  string   // of the current one
+	bad   bool     // a quotation mark of it was never closed: nothing after it is what it seems
+
+	name, arg string // arg is "" unless form is token or quoted
+	form      form
+}
+
+// next goes to the next directive. It is false if there is none.
+func (s *scanner) next() bool {
+	for {
+		s.rest = strings.TrimLeft(s.rest, " \t,")
+		if s.rest == "" {
+			if len(s.lines) == 0 {
+				return false
+			}
+			s.rest, s.lines, s.bad = s.lines[0], s.lines[1:], false
+			continue
+		}
+		n := tokenLen(s.rest)
+		if n == 0 {
+			s.skip()
+			continue
+		}
+		s.name, s.rest = s.rest[:n], s.rest[n:]
+		s.argument()
+		if s.bad {
+			s.form, s.arg = broken, ""
+		}
+		return true
+	}
+}
+
+// argument reads what comes after a name, up to the comma.
+func (s *scanner) argument() {
+	s.form, s.arg = bare, ""
+	if arg, ok := strings.CutPrefix(s.rest, "="); ok {
+		if strings.HasPrefix(arg, `"`) {
+			end := quotedLen(arg)
+			if end == 0 {
+				s.bad = true
+				s.skip()
+				return
+			}
+			s.form, s.arg, s.rest = quoted, unquote(arg[:end]), arg[end:]
+		} else {
+			n := tokenLen(arg)
+			s.form, s.arg, s.rest = token, arg[:n], arg[n:]
+			if n == 0 {
+				s.form = broken
+			}
+		}
+	}
+	s.rest = strings.TrimLeft(s.rest, " \t")
+	if s.rest != "" && s.rest[0] != ',' {
+		s.form, s.arg = broken, ""
+		s.skip()
+	}
+}
+
+// skip goes to the next comma that is not in a quoted string.
+func (s *scanner) skip() {
+	for i := 0; i < len(s.rest); i++ {
+		switch s.rest[i] {
+		case ',':
+			s.rest = s.rest[i:]
+			return
+		case '"':
+			if n := quotedLen(s.rest[i:]); n > 0 {
+				i += n - 1
+			} else {
+				s.bad = true
+			}
+		}
+	}
+	s.rest = ""
+}
+
+// tokenLen returns the length of the token that s begins with.
+func tokenLen(s string) int {
+	for i := range len(s) {
+		if !isToken(s[i : i+1]) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// quotedLen returns the length of the quoted string that s begins with, or 0 if it has no end.
+func quotedLen(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// unquote returns what a quoted string stands for (RFC 9110, section 5.6.4).
+func unquote(s string) string {
+	s = s[1 : len(s)-1]
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2): digits and nothing else. More than mostTTL is mostTTL.
+func deltaSeconds(arg string) (time.Duration, bool) {
+	if !isDigits(arg) {
+		return 0, false
+	}
+	var n int64
+	for _, c := range []byte(arg) {
+		n = min(n*10+int64(c-'0'), int64(mostTTL/time.Second))
+	}
+	return seconds(n), true
+}
+
+func seconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(mostTTL/time.Second))) * time.Second
+}
+
+func isDigits(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

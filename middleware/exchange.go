@@ -1,0 +1,277 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/desk"
+)
+
+// exchange is one request that is not answered by the process-local tier.
+type exchange struct {
+	cache *Cache
+	w     http.ResponseWriter
+	r     *http.Request
+	next  http.Handler
+	key   string // of the resource
+	base  string // the key of the first response to look at; see authorized
+	level string // the key of the response that is looked at
+	asked asked
+
+	route     *chi.Context // as it was when the request came, or nil
+	answered  bool         // by the handler
+	confirmed *response    // what the handler has said is still good
+
+	stale  *response // what is stored for it, but not to its taste
+	passed int       // the status of a response that went by
+}
+
+// turn is one call of the loader for an exchange. What it begins may outlive the request.
+type turn struct {
+	*exchange
+	desk *desk.Desk
+	ran  atomic.Bool                  // the handler was begun for this client, which happens once
+	away atomic.Pointer[http.Request] // for a handler that runs without this client
+}
+
+// run gets the response and serves it: if it is one of those that vary, from one level to the next.
+func (x *exchange) run() {
+	c := x.cache
+	if routed := chi.RouteContext(x.r.Context()); routed != nil {
+		x.route = cloneRoute(routed)
+	}
+	if (x.asked.maxStale >= 0 || x.base != x.key) && x.stored() {
+		return
+	}
+	x.level = x.base
+	for range maxLevels {
+		res, err := x.get(c.loads.GetEntry)
+		if err == nil && !x.answered && !x.newEnough(res) {
+			res, err = x.get(c.loads.RefreshEntry)
+		}
+		if x.answered {
+			x.publish(res)
+			return
+		}
+		if err != nil && x.confirmed != nil { // and that was too late for others
+			res, err = cacheguard.Result[*response]{Value: x.confirmed, Status: cacheguard.StatusLoaded}, nil
+		}
+		if err != nil {
+			x.failed(err)
+			return
+		}
+		if res.Value == nil { // what there is is for nobody else
+			break
+		}
+		if res.Value.answers(x.key, x.r.Header) {
+			x.serve(res)
+			return
+		}
+		if x.level = nextLevel(res.Value, x.key, x.base, x.level, x.r); x.level == "" {
+			break
+		}
+	}
+	x.alone("vary-miss")
+}
+
+// newEnough reports whether the request takes what was stored before it came.
+func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
+	if res.Value == nil || res.Err != nil || !res.Value.answers(x.key, x.r.Header) {
+		return true
+	}
+	age := res.Value.age + res.Age
+	switch res.Status {
+	case cacheguard.StatusHit:
+		return x.asked.takes(age, res.FreshFor, res.Value.mustRevalidate)
+	case cacheguard.StatusStale:
+		return x.asked.takesMeanwhile(age, -res.FreshFor)
+	}
+	return true
+}
+
+// get asks the loader, and does what the load may want to have done here: run the handler.
+func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*response]) (cacheguard.Result[*response], error)) (res cacheguard.Result[*response], err error) {
+	d := desk.Open(x.r.Context())
+	// A variant is refreshed by those who get it: whatever else the handler goes by, such as the user whom somebody in front
+	// has put into the context, is theirs, too.
+	d.Refreshes = func(stale any) bool {
+		res, ok := stale.(*response)
+		return ok && res != nil && res.answers(x.key, x.r.Header)
+	}
+	ctx := desk.With(x.r.Context(), d)
+	if wait := x.cache.opts.WaitTimeout; wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	t := &turn{exchange: x, desk: d}
+	defer d.Close()
+	res, err = ask(ctx, x.level, t.load)
+	// A refresh behind this request's back, or a load that has not begun, outlives it; what belongs to it does not.
+	if !x.answered && t.away.Load() == nil && (err != nil || res.Status == cacheguard.StatusStale) {
+		t.away.Store(x.detached())
+	}
+	return res, err
+}
+
+// load is what runs the handler: here and for this client, if it is waiting for that, else behind its back.
+func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	u := &run{cache: t.cache, key: t.key, prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
+	if t.ran.CompareAndSwap(false, true) {
+		if t.desk.Do(func() { u.here(ctx, t) }) {
+			select {
+			case e := <-u.ended:
+				return e.entry, e.err
+			case <-ctx.Done():
+				close(u.split)
+				return cacheguard.Entry[*response]{}, context.Cause(ctx)
+			}
+		}
+		t.ran.Store(false)
+	}
+	return u.elsewhere(ctx, t)
+}
+
+// detached is a copy of a request that is good for longer than the request.
+func (x *exchange) detached() *http.Request {
+	away := x.r.Clone(x.withRoute(context.WithoutCancel(x.r.Context())))
+	away.Body = http.NoBody
+	return away
+}
+
+// withRoute is ctx with a route context of its own. chi takes the request's back when the request ends, and gives it to
+// another one. Behind http.TimeoutHandler it ends while this goroutine is still waiting for something, so that it must be
+// copied before that.
+func (x *exchange) withRoute(ctx context.Context) context.Context {
+	if x.route == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, chi.RouteCtxKey, cloneRoute(x.route))
+}
+
+func cloneRoute(from *chi.Context) *chi.Context {
+	to := chi.NewRouteContext()
+	to.Routes, to.RoutePath, to.RouteMethod = from.Routes, from.RoutePath, from.RouteMethod
+	to.RoutePatterns = slices.Clone(from.RoutePatterns)
+	to.URLParams.Keys, to.URLParams.Values = slices.Clone(from.URLParams.Keys), slices.Clone(from.URLParams.Values)
+	return to
+}
+
+// serve answers with a response that is stored, or that another request's handler made.
+func (x *exchange) serve(res cacheguard.Result[*response]) {
+	s := cacheStatus{}
+	switch res.Status {
+	case cacheguard.StatusHit, cacheguard.StatusStale:
+		s = cacheStatus{hit: true, ttl: res.FreshFor, hasTTL: true}
+		if res.Err != nil { // the handler was asked, in vain
+			s.hit, s.fwd = false, "stale"
+			var failed *statusError
+			if errors.As(res.Err, &failed) {
+				s.fwdStatus = failed.res.status
+			}
+		}
+		if res.Status == cacheguard.StatusStale {
+			s.ttl = min(s.ttl, -1) // also in the moment when it ends
+		}
+	case cacheguard.StatusLoaded:
+		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
+	default:
+		s = cacheStatus{fwd: "uri-miss", collapsed: true, stored: res.FreshFor > 0}
+	}
+	res.Value.serve(x.w, x.r, res.Value.age+res.Age, x.cache.status(s, x.key))
+}
+
+// look answers with a stored response, or has the handler answer this request alone.
+func (x *exchange) look() {
+	switch {
+	case x.stored():
+	case x.asked.onlyIfCached:
+		http.Error(x.w, "not in the cache, and only-if-cached was asked for", http.StatusGatewayTimeout)
+	case x.asked.noStore:
+		x.alone("request")
+	case x.r.Method == http.MethodHead:
+		x.head()
+	default:
+		x.alone("uri-miss")
+	}
+}
+
+// stored answers with a stored response, if there is one that this request takes.
+func (x *exchange) stored() bool {
+	return x.storedFrom(x.key) || x.base != x.key && x.storedFrom(x.base)
+}
+
+func (x *exchange) storedFrom(base string) bool {
+	x.level = base
+	for range maxLevels {
+		res, err := x.cache.loads.Peek(x.r.Context(), x.level)
+		if err != nil || res.Value == nil {
+			return false
+		}
+		if res.Value.answers(x.key, x.r.Header) {
+			if !x.asked.takes(res.Value.age+res.Age, res.FreshFor, res.Value.mustRevalidate) {
+				x.stale = res.Value
+				return false
+			}
+			x.serve(res)
+			return true
+		}
+		if x.level = nextLevel(res.Value, x.key, base, x.level, x.r); x.level == "" {
+			return false
+		}
+	}
+	return false
+}
+
+// failed answers a request for which there is no response.
+func (x *exchange) failed(err error) {
+	switch own := x.r.Context().Err(); {
+	case own != nil:
+		err = own
+	case errors.Is(err, cacheguard.ErrClosed), errors.Is(err, cacheguard.ErrRecursion):
+		x.alone("bypass")
+		return
+	case err == context.DeadlineExceeded: // its own patience; a load's is wrapped
+		x.alone("uri-miss")
+		return
+	}
+	var failed *statusError
+	if errors.As(err, &failed) {
+		if stale := failed.stale; x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
+			stale.Status = cacheguard.StatusStale
+			x.serve(stale)
+			return
+		}
+		if !failed.isFor(x) {
+			x.alone("stale")
+			return
+		}
+		failed.res.serve(x.w, x.r, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.res.status, collapsed: true}, x.key))
+		return
+	}
+	status := statusOf(err)
+	if status == http.StatusServiceUnavailable {
+		x.w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+	}
+	if line := x.cache.status(cacheStatus{fwd: "uri-miss", detail: "failed"}, x.key); line != "" {
+		h := x.w.Header()
+		h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
+	}
+	if answer := x.cache.opts.Error; answer != nil {
+		answer(x.w, x.r, status, err)
+		return
+	}
+	http.Error(x.w, http.StatusText(status), status)
+}
+
+// alone has the handler answer as if there were no cache.
+func (x *exchange) alone(why string) {
+	x.passed = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why})
+}

@@ -1,0 +1,113 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// stage is where the handlers of a fleet run. It counts them, and has gates at which they wait for the test.
+type stage struct {
+	tb testing.TB
+
+	mu                  sync.Mutex // guards what follows
+	runs, running, most int
+	changed             chan struct{}
+	gates               []*gate
+}
+
+func newStage(tb testing.TB) *stage { return &stage{tb: tb, changed: make(chan struct{})} }
+
+// handler has h run on the stage.
+func (s *stage) handler(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.change(func() {
+			s.runs++
+			s.running++
+			s.most = max(s.most, s.running)
+		})
+		defer s.change(func() { s.running-- })
+		h(w, r)
+	}
+}
+
+func (s *stage) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// counts returns how many handlers have begun, how many of them run, and how many did so at most.
+func (s *stage) counts() (runs, running, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs, s.running, s.most
+}
+
+func (s *stage) String() string {
+	runs, running, most := s.counts()
+	return fmt.Sprintf("%d handlers have begun, %d run, at most %d did", runs, running, most)
+}
+
+// fresh begins to count anew.
+func (s *stage) fresh() {
+	s.change(func() { s.runs, s.most = 0, s.running })
+}
+
+// wantRuns fails the test unless so many handlers have begun.
+func (s *stage) wantRuns(n int, when string) {
+	s.tb.Helper()
+	if runs, _, _ := s.counts(); runs != n {
+		s.tb.Errorf("%s: %v; want %d begun", when, s, n)
+	}
+}
+
+// awaitRunning returns when so many handlers run at the same time.
+func (s *stage) awaitRunning(n int) {
+	s.tb.Helper()
+	timeout := time.After(longWait)
+	for {
+		s.mu.Lock()
+		running, changed := s.running, s.changed
+		s.mu.Unlock()
+		if running == n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			s.tb.Fatalf("after %v %v; want %d that run", longWait, s, n)
+		}
+	}
+}
+
+// gate is where handlers wait until the test opens it, or is over.
+type gate struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (s *stage) gate() *gate {
+	g := &gate{done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates = append(s.gates, g)
+	return g
+}
+
+func (g *gate) pass() { <-g.done }
+
+func (g *gate) open() { g.once.Do(func() { close(g.done) }) }
+
+// clear opens all gates.
+func (s *stage) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.gates {
+		g.open()
+	}
+}

@@ -1,0 +1,346 @@
+package middleware_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// longWait is for what has to happen. The times of the cache itself are longer in these tests, so that a machine that is
+// busy with something else makes nobody lose patience.
+const longWait = 20 * time.Second
+
+// fleet is the replicas of a web service. They share what is behind their store, and the stage that their handlers
+// stand on.
+type fleet struct {
+	*stage
+	tb       testing.TB
+	replicas []*replica
+	redis    *redistest.Server // nil on a memstore
+}
+
+// replica is one of them, as far as the others can tell: a store, a cache, a router, a server and a client of its own.
+type replica struct {
+	cache  *middleware.Cache
+	router *chi.Mux
+	routes chi.Router // those behind the cache
+	spy    *spy
+	events *watcher
+	panics *panicLog
+	said   logbook // by the server
+	url    string
+	client *http.Client
+
+	mu       sync.Mutex // guards arrivals
+	arrivals map[string]context.Context
+}
+
+// onEachStore runs a test with a fleet on a memstore and with one on a Redis, each replica with a redisstore of its own.
+func onEachStore(t *testing.T, n int, opts middleware.Options, test func(*testing.T, *fleet)) {
+	t.Helper()
+	t.Run("memstore", func(t *testing.T) {
+		test(t, memoryFleet(t, n, opts))
+	})
+	t.Run("redis", func(t *testing.T) {
+		test(t, redisFleet(t, redistest.Shared(t), 0, n, opts))
+	})
+}
+
+// memoryFleet makes n replicas on one memstore.
+func memoryFleet(tb testing.TB, n int, opts middleware.Options) *fleet {
+	tb.Helper()
+	store := memstore.New(memstore.Options{})
+	tb.Cleanup(func() { _ = store.Close() })
+	f := &fleet{tb: tb, stage: newStage(tb)}
+	for range n {
+		f.add(&spy{Store: store}, opts)
+	}
+	return f
+}
+
+// redisFleet makes n replicas, each with a client and a store of its own that waits for Redis as long as opTimeout.
+func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration, n int, opts middleware.Options) *fleet {
+	tb.Helper()
+	f := &fleet{tb: tb, stage: newStage(tb), redis: server}
+	prefix := "test-" + rand.Text()
+	for range n {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+		tb.Cleanup(func() { _ = rdb.Close() })
+		store, err := redisstore.New(rdb, redisstore.Options{
+			Prefix: prefix, OpTimeout: cmp.Or(opTimeout, longWait), Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = store.Close() })
+		ctx, cancel := context.WithTimeout(context.Background(), longWait)
+		if err := store.Warm(ctx); err != nil {
+			tb.Fatal(err)
+		}
+		cancel()
+		f.add(&spy{Store: store}, opts)
+	}
+	return f
+}
+
+// add makes a replica on a store.
+func (f *fleet) add(s *spy, opts middleware.Options) {
+	f.tb.Helper()
+	rep := &replica{spy: s, events: &watcher{}, panics: &panicLog{}, arrivals: make(map[string]context.Context)}
+	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, longWait)
+	opts.LoadTimeout = cmp.Or(opts.LoadTimeout, 2*longWait)
+	opts.WaitTimeout = cmp.Or(opts.WaitTimeout, 2*longWait)
+	opts.Observer, opts.Logger = rep.events, slog.New(slog.DiscardHandler)
+	var err error
+	if rep.cache, err = middleware.New(s, opts); err != nil {
+		f.tb.Fatal(err)
+	}
+	rep.router = chi.NewRouter()
+	rep.router.Use(rep.arrive, rep.panics.log, chimiddleware.Recoverer)
+	rep.routes = rep.router.With(rep.cache.Handler)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	server := &http.Server{Handler: rep.router, ErrorLog: log.New(&rep.said, "", 0), ReadHeaderTimeout: longWait}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // until it is closed below
+	}()
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	rep.url = "http://" + listener.Addr().String()
+	rep.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	f.replicas = append(f.replicas, rep)
+	f.tb.Cleanup(func() {
+		f.stage.clear()
+		transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), longWait)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			f.tb.Errorf("requests are still being served at the end of the test: %v", err)
+			_ = server.Close()
+		}
+		<-served
+		if err := rep.cache.Close(); err != nil {
+			f.tb.Errorf("closing the cache: %v", err)
+		}
+	})
+}
+
+// route has a handler answer on every replica, for every method and behind the cache.
+func (f *fleet) route(pattern string, h http.HandlerFunc) {
+	for _, rep := range f.replicas {
+		rep.routes.Handle(pattern, f.stage.handler(h))
+	}
+}
+
+// awaitWaiting returns when so many requests in all wait for handlers that others run, the requests whose handlers they
+// are included; the handler runs, and those on other replicas have been told by the store that there is a leader.
+func (f *fleet) awaitWaiting(n int) {
+	f.tb.Helper()
+	f.await(fmt.Sprintf("%d requests wait for one handler", n), func() bool {
+		if _, running, _ := f.counts(); running == 0 {
+			return false
+		}
+		all := 0
+		for _, rep := range f.replicas {
+			callers := rep.events.callers()
+			if callers > 0 && rep.spy.leases() == 0 {
+				return false
+			}
+			all += callers
+		}
+		return all >= n
+	})
+}
+
+// fresh begins to count anew: handlers, and who has been told what about leases.
+func (f *fleet) fresh() {
+	f.stage.fresh()
+	for _, rep := range f.replicas {
+		rep.spy.fresh()
+	}
+}
+
+// everywhere does what invalidates something, once, and returns when all replicas have heard of it.
+func (f *fleet) everywhere(change func() error) {
+	f.tb.Helper()
+	before := make([]int, len(f.replicas))
+	for i, rep := range f.replicas {
+		before[i] = rep.spy.toldOfTags()
+	}
+	if err := change(); err != nil {
+		f.tb.Fatal(err)
+	}
+	f.await("all replicas hear of a change", func() bool {
+		for i, rep := range f.replicas {
+			if rep.spy.toldOfTags() == before[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// await returns when ok does so. It is for the state of what can't tell that it has changed.
+func (f *fleet) await(what string, ok func() bool) {
+	f.tb.Helper()
+	timeout := time.After(longWait)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			f.tb.Fatalf("did not happen within %v: %s; %v", longWait, what, f)
+		}
+	}
+}
+
+// String is what goes on, for the messages of tests.
+func (f *fleet) String() string {
+	text := f.stage.String()
+	for i, rep := range f.replicas {
+		text += fmt.Sprintf("; replica %d: %d wait, %d answers to requests for leases", i, rep.events.callers(), rep.spy.leases())
+	}
+	return text
+}
+
+// spy is a store that counts its answers to those who asked for a lease, and what it told of tags.
+type spy struct {
+	cacheguard.Store
+
+	mu            sync.Mutex // guards what follows
+	answers, told int
+}
+
+func (s *spy) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	return s.Store.Listen(cache, func(m cacheguard.Message) {
+		tell(m)
+		if m.Kind == cacheguard.MessageTags {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.told++
+		}
+	})
+}
+
+func (s *spy) toldOfTags() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
+func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	ans, err := s.Store.Lease(ctx, k, ask)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers++
+	return ans, err
+}
+
+func (s *spy) fresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers = 0
+}
+
+func (s *spy) leases() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers
+}
+
+// watcher is an Observer that only wants to know how many wait.
+type watcher struct {
+	mu    sync.Mutex // guards stats
+	stats []func() cacheguard.Stats
+}
+
+func (o *watcher) Observe(context.Context, cacheguard.Event) {}
+
+func (o *watcher) Attach(_ string, stats func() cacheguard.Stats) (detach func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats = append(o.stats, stats)
+	return func() {}
+}
+
+func (o *watcher) callers() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, stats := range o.stats {
+		n += stats().Callers
+	}
+	return n
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// panicLog keeps what chi's Recoverer recovers.
+type panicLog struct {
+	mu     sync.Mutex // guards what follows
+	values []any
+	stacks []string
+}
+
+func (p *panicLog) log(next http.Handler) http.Handler {
+	return chimiddleware.RequestLogger(panicFormatter{p})(next)
+}
+
+type panicFormatter struct{ *panicLog }
+
+func (p panicFormatter) NewLogEntry(*http.Request) chimiddleware.LogEntry { return p }
+
+func (panicFormatter) Write(int, int, http.Header, time.Duration, any) {}
+
+func (p panicFormatter) Panic(v any, stack []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.values, p.stacks = append(p.values, v), append(p.stacks, string(stack))
+}
+
+func (p *panicLog) all() (values []any, stacks []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.values, p.stacks
+}

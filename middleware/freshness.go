@@ -1,0 +1,176 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// basis is what the freshness of a response rests on.
+type basis uint8
+
+const (
+	noFreshness basis = iota
+	explicit          // the response says so itself
+	guessed           // the options say so
+)
+
+// lifetime says how long a response is fresh from when it was made (RFC 9111, section 4.2.1). It is never negative and
+// never more than mostTTL.
+func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time) (time.Duration, basis) {
+	switch {
+	case d.sMaxAge != notSaid:
+		return d.sMaxAge, explicit
+	case d.maxAge != notSaid:
+		return d.maxAge, explicit
+	}
+	made, dated := headerDate(h, "Date", now)
+	if !dated {
+		made = now // when it was received (RFC 9110, section 6.6.1)
+	}
+	if lines := h["Expires"]; len(lines) > 0 && !d.targeted {
+		end, ok := parseDate(lines[0], now)
+		if !ok { // "0" and the like mean that it is over (RFC 9111, section 5.3)
+			return 0, explicit
+		}
+		return between(0, end.Sub(made), mostTTL), explicit
+	}
+	if known := slices.Contains(heuristicStatuses, status); known || d.public {
+		modified, ok := headerDate(h, "Last-Modified", now)
+		if ok && u.heuristic > 0 && modified.Before(made) {
+			share := float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic
+			return min(time.Duration(share), mostHeuristic), guessed
+		}
+		ttl := u.defaultTTL
+		if status >= 400 { // also what a client can provoke that names another method in a field
+			ttl = u.negativeTTL
+		}
+		if known && ttl > 0 {
+			return min(ttl, mostTTL), guessed
+		}
+	}
+	return 0, noFreshness
+}
+
+// mostHeuristic is the longest that is guessed from Last-Modified: beyond a day RFC 7234 had caches warn of it.
+const mostHeuristic = 24 * time.Hour
+
+// heuristicStatuses are those that may be fresh without saying so (RFC 9110, section 15.1), without 206.
+var heuristicStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
+
+// initialAge says how old a response is that was asked for at sent and has come now (RFC 9111, section 4.2.3), mostTTL at
+// most.
+//
+// The time it took to come counts only for what was made elsewhere, which has a Date or an Age: what a handler makes
+// itself is made when it comes. Were it otherwise, a slow handler could not say max-age=1.
+//
+// An Age that is no number, or more than one, makes a response too old for anything. RFC 9111, section 5.1, would rather
+// have it ignored, or its first member taken; but whoever wrote it meant to say that the response is not new, and
+// section 4.2.1 encourages to take broken freshness for stale.
+func initialAge(h http.Header, sent, now time.Time) time.Duration {
+	var age time.Duration
+	ages := h["Age"]
+	if len(ages) > 0 {
+		n, ok := deltaSeconds(strings.Trim(ages[0], " \t"))
+		if !ok || len(ages) > 1 {
+			return mostTTL
+		}
+		age = n
+	}
+	made, dated := headerDate(h, "Date", now)
+	if dated || len(ages) > 0 {
+		age += between(0, now.Sub(sent), mostTTL)
+	}
+	if dated { // which says nothing of fractions of a second
+		age = max(age, now.Truncate(time.Second).Sub(made))
+	}
+	return between(0, age, mostTTL)
+}
+
+// headerDate returns the date in a field. It is false if there is none, or none that can be read.
+func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
+	lines := h[name]
+	if len(lines) != 1 {
+		return time.Time{}, false
+	}
+	return parseDate(lines[0], now)
+}
+
+// parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7, and in no other: a form that isn't one of
+// them means the past (RFC 9111, section 5.3), so time.Parse, which takes all kinds of spaces and fractions, would make
+// things fresh that are not. Names and zone may be in any case, and the zone is GMT (RFC 9111, section 4.2). The name of the
+// day is not compared with the date.
+func parseDate(s string, now time.Time) (time.Time, bool) {
+	s = strings.Trim(s, " \t")
+	var day, month, year, clock, zone string
+	switch name, rest, comma := strings.Cut(s, ","); {
+	case !comma: // Sun Nov  6 08:49:37 1994
+		if len(s) != 24 || !isName(s[:3], shortDays) || s[3] != ' ' || s[7] != ' ' || s[10] != ' ' || s[19] != ' ' {
+			return time.Time{}, false
+		}
+		day, month, year, clock, zone = s[8:10], s[4:7], s[20:], s[11:19], "GMT"
+		if day[0] == ' ' {
+			day = "0" + day[1:]
+		}
+	case len(rest) == 25 && isName(name, shortDays): // Sun, 06 Nov 1994 08:49:37 GMT
+		if rest[0] != ' ' || rest[3] != ' ' || rest[7] != ' ' || rest[12] != ' ' || rest[21] != ' ' {
+			return time.Time{}, false
+		}
+		day, month, year, clock, zone = rest[1:3], rest[4:7], rest[8:12], rest[13:21], rest[22:]
+	case len(rest) == 23 && isName(name, longDays): // Sunday, 06-Nov-94 08:49:37 GMT
+		if rest[0] != ' ' || rest[3] != '-' || rest[7] != '-' || rest[10] != ' ' || rest[19] != ' ' {
+			return time.Time{}, false
+		}
+		day, month, year, clock, zone = rest[1:3], rest[4:7], rest[8:10], rest[11:19], rest[20:]
+	default:
+		return time.Time{}, false
+	}
+	m := 1 + slices.IndexFunc(months, func(name string) bool { return strings.EqualFold(name, month) })
+	if m == 0 || !strings.EqualFold(zone, "GMT") || clock[2] != ':' || clock[5] != ':' {
+		return time.Time{}, false
+	}
+	d, dok := digits(day)
+	y, yok := digits(year)
+	hour, hok := digits(clock[:2])
+	minute, mok := digits(clock[3:5])
+	second, sok := digits(clock[6:])
+	if !dok || !yok || !hok || !mok || !sok || hour > 23 || minute > 59 || second > 60 {
+		return time.Time{}, false
+	}
+	second = min(second, 59) // a leap second, in a time that has none
+	if len(year) == 2 {
+		y += now.UTC().Year() / 100 * 100
+		// What seems to be more than 50 years ahead is in the past.
+		if time.Date(y, time.Month(m), d, hour, minute, second, 0, time.UTC).After(now.AddDate(50, 0, 0)) {
+			y -= 100
+		}
+	}
+	t := time.Date(y, time.Month(m), d, hour, minute, second, 0, time.UTC)
+	if t.Day() != d || d == 0 { // February 30
+		return time.Time{}, false
+	}
+	return t, true
+}
+
+var (
+	months    = []string{"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}
+	shortDays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
+	longDays  = []string{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
+)
+
+func isName(s string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, s) })
+}
+
+// digits returns the number that a few digits are.
+func digits(s string) (n int, ok bool) {
+	for _, c := range []byte(s) {
+		n = 10*n + int(c-'0')
+	}
+	return n, isDigits(s)
+}
+
+func between(least, d, most time.Duration) time.Duration {
+	return max(least, min(d, most))
+}

@@ -1,0 +1,240 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// keyer makes the key of the resource that a request asks for.
+//
+// It is the URL as the client sent it, from the request line and not from Request.URL, so that handlers below
+// http.StripPrefix don't share what is not the same. What stands in Request.URL is added where it is something else.
+// Nothing in it is decoded or put in order: two spellings of one URL cost a run of the handler, two URLs with one key
+// would cost a wrong answer.
+type keyer struct {
+	forwardedHost, forwardedProto bool
+	varyBy                        func(*http.Request) string
+}
+
+// keySeparator stands between the parts of a key. URLs with control bytes have no key.
+const keySeparator = "\x1f"
+
+func newKeyer(o Options) keyer {
+	trusted := func(field string) bool {
+		return slices.ContainsFunc(o.TrustForwarded, func(name string) bool { return strings.EqualFold(name, field) })
+	}
+	return keyer{forwardedHost: trusted(forwardedHost), forwardedProto: trusted(forwardedProto), varyBy: o.VaryBy}
+}
+
+// ok reports whether the request has a key. Those that have none are not cached: they name no resource (CONNECT, *), or
+// not beyond doubt.
+func (k keyer) ok(r *http.Request) bool {
+	_, ok := k.target(r)
+	return ok
+}
+
+// key returns the request's key, or "" if it has none.
+func (k keyer) key(r *http.Request) string {
+	t, ok := k.target(r)
+	if !ok {
+		return ""
+	}
+	var group string
+	if k.varyBy != nil {
+		group = k.varyBy(r)
+	}
+	var b strings.Builder
+	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.inside) + len(group) + 4)
+	b.WriteString(t.scheme)
+	b.WriteString("://")
+	b.WriteString(t.host)
+	b.WriteString(t.uri)
+	if t.rewritten {
+		b.WriteString(keySeparator + "i")
+		b.WriteString(t.inside)
+	}
+	if k.varyBy != nil { // the last part, for it may have any bytes
+		b.WriteString(keySeparator + "g")
+		b.WriteString(group)
+	}
+	return b.String()
+}
+
+// url returns the URL that a request's key is made of, or "" if it has none.
+func (k keyer) url(r *http.Request) string {
+	t, ok := k.target(r)
+	if !ok {
+		return ""
+	}
+	return t.scheme + "://" + t.host + t.uri
+}
+
+// target is what a request asks for.
+type target struct {
+	scheme string // http or https
+	host   string // lower case, without the scheme's own port
+	uri    string // path and query as sent, "" or from / or ? on
+
+	rewritten bool   // the handler sees another URL
+	inside    string // and that is it
+}
+
+func (k keyer) target(r *http.Request) (t target, ok bool) {
+	u := r.URL
+	if r.Method == http.MethodConnect || u == nil || u.Opaque != "" || u.User != nil || u.Fragment != "" {
+		return t, false
+	}
+	if t.scheme, ok = k.scheme(r); !ok {
+		return t, false
+	}
+	host := r.Host
+	if k.forwardedHost {
+		if last := nearest(r.Header[forwardedHost]); last != nil {
+			host = *last
+		}
+	}
+	if t.host, ok = hostOf(t.scheme, host); !ok {
+		return t, false
+	}
+	switch t.uri = r.RequestURI; {
+	case t.uri == "": // the request was not read from a connection
+		t.uri = pathAndQuery(r)
+	case t.uri[0] != '/':
+		// A whole URL in the request line (RFC 9112, section 3.2.2) stands in for Host; net/http sees to that. Its
+		// scheme must be that of the connection, or a client of http could fill what clients of https get.
+		if !strings.EqualFold(u.Scheme, t.scheme) || !strings.EqualFold(u.Host, r.Host) {
+			return t, false
+		}
+		_, rest, found := strings.Cut(t.uri, "://")
+		if !found {
+			return t, false
+		}
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			t.uri = rest[i:]
+		} else {
+			t.uri = ""
+		}
+		if t.rewritten = !received(r, t.uri); t.rewritten {
+			t.inside = pathAndQuery(r)
+		}
+	case u.Scheme != "" || u.Host != "":
+		t.rewritten, t.inside = true, u.Scheme+"://"+u.Host+pathAndQuery(r)
+	case !received(r, t.uri):
+		t.rewritten, t.inside = true, pathAndQuery(r)
+	}
+	if t.uri != "" && t.uri[0] != '/' && t.uri[0] != '?' {
+		return t, false
+	}
+	return t, !hasControl(t.uri) && !hasControl(t.inside)
+}
+
+// scheme is that of the connection, or what the nearest proxy says if it is trusted.
+func (k keyer) scheme(r *http.Request) (string, bool) {
+	if k.forwardedProto {
+		if last := nearest(r.Header[forwardedProto]); last != nil {
+			switch {
+			case strings.EqualFold(*last, "https"):
+				return "https", true
+			case strings.EqualFold(*last, "http"):
+				return "http", true
+			}
+			return "", false
+		}
+	}
+	if r.TLS != nil {
+		return "https", true
+	}
+	return "http", true
+}
+
+// nearest returns the element of a forwarded field that the nearest proxy wrote, or nil. A proxy adds its own at the end
+// or replaces what it got; whatever stands further to the front comes from others, in the end from the client.
+func nearest(lines []string) *string {
+	if len(lines) == 0 {
+		return nil
+	}
+	last := lines[len(lines)-1]
+	last = trimOWS(last[strings.LastIndexByte(last, ',')+1:])
+	return &last
+}
+
+// received reports whether the path and query in Request.URL are those of the request line.
+func received(r *http.Request, uri string) bool {
+	path, query, has := strings.Cut(uri, "?")
+	u := r.URL
+	if u.RawQuery != query || has != (u.ForceQuery || u.RawQuery != "") {
+		return false
+	}
+	if u.RawPath == "" && u.Path == path && strings.IndexByte(path, '%') < 0 {
+		return true // the usual case; EscapedPath would look at each byte
+	}
+	return u.EscapedPath() == path
+}
+
+// pathAndQuery is how Request.URL would be written in a request line.
+func pathAndQuery(r *http.Request) string {
+	u := r.URL
+	if u.RawQuery == "" && !u.ForceQuery {
+		return u.EscapedPath()
+	}
+	return u.EscapedPath() + "?" + u.RawQuery
+}
+
+// hostOf returns the host, and the port if it is not the scheme's own, in lower case. It takes names and addresses as they
+// stand in certificates and DNS; anything else that a Host field may have is not worth a doubt.
+func hostOf(scheme, host string) (string, bool) {
+	name, port := host, ""
+	if strings.HasPrefix(host, "[") {
+		end := strings.IndexByte(host, ']')
+		if end < 2 {
+			return "", false
+		}
+		for _, c := range []byte(host[1:end]) {
+			if !isHex(c) && c != ':' && c != '.' {
+				return "", false
+			}
+		}
+		if name, port = host[:end+1], host[end+1:]; port != "" && port[0] != ':' {
+			return "", false
+		}
+	} else {
+		if i := strings.IndexByte(host, ':'); i >= 0 {
+			name, port = host[:i], host[i:]
+		}
+		for _, c := range []byte(name) {
+			if !isAlphanumeric(c) && c != '-' && c != '.' && c != '_' {
+				return "", false
+			}
+		}
+	}
+	if name == "" || len(port) > len(":65535") {
+		return "", false
+	}
+	for i := 1; i < len(port); i++ {
+		if port[i] < '0' || port[i] > '9' {
+			return "", false
+		}
+	}
+	if port == ":" || port == ":80" && scheme == "http" || port == ":443" && scheme == "https" {
+		host = name
+	}
+	return strings.ToLower(host), true
+}
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}

@@ -1,0 +1,225 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Options configures a Cache. The zero value of a field means its default; negative means off where off makes sense.
+//
+// With neither DefaultTTL nor Cache-Control (or Expires) in a handler's response nothing of it is shared or stored.
+type Options struct {
+	// Name is part of every key in the store. Caches in front of the same handlers have the same; caches in series, in one
+	// process or in several, must not, or the inner one waits for the outer one. Default "http".
+	Name string
+
+	// DefaultTTL is how long a response is fresh that says nothing about it itself (no max-age, s-maxage, Expires). It
+	// means: what these routes answer is the same for everybody, unless a response says otherwise. It holds for the
+	// statuses that RFC 9110, section 15.1, calls heuristically cacheable. Default 0 or negative: such a response is not
+	// shared.
+	DefaultTTL time.Duration
+
+	// NegativeTTL takes DefaultTTL's place for 404, 405, 410, 414 and 501. Default: DefaultTTL, but 30 seconds at most;
+	// negative: they are not stored without a freshness of their own.
+	NegativeTTL time.Duration
+
+	// Heuristic is the share of the time since Last-Modified for which a response is fresh that has no other freshness
+	// (RFC 9111, section 4.2.2), for a day at most. It comes before DefaultTTL. The RFC suggests 0.1. Default 0: off; at
+	// most 1.
+	Heuristic float64
+
+	// StaleWhileRevalidate and StaleIfError are those of responses that don't have the directive of that name (RFC
+	// 5861). must-revalidate, proxy-revalidate, no-cache and s-maxage rule them out. Default 0 or negative: none.
+	StaleWhileRevalidate, StaleIfError time.Duration
+
+	// Keep is how long a response with a validator (ETag, Last-Modified) stays after it is no longer fresh, so that the
+	// handler can answer 304 instead of making it again. Default 1 hour; negative: not at all.
+	Keep time.Duration
+
+	// HitForMiss is how long the fleet remembers that a resource's responses can't be shared: meanwhile its requests run
+	// the handler in parallel, and the first response that can be shared ends it. Default 120 seconds; at least 1 ms.
+	HitForMiss time.Duration
+
+	// WaitTimeout is how long a request waits for another one's handler before it runs the handler itself, without
+	// storing what comes of it. Default 10 seconds; negative: as long as its client waits.
+	WaitTimeout time.Duration
+
+	// LoadTimeout is the longest that others wait for one run of the handler, and that a run in the background may take.
+	// A handler whose own client is there goes on after it, as if there were no cache. Default 30 seconds.
+	LoadTimeout time.Duration
+
+	// LeaseTTL is how long a process that dies can hold a resource. Default 3 seconds; at least 10 ms.
+	LeaseTTL time.Duration
+
+	// MaxLoads is how many handlers run at a time in this process for requests that may be answered from the cache; up to
+	// 64 times as many more wait for their turn, for LoadTimeout at most. Default 1,024; negative: no limit.
+	MaxLoads int
+
+	// Limiter takes MaxLoads' place: one budget for several caches.
+	Limiter *cacheguard.Limiter
+
+	// OnStoreDown says what happens when the store can't be used: FailOpen (default) runs the handler, coalesced in this
+	// process; FailClosed answers 503.
+	OnStoreDown cacheguard.StorePolicy
+
+	// MaxBody is the size in bytes above which a body goes to its client but is not stored. Default 4 MiB.
+	MaxBody int
+
+	// RecordFlushed has responses recorded on that are flushed before their end, event streams aside: others get them when
+	// they are whole. It is for handlers that flush as a matter of course, such as httputil.ReverseProxy, which does it after
+	// each piece of a response without Content-Length. Default: what is written after a flush, or a handler that still runs
+	// 50 ms after one, ends the recording.
+	RecordFlushed bool
+
+	// LocalBytes is how much memory the process-local tier may use for responses, about. Default 0: there is no tier.
+	LocalBytes int
+
+	// LocalTTL is how long the process-local tier answers until the store is asked again. Default 1 minute.
+	LocalTTL time.Duration
+
+	// VaryBy is a secondary key, such as the group of the user: requests with different ones never share a response. It
+	// must not read the body. Default: none.
+	VaryBy func(*http.Request) string
+
+	// TrustForwarded has the header fields that say what the client asked for when a proxy in front of this server
+	// changes it: "X-Forwarded-Host", "X-Forwarded-Proto". Name one only if that proxy sets it on every request: whoever
+	// can send it chooses under which key a response is stored. Default: none; the key is made of the request as received.
+	TrustForwarded []string
+
+	// IgnoreRequestDirectives has requests' Cache-Control and Pragma ignored, but for only-if-cached and no-store: then no
+	// client can have the handler run by asking for something newer.
+	IgnoreRequestDirectives bool
+
+	// TargetedFields are the fields of RFC 9213 that take the place of Cache-Control for this cache, the first one present
+	// counts. Default "CDN-Cache-Control"; an empty, not nil slice: none.
+	TargetedFields []string
+
+	// CacheStatus is this cache's name in the Cache-Status field (RFC 9211), a token. Default "cacheguard".
+	CacheStatus string
+
+	// HideStatus leaves Cache-Status out.
+	HideStatus bool
+
+	// ShowKey has Cache-Status tell the key.
+	ShowKey bool
+
+	// Error answers a request that has waited for a handler which failed (500 by default; 502 when the response was not
+	// whole; 504 when it took longer than LoadTimeout), and one that could not be served (503). err is what cacheguard.Cache.GetEntry returned.
+	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
+
+	// Observer is told of hits, loads and everything else. Default none.
+	Observer cacheguard.Observer
+
+	// Logger gets a line when something needs an operator, and when it is over. Default slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultName       = "http"
+	defaultKeep       = time.Hour
+	defaultHitForMiss = 120 * time.Second
+	defaultWait       = 10 * time.Second
+	defaultMaxBody    = 4 << 20
+	defaultMaxLoads   = 1024
+	mostNegativeTTL   = 30 * time.Second
+	mostTTL           = 10 * 365 * 24 * time.Hour // the core's
+)
+
+// withDefaults returns the options with every default in place that is not the core's, or everything that is wrong with
+// them.
+func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("middleware: Options."+format, args...))
+	}
+	if o.Name == "" {
+		o.Name = defaultName
+	}
+	duration := func(name string, d *time.Duration, def, least time.Duration) {
+		switch {
+		case *d == 0:
+			*d = def
+		case *d < 0:
+			*d = -1
+		case *d < least:
+			wrong("%s is %v, below the least of %v", name, *d, least)
+		case *d > mostTTL:
+			wrong("%s is %v, above the most of %v", name, *d, mostTTL)
+		}
+	}
+	duration("DefaultTTL", &o.DefaultTTL, -1, time.Millisecond)
+	duration("NegativeTTL", &o.NegativeTTL, min(o.DefaultTTL, mostNegativeTTL), time.Millisecond)
+	duration("StaleWhileRevalidate", &o.StaleWhileRevalidate, -1, time.Millisecond)
+	duration("StaleIfError", &o.StaleIfError, -1, time.Millisecond)
+	duration("Keep", &o.Keep, defaultKeep, time.Millisecond)
+	duration("WaitTimeout", &o.WaitTimeout, defaultWait, time.Millisecond)
+	if o.HitForMiss < 0 {
+		wrong("HitForMiss is %v, it can't be negative", o.HitForMiss)
+	}
+	duration("HitForMiss", &o.HitForMiss, defaultHitForMiss, time.Millisecond)
+	if !(o.Heuristic >= 0 && o.Heuristic <= 1) { // also not a number
+		wrong("Heuristic is %v, it must be from 0 to 1", o.Heuristic)
+	}
+	switch {
+	case o.MaxBody == 0:
+		o.MaxBody = defaultMaxBody
+	case o.MaxBody < 0:
+		wrong("MaxBody is %d, it can't be negative", o.MaxBody)
+	}
+	if o.LocalBytes < 0 {
+		wrong("LocalBytes is %d, it can't be negative", o.LocalBytes)
+	}
+	if o.LocalTTL != 0 && o.LocalBytes == 0 {
+		wrong("LocalBytes is required for a local tier")
+	}
+	for _, name := range o.TrustForwarded {
+		switch http.CanonicalHeaderKey(name) {
+		case forwardedHost, forwardedProto:
+		default:
+			wrong("TrustForwarded has %q, it can have %s and %s", name, forwardedHost, forwardedProto)
+		}
+	}
+	if o.TargetedFields == nil {
+		o.TargetedFields = []string{"CDN-Cache-Control"}
+	}
+	for _, name := range o.TargetedFields {
+		if !isToken(name) || strings.EqualFold(name, "Cache-Control") {
+			wrong("TargetedFields has %q, which can't be a targeted field", name)
+		}
+	}
+	if o.CacheStatus == "" {
+		o.CacheStatus = "cacheguard"
+	} else if !isToken(o.CacheStatus) {
+		wrong("CacheStatus is %q, which is no token", o.CacheStatus)
+	}
+	if o.MaxLoads == 0 && o.Limiter == nil {
+		o.MaxLoads = defaultMaxLoads
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(errs...)
+}
+
+const (
+	forwardedHost  = "X-Forwarded-Host"
+	forwardedProto = "X-Forwarded-Proto"
+)
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

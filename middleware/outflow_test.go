@@ -1,0 +1,145 @@
+package middleware_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// stalled is the writer of a client that stops reading: after so many bytes a Write waits.
+type stalled struct {
+	*httptest.ResponseRecorder
+	takes int
+	goOn  chan struct{}
+	fails error // what Writes return then
+	panic any
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	if s.Body.Len()+len(p) > s.takes {
+		<-s.goOn
+		if s.panic != nil {
+			panic(s.panic)
+		}
+		if s.fails != nil {
+			return 0, s.fails
+		}
+	}
+	return s.ResponseRecorder.Write(p)
+}
+
+// exports has a body of this size written in pieces, behind a cache.
+func exports(t *testing.T, size int, end func(w http.ResponseWriter)) (h http.Handler, body string, runs *int) {
+	cache, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{MaxBody: 1 << 20, DefaultTTL: time.Hour, WaitTimeout: -1, LoadTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	body, runs = b.String(), new(int)
+	return cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*runs++
+		<-time.After(time.Second)
+		for rest := body; rest != ""; {
+			n, _ := io.WriteString(w, rest[:min(1000, len(rest))])
+			rest = rest[n:]
+			if n == 0 {
+				return
+			}
+		}
+		end(w)
+	})), body, runs
+}
+
+func begins(h http.Handler, w http.ResponseWriter) (ended chan any) {
+	ended = make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/export", nil))
+	}()
+	synctest.Wait()
+	return ended
+}
+
+// A client that doesn't read what it asked for holds up nobody else, and gets it whole when it does.
+func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
+	for name, s := range map[string]*stalled{
+		"reads on": {},
+		"leaves":   {fails: errors.New("connection reset")},
+		"panics":   {panic: http.ErrAbortHandler},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, body, runs := exports(t, 500<<10, func(http.ResponseWriter) {})
+				s.ResponseRecorder, s.takes, s.goOn = httptest.NewRecorder(), 200<<10, make(chan struct{})
+				leader := begins(h, s)
+				other := httptest.NewRecorder()
+				waiter := begins(h, other)
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				select {
+				case <-waiter:
+					if other.Body.String() != body {
+						t.Errorf("who waited got %d bytes; want %d", other.Body.Len(), len(body))
+					}
+				default:
+					t.Fatal("who waited waits for the other one's client")
+				}
+				select {
+				case <-leader:
+					t.Fatal("the leader's request has ended before its client has all")
+				default:
+				}
+				close(s.goOn)
+				if v := <-leader; v != s.panic {
+					t.Errorf("the leader's request ended with panic %v; want %v", v, s.panic)
+				}
+				if s.fails == nil && s.panic == nil && s.Body.String() != body {
+					t.Errorf("the leader got %d bytes; want %d", s.Body.Len(), len(body))
+				}
+				later := httptest.NewRecorder()
+				<-begins(h, later)
+				if later.Body.String() != body || *runs != 1 {
+					t.Errorf("a later request got %d bytes after %d runs", later.Body.Len(), *runs)
+				}
+			})
+		})
+	}
+}
+
+// Once a body is no longer recorded, it is written by the handler alone, in order and whole.
+func TestSlowClientOfABodyOverTheCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, body, runs := exports(t, 3<<20, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() })
+		s := &stalled{ResponseRecorder: httptest.NewRecorder(), takes: 500 << 10, goOn: make(chan struct{})}
+		leader := begins(h, s)
+		other := httptest.NewRecorder()
+		waiter := begins(h, other)
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		select {
+		case <-waiter:
+			if other.Body.String() != body {
+				t.Errorf("who waited got %d bytes; want %d", other.Body.Len(), len(body))
+			}
+		default:
+			t.Fatal("who waited waits for the other one's client")
+		}
+		close(s.goOn)
+		if v := <-leader; v != nil || s.Body.String() != body || *runs != 2 {
+			t.Errorf("the leader got %d bytes of %d, panic %v; %d runs", s.Body.Len(), len(body), v, *runs)
+		}
+	})
+}

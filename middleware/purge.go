@@ -1,0 +1,158 @@
+package middleware
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Purge removes the responses of these resources, whatever they vary by, in the whole fleet: no response that was begun
+// before it is served or stored after it. A URL with a host names one resource, a path with its query that of every host.
+// Commit to the origin first, then purge. When it returns an error, old responses may live until they are stale.
+func (c *Cache) Purge(ctx context.Context, urls ...string) error {
+	return c.purge(ctx, urls, urlTag)
+}
+
+// MarkStale ages the responses of these resources, which are named as for Purge: the next request has each made again, and
+// until then it is served within its stale windows, which begin now, at the latest. What is being made now counts as stale
+// too.
+func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
+	tags, err := tagsFor(urls, urlTag)
+	if err != nil {
+		return err
+	}
+	return c.loads.MarkStaleTags(ctx, tags...)
+}
+
+// PurgePrefix removes the responses of every resource whose path begins with these segments, on every host: "/products"
+// is /products, /products?page=2 and /products/42, not /products2; "/" is everything. At most 8 segments. A URL with a
+// host and no path is all of that host.
+func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
+	for _, p := range prefixes {
+		if p == "/" {
+			return c.loads.InvalidateAll(ctx)
+		}
+	}
+	return c.purge(ctx, prefixes, prefixTag)
+}
+
+// PurgeTags removes the responses that name one of these tags in Cache-Tag (separated by commas) or Surrogate-Key (by
+// spaces).
+func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
+	return c.purge(ctx, tags, ownTag)
+}
+
+func ownTag(tag string) (string, error) {
+	if tag == "" {
+		return "", errors.New("middleware: a tag is empty")
+	}
+	return surrogateTag(tag), nil
+}
+
+// purge does all or, if one of the names can't be understood, nothing.
+func (c *Cache) purge(ctx context.Context, names []string, tagOf func(string) (string, error)) error {
+	if len(names) == 0 {
+		return nil
+	}
+	tags, err := tagsFor(names, tagOf)
+	if err != nil {
+		return err
+	}
+	return c.loads.InvalidateTags(ctx, tags...)
+}
+
+func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, error) {
+	tags := make([]string, len(names))
+	var errs []error
+	for i, name := range names {
+		var err error
+		if tags[i], err = tagOf(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return tags, errors.Join(errs...)
+}
+
+// PurgeHandler is an endpoint for purging: POST, with "Authorization: Bearer" and the token, and form values url, prefix,
+// tag and stale (a URL to be marked stale), each as often as needed. It answers 204, 400 with what is wrong, 401 without
+// the token, and 502 when the store could not be told. With an empty token it answers 401 to everybody.
+func (c *Cache) PurgeHandler(token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "POST is required", http.StatusMethodNotAllowed)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, fmt.Sprintf("form can't be read: %v", err), http.StatusBadRequest)
+			return
+		}
+		if err := c.order(r.Form).wrong(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for _, kind := range c.order(r.Form) {
+			if err := kind.do(r.Context(), kind.names...); err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// order is what a form asks to be purged.
+type order []struct {
+	names []string
+	tagOf func(string) (string, error)
+	do    func(context.Context, ...string) error
+}
+
+// order reads a form; what it doesn't know is a kind without a function.
+func (c *Cache) order(form url.Values) (o order) {
+	kinds := map[string]order{
+		"url":    {{tagOf: urlTag, do: c.Purge}},
+		"prefix": {{tagOf: prefixTag, do: c.PurgePrefix}},
+		"stale":  {{tagOf: urlTag, do: c.MarkStale}},
+		"tag":    {{tagOf: ownTag, do: c.PurgeTags}},
+	}
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		kind := append(order{{}}, kinds[name]...)[len(kinds[name])]
+		kind.names = form[name]
+		if kind.do == nil {
+			kind.names = []string{name}
+		}
+		o = append(o, kind)
+	}
+	return o
+}
+
+// wrong says what of an order can't be done: then nothing of it is.
+func (o order) wrong() error {
+	if len(o) == 0 {
+		return errors.New("nothing to purge: the form has none of url, prefix, tag and stale")
+	}
+	var errs []error
+	for _, kind := range o {
+		if kind.do == nil {
+			errs = append(errs, fmt.Errorf("form has %q; url, prefix, tag and stale are known", kind.names[0]))
+			continue
+		}
+		_, err := tagsFor(kind.names, kind.tagOf)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,96 @@
+package middleware
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// asked is what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4). They are wishes: what
+// can't be read is not said.
+type asked struct {
+	noCache, noStore, onlyIfCached      bool
+	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
+}
+
+func readAsked(h http.Header) asked {
+	a := asked{maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
+	lines, there := h["Cache-Control"]
+	if !there {
+		for s := (scanner{lines: h["Pragma"]}); s.next(); {
+			a.noCache = a.noCache || strings.EqualFold(s.name, "no-cache")
+		}
+		return a
+	}
+	for s := (scanner{lines: lines}); s.next(); {
+		switch strings.ToLower(s.name) {
+		case "no-cache":
+			a.noCache = true
+		case "no-store":
+			a.noStore = true
+		case "only-if-cached":
+			a.onlyIfCached = true
+		case "max-age":
+			s.seconds(&a.maxAge)
+		case "min-fresh":
+			s.seconds(&a.minFresh)
+		case "max-stale":
+			if s.form == bare && a.maxStale == notSaid {
+				a.maxStale = mostTTL
+			}
+			s.seconds(&a.maxStale)
+		case "stale-if-error":
+			s.seconds(&a.ifError)
+		}
+	}
+	return a
+}
+
+// seconds sets to, unless it has been set, to the value of the directive, if that is a number of seconds.
+func (s *scanner) seconds(to *time.Duration) {
+	if n, ok := deltaSeconds(s.arg); ok && *to == notSaid {
+		*to = n
+	}
+}
+
+// takes reports whether a stored response of this age, fresh for this long (negative: no longer), may be given to the
+// request without asking the handler. mustRevalidate is the response's: then no request gets it stale. The stale windows
+// of RFC 5861 are not considered, see takesMeanwhile. Nor is no-store, which is about what is stored from now on (RFC
+// 9111, section 5.2.1.5).
+func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
+	switch {
+	case a.noCache:
+		return false
+	case a.maxAge != notSaid && age > a.maxAge:
+		return false
+	case a.minFresh != notSaid && freshFor < a.minFresh:
+		return false
+	case freshFor > 0: // at 0 it is stale (RFC 9111, section 4.2)
+		return true
+	}
+	return !mustRevalidate && a.maxStale != notSaid && freshFor >= -a.maxStale
+}
+
+// takesMeanwhile reports whether the request bears a response that has been stale for this long, within its
+// stale-while-revalidate, while another one is made. Who asks for max-age alone wants nothing stale (RFC 9111, section
+// 5.2.1.1), who asks for min-fresh neither, and who asks for max-stale says how stale.
+func (a asked) takesMeanwhile(age, over time.Duration) bool {
+	switch {
+	case a.noCache, a.minFresh != notSaid:
+		return false
+	case a.maxAge != notSaid && (age > a.maxAge || a.maxStale == notSaid):
+		return false
+	}
+	return a.maxStale == notSaid || over <= a.maxStale
+}
+
+// takesOnError reports whether the request prefers a response that has been stale for so long to an error (RFC 5861,
+// section 4).
+func (a asked) takesOnError(res *response, over time.Duration) bool {
+	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
+}
+
+// firm is what the request asks for that the handler is not asked more often for.
+func (a asked) firm() asked {
+	return asked{noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
+}

@@ -1,0 +1,229 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// errIncomplete says that a handler promised more bytes than it wrote.
+var errIncomplete = errors.New("middleware: handler wrote less than its Content-Length")
+
+// errNoClient says that a handler had to run for nobody in particular, and can't: its request is gone.
+var errNoClient = errors.New("middleware: the request that this load was for is gone")
+
+// errNothing says that a handler returned without a word. The server makes an empty 200 of that, or somebody in front makes
+// something else.
+var errNothing = errors.New("middleware: handler wrote nothing")
+
+// statusError is a response that is as good as none while something stale may be served.
+type statusError struct {
+	res    *response
+	stale  cacheguard.Result[*response]
+	client *exchange // whose handler it was, or nil
+	share  bool      // others may have it
+}
+
+// isFor reports whether a request may have this response.
+func (e *statusError) isFor(x *exchange) bool {
+	return e.client == x || e.share && e.res.answers(x.key, x.r.Header)
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("middleware: handler answered %d", e.res.status)
+}
+
+// run is one run of the handler whose response others may get.
+type run struct {
+	cache  *Cache
+	client *exchange // whom it answers, or nil
+	key    string
+	prev   *response                    // what is stored, if anything is
+	found  cacheguard.Result[*response] // the same, and how
+	ended  chan ending
+	split  chan struct{} // closed when the load doesn't want the response any more
+	asks   bool          // for a 304
+
+	rec  *recorder
+	sent time.Time
+	req  *http.Request // as the handler gets it
+}
+
+// ending is what a load returns.
+type ending struct {
+	entry cacheguard.Entry[*response]
+	err   error
+}
+
+// here runs the handler on the goroutine of its client.
+func (u *run) here(load context.Context, t *turn) {
+	t.away.Store(t.detached()) // in case another load takes the lease, and this one has to begin again
+	client := t.r.Context()
+	if client.Err() != nil { // its route context may be another one's by now
+		load = t.withRoute(load)
+	}
+	ctx, cancel := whileWanted(load, client)
+	defer cancel(nil)
+	u.client = t.exchange
+	u.prepare(t.r, ctx)
+	u.rec = newRecorder(u, t.w, cancel)
+	whole := false
+	defer func() {
+		// A load that is over may be followed by one in another process, which is nothing to a client that has an answer.
+		if load.Err() != nil && (!whole || t.answered || t.confirmed != nil) {
+			t.desk.Leave()
+		}
+	}()
+	defer func() { t.r.Pattern = u.req.Pattern }() // of a mux inside, for whoever is outside
+	u.serve(t.next)
+	whole = true
+}
+
+// elsewhere runs the handler on the load's own goroutine, for those who wait and for later.
+func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*response], error) {
+	req := t.away.Load()
+	if req == nil {
+		return cacheguard.Entry[*response]{}, errNoClient
+	}
+	ctx, cancel := context.WithCancelCause(load)
+	defer cancel(nil)
+	u.prepare(req, context.WithValue(ctx, chi.RouteCtxKey, req.Context().Value(chi.RouteCtxKey)))
+	u.rec = newRecorder(u, nil, cancel)
+	defer func() {
+		if v := recover(); v != nil {
+			if v != http.ErrAbortHandler {
+				u.cache.opts.Logger.ErrorContext(ctx, "cacheguard: handler panicked in the background",
+					"cache", u.cache.opts.Name, "panic", v, "stack", string(debug.Stack()))
+			}
+			panic(v) // the loader makes an error of it
+		}
+	}()
+	u.serve(t.next)
+	e := <-u.ended
+	return e.entry, e.err
+}
+
+// serve runs the handler and ends the run, whichever way the handler ends.
+func (u *run) serve(next http.Handler) {
+	whole := false
+	defer func() {
+		if whole {
+			return
+		}
+		v := recover() // nil is Goexit
+		err, ok := v.(error)
+		if !ok || v == nil {
+			err = fmt.Errorf("middleware: handler panicked: %v", v)
+		}
+		u.rec.abort(err)
+		if v != nil {
+			panic(v) // with the handler's frames still on the stack, for whoever prints them
+		}
+	}()
+	u.sent = time.Now()
+	next.ServeHTTP(u.rec.writer(), u.req)
+	u.rec.finish()
+	whole = true
+}
+
+// end says what the load returns. Only the first one counts.
+func (u *run) end(e ending) {
+	select {
+	case u.ended <- e:
+	default:
+	}
+}
+
+// prepare makes the request for the handler: one for the whole response, or for the news about the stored one.
+func (u *run) prepare(r *http.Request, ctx context.Context) {
+	u.req = r.WithContext(ctx)
+	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
+	u.asks = u.prev != nil && u.prev.validates(r.Header)
+	if own || u.asks {
+		u.req.Header = r.Header.Clone()
+		for _, name := range personal {
+			delete(u.req.Header, name)
+		}
+		if u.asks {
+			u.prev.validators(u.req.Header)
+		}
+	}
+}
+
+// personal are the fields by which a client asks for less than the whole response.
+var personal = []string{"If-None-Match", "If-Modified-Since", "If-Range", "Range"}
+
+// whileWanted is the context of a handler that has a client of its own: it ends when the load's has ended and the client
+// has left. Until then there is somebody who wants the response.
+func whileWanted(load, client context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(load))
+	stopLoad := context.AfterFunc(load, func() {
+		context.AfterFunc(client, func() { cancel(context.Cause(client)) })
+	})
+	return ctx, func(cause error) {
+		stopLoad()
+		cancel(cause)
+	}
+}
+
+// verdict decides about a response by its head.
+func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
+	v := u.cache.rules.judge(r, status, h, u.sent, time.Now())
+	if isStream(h) {
+		v = verdict{remember: true, why: "an event stream"}
+	}
+	return v
+}
+
+// entry is what is stored of a response.
+func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
+	tags := tagsOf(res.key)
+	more, ok := surrogateTags(res.header)
+	e := cacheguard.Entry[*response]{Value: res, Tags: append(tags, more...), SoftTags: tags[:mostSoftTags]}
+	switch {
+	case v.share && v.store && ok && (v.fresh > 0 || v.revalidate > 0):
+		e.TTL = clamp(v.fresh)
+		over := max(-v.fresh, 0) // the windows of what comes stale have begun
+		e.StaleWhileRevalidate, e.StaleIfError, e.Keep = orNone(v.revalidate-over), orNone(v.ifError-over), v.keep
+	case v.share:
+		e.NoStore = true
+		if !ok && c.tagsSaid.CompareAndSwap(false, true) {
+			c.opts.Logger.Warn("cacheguard: a response has more tags than can be kept, and is not stored",
+				"cache", c.opts.Name, "key", res.key, "most", mostSurrogates)
+		}
+	case v.store && ok:
+		res.unshared = true
+		e.NoShare, e.TTL, e.Keep = true, c.opts.HitForMiss, max(v.keep, time.Millisecond)
+	default:
+		return c.unshared(v)
+	}
+	return e
+}
+
+// unshared is what is stored of a response that is for its own client only.
+func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
+	e := cacheguard.Entry[*response]{NoShare: true}
+	if v.remember {
+		e.TTL = c.opts.HitForMiss
+	}
+	return e
+}
+
+// clamp makes a TTL that the loader takes.
+func clamp(d time.Duration) time.Duration { return min(max(d, time.Millisecond), mostTTL) }
+
+// orNone makes a stale window that is not the loader's default.
+func orNone(d time.Duration) time.Duration {
+	if d <= 0 {
+		return -1
+	}
+	return min(d, mostTTL)
+}

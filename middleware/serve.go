@@ -1,0 +1,139 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// serve answers a request with the response: whole, without its body (HEAD), in part, or by 304, as the request's
+// conditions have it. status is a member for Cache-Status, or "". Any number of requests may be answered at a time, and
+// whoever stands in front may change the header afterwards: it gets values of its own.
+func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Duration, status string) {
+	answer := res.answer(r)
+	h := w.Header()
+	res.copyHeader(h, answer, age, status)
+	switch answer {
+	case answerNotModified:
+		w.WriteHeader(http.StatusNotModified)
+		return
+	case answerRange:
+		res.serveRange(w, r)
+		return
+	}
+	head := r.Method == http.MethodHead
+	trailer := len(res.trailer) > 0 && !head && mayHaveBody(res.status)
+	if trailer {
+		h["Trailer"] = []string{strings.Join(sortedNames(res.trailer), ", ")}
+	}
+	w.WriteHeader(res.status)
+	if head || !mayHaveBody(res.status) {
+		return
+	}
+	if len(res.body) > 0 {
+		_, _ = w.Write(res.body) // a client that is gone is told nothing
+	}
+	if trailer {
+		for name, values := range res.trailer {
+			h[name] = slices.Clone(values)
+		}
+	}
+}
+
+// copyHeader writes the response's fields into h. All values are in one array that belongs to this request; each field's
+// part of it ends where its capacity ends, so that appending to one can't reach the next.
+func (res *response) copyHeader(h http.Header, answer answer, age time.Duration, status string) {
+	total := 4 // what is added below
+	for _, values := range res.header {
+		total += len(values)
+	}
+	room := make([]string, 0, total)
+	_, hasTag := res.header["Etag"]
+	for name, values := range res.header {
+		if answer == answerNotModified && !inNotModified(name, hasTag) {
+			continue
+		}
+		start := len(room)
+		room = append(room, values...)
+		own := room[start:len(room):len(room)]
+		if already := h["Vary"]; name == "Vary" && len(already) > 0 {
+			own = both(already, own)
+		}
+		h[name] = own
+	}
+	one := func(name, value string) {
+		room = append(room, value)
+		h[name] = room[len(room)-1 : len(room) : len(room)]
+	}
+	one("Age", strconv.FormatInt(int64(max(0, age)/time.Second), 10))
+	if status != "" {
+		if already := h["Cache-Status"]; len(already) > 0 {
+			h["Cache-Status"] = append(slices.Clip(already), status)
+		} else {
+			one("Cache-Status", status)
+		}
+	}
+	if answer == answerNotModified || !mayHaveBody(res.status) {
+		delete(h, "Content-Length")
+		return
+	}
+	if len(res.trailer) > 0 { // sent in chunks, or there would be no place for it
+		delete(h, "Content-Length")
+	} else if _, has := res.header["Content-Length"]; !has {
+		one("Content-Length", strconv.Itoa(len(res.body)))
+	}
+	// net/http would guess the type of a body; here a HEAD and a range get the same answer.
+	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.header.Get("Content-Encoding") == "" {
+		one("Content-Type", http.DetectContentType(res.body))
+	}
+}
+
+// inNotModified reports whether a 304 has this field. It leaves out what describes the representation and is not for
+// caches' use (RFC 9110, section 15.4.5).
+func inNotModified(name string, hasTag bool) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Content-Md5",
+		"Content-Digest", "Repr-Digest", "Accept-Ranges":
+		return false
+	case "Last-Modified":
+		return !hasTag
+	}
+	return true
+}
+
+// both returns the lines of two sources without saying any twice. Somebody in front may have put a Vary there that holds
+// for this response, too.
+func both(already, own []string) []string {
+	all := slices.Clone(already)
+	for _, line := range own {
+		if !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// mayHaveBody reports whether a response with this status has content (RFC 9110, section 6.4.1).
+func mayHaveBody(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified && status >= 200
+}
+
+// weight is about what the response takes in memory.
+func (res *response) weight() int {
+	const fixed, each = 256, 48
+	n := fixed + len(res.key) + len(res.selected) + cap(res.body)
+	for _, name := range res.vary {
+		n += len(name) + each
+	}
+	for _, h := range []http.Header{res.header, res.trailer} {
+		for name, values := range h {
+			n += len(name) + each
+			for _, value := range values {
+				n += len(value) + each
+			}
+		}
+	}
+	return n
+}

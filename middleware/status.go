@@ -1,0 +1,88 @@
+package middleware
+
+import (
+	"strconv"
+	"time"
+)
+
+// cacheStatus is what this cache did with a request (RFC 9211).
+type cacheStatus struct {
+	hit       bool
+	fwd       string // why the handler was asked: a token of section 2.2
+	fwdStatus int    // what it answered, if not what the client gets
+	ttl       time.Duration
+	hasTTL    bool
+	stored    bool
+	collapsed bool
+	key       string
+	detail    string
+}
+
+// line returns the member of the Cache-Status field (RFC 9211, section 2) for the cache of this name.
+func (s cacheStatus) line(name string) string {
+	b := make([]byte, 0, 96) // on the stack: a plain hit allocates its string and nothing else
+	b = appendTokenOrString(b, name)
+	if s.hit {
+		b = append(b, "; hit"...)
+	} else if s.fwd != "" { // never both (section 2.2)
+		b = append(b, "; fwd="...)
+		b = append(b, s.fwd...)
+	}
+	if s.fwdStatus != 0 {
+		b = append(b, "; fwd-status="...)
+		b = strconv.AppendInt(b, int64(s.fwdStatus), 10)
+	}
+	if s.hasTTL {
+		b = append(b, "; ttl="...)
+		b = strconv.AppendInt(b, floorSeconds(s.ttl), 10)
+	}
+	if s.stored {
+		b = append(b, "; stored"...)
+	}
+	if s.collapsed {
+		b = append(b, "; collapsed"...)
+	}
+	if s.key != "" {
+		b = append(b, "; key="...)
+		b = appendString(b, s.key)
+	}
+	if s.detail != "" {
+		b = append(b, "; detail="...)
+		b = appendTokenOrString(b, s.detail)
+	}
+	return string(b)
+}
+
+// floorSeconds rounds down, so that what has been stale for half a second isn't told to be fresh for 0.
+func floorSeconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second < 0 {
+		n--
+	}
+	return n
+}
+
+// appendTokenOrString appends a Token of RFC 9651 if s is one, or else a String.
+func appendTokenOrString(b []byte, s string) []byte {
+	if isToken(s) && (s[0] == '*' || s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z') {
+		return append(b, s...)
+	}
+	return appendString(b, s)
+}
+
+// appendString appends a String of RFC 9651, which has printable ASCII only: other bytes are percent-encoded.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"', c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ', c > '~':
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

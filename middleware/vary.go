@@ -1,0 +1,233 @@
+package middleware
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const mostVary = 32
+
+// varyOf returns the fields that Vary names, canonical, sorted and each once. star says that no other request can be known
+// to get the same response: Vary is * or has it, has something that is no field name, or has too many.
+func varyOf(h http.Header) (names []string, star bool) {
+	for _, line := range h["Vary"] {
+		for name := range strings.SplitSeq(line, ",") {
+			switch name = trimOWS(name); {
+			case name == "":
+			case name == "*" || !isToken(name):
+				return nil, true
+			default:
+				if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+			if len(names) > mostVary {
+				return nil, true
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, false
+}
+
+// selectedBy returns what the fields of these names say in a request, such that two requests get one string only if the
+// fields mean the same in both (RFC 9111, section 4.1). Absent is not empty.
+//
+// Lines of a field are put together with commas, and whitespace around commas goes. Of the fields whose members have a
+// weight the order, case and spelling of the weight go, too. Cookie and Authorization are left as they are.
+func selectedBy(names []string, req http.Header) string {
+	if len(names) == 0 {
+		return ""
+	}
+	var room [128]byte
+	b := room[:0]
+	for _, name := range names {
+		lines := req[name]
+		if len(lines) == 0 {
+			b = append(b, '-')
+			continue
+		}
+		switch name {
+		case "Cookie", "Authorization", "Proxy-Authorization":
+			b = append(b, '=')
+			b = strconv.AppendInt(b, int64(len(lines)), 10)
+			for _, line := range lines {
+				b = appendSized(b, line)
+			}
+			continue
+		case "Accept", "Accept-Encoding", "Accept-Language":
+			if normal, ok := weighted(name, strings.Join(lines, ",")); ok {
+				b = appendSized(append(b, '~'), normal)
+				continue
+			}
+		}
+		b = appendSized(append(b, '+'), withoutSpace(strings.Join(lines, ",")))
+	}
+	return string(b)
+}
+
+// appendSized appends a string in a way that says where it ends.
+func appendSized(b []byte, s string) []byte {
+	b = append(b, '(')
+	b = strconv.AppendInt(b, int64(len(s)), 10)
+	b = append(b, ' ')
+	return append(append(b, s...), ')')
+}
+
+// variantKey returns the key of one response of several of a resource. It begins with a digit, as no resource's key does,
+// and says where the resource's ends, which has any bytes at its end if there is a group.
+func variantKey(key string, names []string, selected string) string {
+	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
+}
+
+// answers reports whether the response is of this resource and was selected by what the request's fields say, too.
+func (res *response) answers(key string, req http.Header) bool {
+	return res.key == key && res.selected == selectedBy(res.vary, req)
+}
+
+// withoutSpace removes the whitespace around commas and at both ends, but not in a quoted string.
+func withoutSpace(s string) string {
+	s = trimOWS(s)
+	if strings.IndexByte(s, ',') < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	first := true
+	for member := range members(s, ',') {
+		if !first {
+			b.WriteByte(',')
+		}
+		first = false
+		b.WriteString(trimOWS(member))
+	}
+	return b.String()
+}
+
+// members goes through what a separator separates outside of quoted strings. A quoted string that doesn't end goes on to
+// the end of s.
+func members(s string, separator byte) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		start, quoted := 0, false
+		for i := 0; i < len(s); i++ {
+			switch c := s[i]; {
+			case c == '"':
+				quoted = !quoted
+			case c == '\\' && quoted:
+				i++
+			case c == separator && !quoted:
+				if !yield(s[start:i]) {
+					return
+				}
+				start = i + 1
+			}
+		}
+		yield(s[start:])
+	}
+}
+
+// weighted returns one spelling for a list of preferences (RFC 9110, section 12.4) and its equivalents, or false if it is
+// not written as it should be.
+func weighted(name, list string) (string, bool) {
+	type preference struct {
+		what   string
+		weight int // in thousandths
+	}
+	var preferences []preference
+	for member := range members(list, ',') {
+		if member = trimOWS(member); member == "" {
+			continue
+		}
+		p := preference{weight: -1}
+		for param := range members(member, ';') {
+			param = trimOWS(param)
+			if p.what == "" {
+				if !isPreference(name, param) {
+					return "", false
+				}
+				p.what = strings.ToLower(param)
+				continue
+			}
+			key, value, found := strings.Cut(param, "=")
+			switch {
+			case !found || !isToken(key) || !isTokenOrQuoted(value):
+				return "", false
+			case !strings.EqualFold(key, "q"):
+				p.what += ";" + strings.ToLower(key) + "=" + value
+			case p.weight >= 0:
+				return "", false
+			default:
+				if p.weight = thousandths(value); p.weight < 0 {
+					return "", false
+				}
+			}
+		}
+		if p.weight < 0 {
+			p.weight = 1000
+		}
+		if !slices.Contains(preferences, p) {
+			preferences = append(preferences, p)
+		}
+	}
+	slices.SortFunc(preferences, func(a, b preference) int {
+		return cmp.Or(b.weight-a.weight, strings.Compare(a.what, b.what))
+	})
+	var b strings.Builder
+	for i, p := range preferences {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(p.what)
+		if p.weight != 1000 {
+			b.WriteString(";q=")
+			b.WriteString(strconv.Itoa(p.weight))
+		}
+	}
+	return b.String(), true
+}
+
+// isPreference reports whether s is what a member of this field begins with: a media range, or a token.
+func isPreference(name, s string) bool {
+	if name != "Accept" {
+		return isToken(s)
+	}
+	kind, sub, found := strings.Cut(s, "/")
+	return found && isToken(kind) && isToken(sub)
+}
+
+func isTokenOrQuoted(s string) bool {
+	if len(s) < 2 || s[0] != '"' {
+		return isToken(s)
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return i == len(s)-1
+		case '\\':
+			i++
+		}
+	}
+	return false
+}
+
+// thousandths returns a weight (RFC 9110, section 12.4.2), or -1 if it is none.
+func thousandths(s string) int {
+	if s == "" || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") || len(s) > 1 && s[1] != '.' {
+		return -1
+	}
+	n, unit := int(s[0]-'0')*1000, 100
+	for i := 2; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return -1
+		}
+		n += int(s[i]-'0') * unit
+		unit /= 10
+	}
+	if n > 1000 {
+		return -1
+	}
+	return n
+}
