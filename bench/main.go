@@ -11,6 +11,14 @@
 // Replicas are real processes: the command starts itself again for each. Redis is a redis-server from the PATH, started
 // for the run on a free port, or the one named with -redis. All protections run one after another in each repetition,
 // so that what else the machine does hits all of them alike; compare ratios, not times of different runs.
+//
+// One more command measures nothing by itself:
+//
+//	go run ./bench proxy -origin http://127.0.0.1:8000
+//
+// puts package middleware in front of a server, prints the address and serves until SIGINT, SIGTERM or the end of -time.
+// It is the way to run a public test-suite for HTTP caches against the middleware: have its server be the origin and its
+// client ask the address. Suites that expect heuristic freshness want -heuristic 0.1; -help has the other options.
 package main
 
 import (
@@ -46,10 +54,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = expiry(ctx, args, stdout, stderr)
 	case "outage":
 		err = outage(ctx, args, stdout, stderr)
+	case "proxy":
+		err = proxy(ctx, args, stdout, stderr)
 	case "steady-replica": // what expiry and outage start
 		err = steadyReplica(ctx, stdin, stdout)
 	default:
-		err = usageError(fmt.Sprintf("there is no command %q; there are: stampede, expiry, outage", command))
+		err = usageError(fmt.Sprintf("there is no command %q; there are: stampede, expiry, outage, proxy", command))
 	}
 	var usage usageError
 	switch {

@@ -40,6 +40,7 @@ func TestWrongCommandLines(t *testing.T) {
 	for _, args := range []string{
 		"stampedes", "stampede -rounds 0", "stampede -protections nobody", "stampede more", "stampede -load -1s",
 		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections lease",
+		"proxy", "proxy -origin localhost:8000", "proxy -origin http://127.0.0.1:1 -time -1s", "proxy -origin http://127.0.0.1:1 more",
 	} {
 		if code, _, stderr := bench(t, strings.Fields(args)...); code != 2 || stderr == "" {
 			t.Errorf("bench %s: exit code %d, want 2; stderr %q", args, code, stderr)
