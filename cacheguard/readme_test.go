@@ -14,13 +14,15 @@ func TestReadmeShowsTheExamples(t *testing.T) {
 	if n := strings.Count(readme, "\n"); n > 250 {
 		t.Errorf("the README has %d lines, at most 250 are its size", n)
 	}
-	files, err := filepath.Glob("example*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var examples string
-	for _, file := range files {
-		examples += flat(read(t, file))
+	for _, pattern := range []string{"example*_test.go", "../middleware/example*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			examples += flat(read(t, file))
+		}
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme, -1)
 	if len(blocks) == 0 {
@@ -46,7 +48,7 @@ func TestReadmeNamesWhatIsThere(t *testing.T) {
 		}
 	}
 	var tests strings.Builder
-	for _, dir := range []string{".", "redisstore", "storetest", "../internal/frame", "../internal/flight"} {
+	for _, dir := range []string{".", "redisstore", "storetest", "../internal/frame", "../internal/flight", "../middleware"} {
 		files, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)
