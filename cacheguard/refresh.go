@@ -3,9 +3,51 @@ package cacheguard
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
+
+// Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
+// is under way when Refresh is called is waited for and counts; so does one that has failed, for as long as its
+// back-off lasts. Refresh never returns a stale value in place of an error.
+func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
+	var zero V
+	if load == nil {
+		return zero, errors.New("cacheguard: the load function is nil")
+	}
+	r, err := c.refresh(ctx, key, loader[V]{value: load})
+	return r.Value, err
+}
+
+// RefreshEntry is Refresh for a load that sees the previous value, which may be fresh, and decides how long its result is
+// kept.
+func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (Result[V], error) {
+	if load == nil {
+		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+	}
+	return c.refresh(ctx, key, loader[V]{entry: load})
+}
+
+func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (Result[V], error) {
+	if err := c.enter(ctx); err != nil {
+		return Result[V]{}, err
+	}
+	id := keyID(key)
+	f, leads := c.refreshes.Join(id, c.opts.MaxWaiters)
+	if f == nil {
+		return c.turnAway(ctx, key, id)
+	}
+	if !leads {
+		return c.await(ctx, f, key, id, load)
+	}
+	// What stands there now is what the lease is asked for in spite of.
+	p := &pursuit[V]{name: key, key: c.key(id), load: load}
+	got, err := c.lookUp(ctx, f, key, p.key)
+	p.saw(got)
+	p.storeErr = err
+	return c.detach(ctx, f, p)
+}
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
 // the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and

@@ -50,7 +50,8 @@
 //
 // # Where the files are
 //
-// directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go and update.go decide, and do
-// nothing else; cache.go and exchange.go are the way of a request, run.go and recorder.go the handler's run, change.go what
-// unsafe methods do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
+// directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go, tags.go and update.go decide, and
+// do nothing else; cache.go and exchange.go are the way of a request, run.go, recorder.go and revalidate.go the handler's run,
+// writer.go and outflow.go what its client gets of it, serve.go what all others get, codec.go what stands in the store,
+// change.go what unsafe methods do, purge.go what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
 package middleware

@@ -1,13 +1,11 @@
 package middleware
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -73,38 +71,8 @@ func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) 
 	return rec
 }
 
-// writer is the recorder with the interfaces that the client's writer has too.
-func (rec *recorder) writer() http.ResponseWriter {
-	if canHijack(rec.w) {
-		return hijackable{rec}
-	}
-	return rec
-}
-
-// canHijack reports whether http.ResponseController could take over the connection of a writer.
-func canHijack(w http.ResponseWriter) bool {
-	for {
-		switch inner := w.(type) {
-		case http.Hijacker:
-			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = inner.Unwrap()
-		default:
-			return false
-		}
-	}
-}
-
-// hijackable is a recorder whose connection can be taken over. A handler may ask for that by type.
-type hijackable struct{ *recorder }
-
-func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.takeOver() }
-
 // Header is the handler's own map.
 func (rec *recorder) Header() http.Header { return rec.header }
-
-// Unwrap is for http.ResponseController: deadlines and what else this type has no method for.
-func (rec *recorder) Unwrap() http.ResponseWriter { return rec.w }
 
 // WriteHeader passes an informational response on, and with a final one decides what is to become of the response.
 func (rec *recorder) WriteHeader(status int) {
@@ -304,7 +272,7 @@ func (rec *recorder) keep(n int, record func()) error {
 	switch {
 	case rec.to == discarded:
 		return errNobody
-	case !bodyAllowed(rec.status):
+	case !mayHaveBody(rec.status):
 		return http.ErrBodyNotAllowed
 	case rec.promised >= 0 && rec.written+int64(n) > rec.promised:
 		return http.ErrContentLength
@@ -334,69 +302,6 @@ var errNobody = errors.New("middleware: nobody gets this response")
 
 // errOver is what a goroutine gets that a handler has left behind.
 var errOver = errors.New("middleware: the handler has returned")
-
-// ReadFrom lets the client's writer read by itself once nothing is recorded.
-func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
-	rec.mu.Lock()
-	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0
-	rec.mu.Unlock()
-	if direct {
-		return io.Copy(rec.w, src)
-	}
-	return io.Copy(writerOnly{rec}, src)
-}
-
-type writerOnly struct{ io.Writer }
-
-// FlushError sends what was written to the client now.
-func (rec *recorder) FlushError() error {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	if rec.over {
-		return errOver
-	}
-	if rec.status == 0 {
-		rec.head(http.StatusOK)
-	}
-	if rec.held {
-		return nil // nobody is waiting for its first bytes
-	}
-	if rec.on && rec.timer == nil && !rec.run.cache.opts.RecordFlushed {
-		rec.flushed = true
-		rec.timer = time.AfterFunc(afterFlush, func() {
-			rec.mu.Lock()
-			defer rec.mu.Unlock()
-			if rec.on && !rec.over {
-				rec.stop()
-			}
-		})
-	}
-	if rec.w == nil {
-		return nil
-	}
-	rec.drain()
-	return http.NewResponseController(rec.w).Flush()
-}
-
-// Flush is FlushError for handlers that ask for it by type.
-func (rec *recorder) Flush() { _ = rec.FlushError() }
-
-// takeOver gives the connection to the handler.
-func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	if rec.over {
-		return nil, nil, errOver
-	}
-	rec.drain()
-	conn, rw, err := http.NewResponseController(rec.w).Hijack()
-	if err == nil {
-		rec.run.client.answered = true
-		rec.status = http.StatusSwitchingProtocols // nothing is to be written by the way of HTTP
-		rec.stop()
-	}
-	return conn, rw, err
-}
 
 // stop ends the recording: the response is for its client alone. Who waits is told.
 func (rec *recorder) stop() {
@@ -458,7 +363,7 @@ func (rec *recorder) finish() {
 			u.client.confirmed = e.entry.Value
 		}
 		u.end(e)
-	case rec.promised > rec.written && bodyAllowed(rec.status):
+	case rec.promised > rec.written && mayHaveBody(rec.status):
 		u.end(ending{err: errIncomplete})
 	case rec.held:
 		u.end(ending{err: &statusError{rec.res, u.found, u.client, rec.verdict.share}})
@@ -484,49 +389,6 @@ func (rec *recorder) silent() {
 	rec.sync(nil)
 	rec.run.client.answered = true
 	rec.run.end(ending{entry: cacheguard.Entry[*response]{NoShare: true}})
-}
-
-// trailers are the fields that a handler sets after it has written its body, in the two ways of net/http.
-func (rec *recorder) trailers() http.Header {
-	var t http.Header
-	add := func(name string, values []string) {
-		if t == nil {
-			t = http.Header{}
-		}
-		t[name] = values
-	}
-	for name, values := range rec.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			add(name, values)
-		}
-	}
-	for _, list := range rec.header["Trailer"] {
-		for name := range strings.SplitSeq(list, ",") {
-			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if values := rec.header[name]; values != nil {
-				add(name, values)
-			}
-		}
-	}
-	return t
-}
-
-// storedTrailer is a copy with plain names, without the fields of drop and without what is for one client by its nature:
-// in a trailer it comes too late to say that the response can't be shared.
-func storedTrailer(t, before http.Header, drop []string) http.Header {
-	if len(t) == 0 {
-		return nil
-	}
-	plain := make(http.Header, len(t))
-	for name, values := range t {
-		plain[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] = values
-	}
-	return storedHeader(ownFields(plain, before), append(slices.Clip(drop), "Set-Cookie"))
-}
-
-// bodyAllowed reports whether a response with this status has a body (RFC 9110, section 6.4.1).
-func bodyAllowed(status int) bool {
-	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
 // isStream reports whether a response is one of events, which come when they come.

@@ -1,0 +1,51 @@
+package cacheguard
+
+import (
+	"context"
+	"fmt"
+)
+
+// Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
+// asks nobody and never loads. What does not exist is NotFound, and no error.
+func (c *Cache[V]) Local(key string) (Result[V], bool) {
+	if c.near == nil || c.life.ended() {
+		return Result[V]{}, false
+	}
+	res, e := c.near.get(keyID(key))
+	if e == nil {
+		return Result[V]{}, false
+	}
+	res, _ = c.hit(context.Background(), key, res)
+	return res, true
+}
+
+// Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a value that can't be
+// used. The null sentinel is NotFound, and no error either.
+func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
+	if err := c.enter(ctx); err != nil {
+		return Result[V]{}, err
+	}
+	id := keyID(key)
+	if c.near != nil {
+		if res, e := c.near.get(id); e != nil {
+			return res, nil
+		}
+	}
+	got, err := c.read(ctx, c.key(id))
+	if err != nil {
+		if over(ctx) {
+			<-ctx.Done()
+			return Result[V]{}, ctx.Err()
+		}
+		c.down(ctx, &c.reading, key, err)
+		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.up(ctx, &c.reading)
+	if got.corrupt != nil {
+		c.missed(ctx, key, got)
+	}
+	if got.unshared {
+		return Result[V]{}, nil
+	}
+	return got.res, nil
+}

@@ -1,0 +1,45 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// trailers are the fields that a handler sets after it has written its body, in the two ways of net/http.
+func (rec *recorder) trailers() http.Header {
+	var t http.Header
+	add := func(name string, values []string) {
+		if t == nil {
+			t = http.Header{}
+		}
+		t[name] = values
+	}
+	for name, values := range rec.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			add(name, values)
+		}
+	}
+	for _, list := range rec.header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if values := rec.header[name]; values != nil {
+				add(name, values)
+			}
+		}
+	}
+	return t
+}
+
+// storedTrailer is a copy with plain names, without the fields of drop and without what is for one client by its nature:
+// in a trailer it comes too late to say that the response can't be shared.
+func storedTrailer(t, before http.Header, drop []string) http.Header {
+	if len(t) == 0 {
+		return nil
+	}
+	plain := make(http.Header, len(t))
+	for name, values := range t {
+		plain[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] = values
+	}
+	return storedHeader(ownFields(plain, before), append(slices.Clip(drop), "Set-Cookie"))
+}

@@ -1,0 +1,102 @@
+package middleware
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// writer is the recorder with the interfaces that the client's writer has too.
+func (rec *recorder) writer() http.ResponseWriter {
+	if canHijack(rec.w) {
+		return hijackable{rec}
+	}
+	return rec
+}
+
+// canHijack reports whether http.ResponseController could take over the connection of a writer.
+func canHijack(w http.ResponseWriter) bool {
+	for {
+		switch inner := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// hijackable is a recorder whose connection can be taken over. A handler may ask for that by type.
+type hijackable struct{ *recorder }
+
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.takeOver() }
+
+// Unwrap is for http.ResponseController: deadlines and what else this type has no method for.
+func (rec *recorder) Unwrap() http.ResponseWriter { return rec.w }
+
+// ReadFrom lets the client's writer read by itself once nothing is recorded.
+func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
+	rec.mu.Lock()
+	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0
+	rec.mu.Unlock()
+	if direct {
+		return io.Copy(rec.w, src)
+	}
+	return io.Copy(writerOnly{rec}, src)
+}
+
+type writerOnly struct{ io.Writer }
+
+// FlushError sends what was written to the client now.
+func (rec *recorder) FlushError() error {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.over {
+		return errOver
+	}
+	if rec.status == 0 {
+		rec.head(http.StatusOK)
+	}
+	if rec.held {
+		return nil // nobody is waiting for its first bytes
+	}
+	if rec.on && rec.timer == nil && !rec.run.cache.opts.RecordFlushed {
+		rec.flushed = true
+		rec.timer = time.AfterFunc(afterFlush, func() {
+			rec.mu.Lock()
+			defer rec.mu.Unlock()
+			if rec.on && !rec.over {
+				rec.stop()
+			}
+		})
+	}
+	if rec.w == nil {
+		return nil
+	}
+	rec.drain()
+	return http.NewResponseController(rec.w).Flush()
+}
+
+// Flush is FlushError for handlers that ask for it by type.
+func (rec *recorder) Flush() { _ = rec.FlushError() }
+
+// takeOver gives the connection to the handler.
+func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.over {
+		return nil, nil, errOver
+	}
+	rec.drain()
+	conn, rw, err := http.NewResponseController(rec.w).Hijack()
+	if err == nil {
+		rec.run.client.answered = true
+		rec.status = http.StatusSwitchingProtocols // nothing is to be written by the way of HTTP
+		rec.stop()
+	}
+	return conn, rw, err
+}
