@@ -47,7 +47,7 @@ func (x *exchange) run() {
 	if routed := chi.RouteContext(x.r.Context()); routed != nil {
 		x.route = cloneRoute(routed)
 	}
-	if (x.asked.maxStale >= 0 || x.base != x.key) && x.stored() {
+	if x.asked.maxStale >= 0 && x.stored() || x.base != x.key && x.storedFrom(x.key) {
 		return
 	}
 	x.level = x.base
