@@ -200,27 +200,33 @@ var purges = map[string]func(t *testing.T, f *fleet) error{
 	},
 }
 
+// beginList has a list begun by a handler that knows the old one and waits at the gate; all others know the new one.
+func beginList(f *fleet, hold *gate) *client {
+	f.route("/list", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			w.WriteHeader(201)
+			return
+		}
+		made := "new"
+		w.Header().Set("Cache-Tag", "lists")
+		if r.Header.Get("X-First") != "" {
+			made = "old"
+			hold.pass()
+		}
+		page(w, made)
+	})
+	before := f.start(0, get("/list", "X-First", "yes"))
+	f.awaitRunning(1)
+	return before
+}
+
 // What a handler that began before a purge brings goes to those who asked before it, and nowhere else.
 func TestFleetPurgeDuringARun(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 				hold := f.gate()
-				f.route("/list", func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == "POST" {
-						w.WriteHeader(201)
-						return
-					}
-					made := "new"
-					w.Header().Set("Cache-Tag", "lists")
-					if r.Header.Get("X-First") != "" {
-						made = "old"
-						hold.pass()
-					}
-					page(w, made)
-				})
-				before := f.start(0, get("/list", "X-First", "yes"))
-				f.awaitRunning(1)
+				before := beginList(f, hold)
 				if err := purge(t, f); err != nil {
 					t.Fatal(err)
 				}
@@ -243,21 +249,7 @@ func TestFleetNewcomersAfterAPurge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 				hold := f.gate()
-				f.route("/list", func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == "POST" {
-						w.WriteHeader(201)
-						return
-					}
-					made := "new"
-					w.Header().Set("Cache-Tag", "lists")
-					if r.Header.Get("X-First") != "" {
-						made = "old"
-						hold.pass()
-					}
-					page(w, made)
-				})
-				before := f.start(0, get("/list", "X-First", "yes"))
-				f.awaitRunning(1)
+				before := beginList(f, hold)
 				f.everywhere(func() error { return purge(t, f) })
 				clients := f.startAll(4, func(int) call { return get("/list") })
 				for _, cl := range clients {

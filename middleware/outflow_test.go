@@ -73,6 +73,19 @@ func begins(h http.Handler, w http.ResponseWriter) (ended chan any) {
 	return ended
 }
 
+// hasAll checks that a request that waited for another one's handler has ended, and with the whole body.
+func hasAll(t *testing.T, waiter <-chan any, got *httptest.ResponseRecorder, body string) {
+	t.Helper()
+	select {
+	case <-waiter:
+		if got.Body.String() != body {
+			t.Errorf("who waited got %d bytes; want %d", got.Body.Len(), len(body))
+		}
+	default:
+		t.Fatal("who waited waits for the other one's client")
+	}
+}
+
 // A client that doesn't read what it asked for holds up nobody else, and gets it whole when it does.
 func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 	for name, s := range map[string]*stalled{
@@ -89,14 +102,7 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 				waiter := begins(h, other)
 				<-time.After(2 * time.Second)
 				synctest.Wait()
-				select {
-				case <-waiter:
-					if other.Body.String() != body {
-						t.Errorf("who waited got %d bytes; want %d", other.Body.Len(), len(body))
-					}
-				default:
-					t.Fatal("who waited waits for the other one's client")
-				}
+				hasAll(t, waiter, other, body)
 				select {
 				case <-leader:
 					t.Fatal("the leader's request has ended before its client has all")
@@ -129,14 +135,7 @@ func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 		waiter := begins(h, other)
 		<-time.After(3 * time.Second)
 		synctest.Wait()
-		select {
-		case <-waiter:
-			if other.Body.String() != body {
-				t.Errorf("who waited got %d bytes; want %d", other.Body.Len(), len(body))
-			}
-		default:
-			t.Fatal("who waited waits for the other one's client")
-		}
+		hasAll(t, waiter, other, body)
 		close(s.goOn)
 		if v := <-leader; v != nil || s.Body.String() != body || *runs != 2 {
 			t.Errorf("the leader got %d bytes of %d, panic %v; %d runs", s.Body.Len(), len(body), v, *runs)
