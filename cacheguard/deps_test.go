@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,16 +29,21 @@ var layers = map[string]string{
 	"middleware/...":       "middleware/... cacheguard internal/...",
 	"examples/...":         "examples/... middleware/... cacheguard/... internal/...",
 	"bench/...":            "bench/... examples/... middleware/... cacheguard/... internal/...",
+	"bench/peers":          "bench/internal/program cacheguard/... internal/...",
 }
+
+// ownModules are folders with modules of their own whose packages these rules are for too. What is only in such a module
+// is no dependency of this one.
+var ownModules = []string{"bench/peers"}
 
 // inTests is what tests of any package may import besides.
 const inTests = "cacheguard/... internal/..."
 
-// serverForTests starts servers: nobody but tests and the benchmark has a use for it, and guardtest, which shows the tests
-// of others as much of it as they need.
+// serversForTests start servers: nobody but tests and the benchmark has a use for them, and guardtest, which shows the
+// tests of others as much of them as they need.
 const (
-	serverForTests   = "internal/redistest"
-	serverForTestsIn = "bench/... cacheguard/guardtest " + serverForTests
+	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest"
+	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
 // libraries says who may import what is not in this module. A library that is not here is a new one: it is a cost for
@@ -45,8 +51,8 @@ const (
 var libraries = map[string]string{
 	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
 	"github.com/maypok86/otter/v2/...":     "cacheguard internal/...",
-	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore cacheguard/lock/redislock cacheguard/lock/redlock internal/redistest examples/... bench/...",
-	"github.com/google/uuid":               "cacheguard/redisstore cacheguard/lock/* middleware/... examples/... bench/...",
+	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore cacheguard/lock/redislock cacheguard/lock/redlock internal/redislink internal/redistest examples/... bench/...",
+	"github.com/google/uuid":               "cacheguard/redisstore cacheguard/lock/* internal/redislink middleware/... examples/... bench/...",
 	"github.com/go-chi/chi/v5/...":         "middleware/... examples/... bench/...",
 	"github.com/dunglas/httpsfv":           "middleware",
 	"github.com/klauspost/compress/...":    "cacheguard/compresscodec middleware/... examples/... bench/...",
@@ -59,6 +65,9 @@ var libraries = map[string]string{
 	"modernc.org/sqlite/...":               "examples/... bench/...",
 	"github.com/alicebob/miniredis/v2/...": "internal/redistest examples/... bench/...",
 	"github.com/anishathalye/porcupine":    "cacheguard/lock/locktest",
+
+	"github.com/bsm/redislock":             "bench/peers",
+	"github.com/go-redsync/redsync/v4/...": "bench/peers",
 }
 
 // forTests are the parts of the standard library that only tests, and packages named for them, import.
@@ -75,7 +84,7 @@ func TestDependencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"cacheguard", "cacheguard/memstore", "internal/frame"} {
+	for _, p := range []string{"cacheguard", "cacheguard/memstore", "internal/frame", "bench/peers"} {
 		if !packages[p] {
 			t.Errorf("this test doesn't see package %s", p)
 		}
@@ -118,6 +127,10 @@ func TestDependencyRules(t *testing.T) {
 		{"internal/redistest", module + "/internal/flight", !test, fine},
 		{"internal/redistest", "testing", !test, fine},
 		{"internal/flight", module + "/internal/redistest", !test, wrong},
+		{"internal/redistest", module + "/internal/childproc", !test, fine},
+		{"internal/tenure", module + "/internal/childproc", !test, wrong},
+		{"cacheguard/lock/zklock", module + "/internal/zktest", !test, wrong},
+		{"cacheguard/lock/zklock", module + "/internal/zktest", test, fine},
 		{"cacheguard/newstore", module + "/cacheguard", !test, fine},
 		{"cacheguard/newstore", module + "/cacheguard/memstore", !test, wrong},
 		{"cacheguard/newstore", module + "/cacheguard/storetest", test, fine},
@@ -139,6 +152,12 @@ func TestDependencyRules(t *testing.T) {
 		{"cacheguard/lock/redislock", module + "/cacheguard/lock", !test, fine},
 		{"cacheguard/lock/redislock", module + "/cacheguard/lock/redlock", !test, wrong},
 		{"cacheguard/lock/redislock", module + "/cacheguard/redisstore", !test, wrong},
+		{"cacheguard/lock/sqllock", "database/sql", !test, fine},
+		{"cacheguard/lock/sqllock", "github.com/jackc/pgx/v5", !test, wrong},
+		{"cacheguard/lock/sqllock", "modernc.org/sqlite", !test, wrong},
+		{"cacheguard/lock/sqllock", "modernc.org/sqlite", test, fine},
+		{"cacheguard/lock/sqllock", module + "/internal/pgtest", test, fine},
+		{"cacheguard/lock/sqllock", module + "/internal/pgtest", !test, wrong},
 		{"cacheguard/lock/locktest", "testing", !test, fine},
 		{"cacheguard/lockstore", module + "/cacheguard/lock", !test, fine},
 		{"cacheguard/lockstore", module + "/cacheguard/lock/redislock", !test, wrong},
@@ -163,6 +182,11 @@ func TestDependencyRules(t *testing.T) {
 		{"bench", module + "/internal/redistest", !test, fine},
 		{"bench/simulator", module + "/bench/report", !test, fine},
 		{"bench", module + "/examples/catalog/stages", !test, fine},
+		{"bench", "github.com/bsm/redislock", !test, wrong},
+		{"bench/internal/program", "github.com/go-redsync/redsync/v4", !test, wrong},
+		{"bench/peers", "github.com/go-redsync/redsync/v4/redis/goredis/v9", !test, fine},
+		{"bench/peers", module + "/bench/internal/program", !test, fine},
+		{"bench/peers", module + "/middleware", !test, wrong},
 		{"newlayer", module + "/cacheguard", !test, wrong},
 		{".", module + "/cacheguard", !test, wrong},
 	} {
@@ -184,7 +208,7 @@ func forbidden(from, to string, test bool) string {
 		switch {
 		case !known:
 			return "no layer has this package"
-		case toHere == serverForTests && !test && !matches(serverForTestsIn, from):
+		case matches(serversForTests, toHere) && !test && !matches(serversForTestsIn, from):
 			return "it is for tests, guardtest and the benchmark"
 		case !matches(allowed, toHere):
 			return "dependencies point the other way; this one may import " + allowed
@@ -239,7 +263,7 @@ func matches(patterns, p string) bool {
 	return false
 }
 
-// eachImport reads the imports of every file of the module, whatever system it is built for.
+// eachImport reads the imports of every file of the module and of ownModules, whatever system it is built for.
 func eachImport(root string, each func(file, from, to string)) error {
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -247,8 +271,10 @@ func eachImport(root string, each func(file, from, to string)) error {
 		}
 		if entry.IsDir() {
 			base := entry.Name()
-			_, nested := os.Stat(filepath.Join(name, "go.mod"))
-			if name != root && (nested == nil || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			_, err := os.Stat(filepath.Join(name, "go.mod"))
+			here, _ := filepath.Rel(root, name)
+			foreign := err == nil && !slices.Contains(ownModules, filepath.ToSlash(here))
+			if name != root && (foreign || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
 				return filepath.SkipDir
 			}
 			return nil

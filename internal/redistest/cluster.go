@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 const (
@@ -32,7 +34,7 @@ type Cluster struct {
 // node, as Start does for a server.
 func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 	defer cancel()
 	c, err := NewCluster(ctx, masters, replicas, args...)
 	if err != nil {
@@ -105,7 +107,7 @@ func (c *Cluster) join(ctx context.Context) error {
 			return err
 		}
 		for _, other := range c.nodes[:i] {
-			if _, err := ask(ctx, node, "CLUSTER", "MEET", loopback, strconv.Itoa(other.port)); err != nil {
+			if _, err := ask(ctx, node, "CLUSTER", "MEET", childproc.Loopback, strconv.Itoa(other.Port())); err != nil {
 				return err
 			}
 		}
@@ -372,7 +374,7 @@ func first(reply any) any {
 
 // until asks outside processes until there is no error.
 func until(ctx context.Context, look func() error) error {
-	tick := time.NewTicker(4 * pollInterval)
+	tick := time.NewTicker(4 * childproc.PollInterval)
 	defer tick.Stop()
 	var last error
 	for {

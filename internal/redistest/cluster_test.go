@@ -3,10 +3,12 @@ package redistest
 import (
 	"context"
 	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 func waiting(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), childproc.StartTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -4,10 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +19,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		serveAsChild()
-		return
-	}
 	redis.SetLogger(silent{}) // dead servers are what this is about
 	goleak.VerifyTestMain(Wrap(m))
 }
@@ -33,20 +26,6 @@ func TestMain(m *testing.M) {
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
-
-// childEnv makes the test binary a program that starts a server and waits to
-// be killed.
-const childEnv = "REDISTEST_CHILD"
-
-func serveAsChild() {
-	s, err := NewServer()
-	if err != nil {
-		fmt.Println("error:", err)
-		return
-	}
-	fmt.Println(s.Addr())
-	_, _ = io.Copy(io.Discard, os.Stdin)
-}
 
 func newProxy(t *testing.T, target string) *Proxy {
 	t.Helper()

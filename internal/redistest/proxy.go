@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // Proxy is a TCP proxy in front of a Redis server that understands what
@@ -51,7 +53,7 @@ type listener struct {
 // target. The server need not be there: while it isn't, connections to the
 // proxy are accepted and closed.
 func NewProxy(target string) (*Proxy, error) {
-	l, err := listenAnywhere()
+	l, err := childproc.ListenAnywhere()
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +134,7 @@ func (p *Proxy) Refuse(on bool) error {
 	case open:
 		return nil
 	}
-	return untilFree(func() error {
+	return childproc.UntilFree(func() error {
 		l, err := net.Listen("tcp", p.addr)
 		if err == nil {
 			p.open(l)
@@ -206,7 +208,7 @@ func (p *Proxy) accept(door *listener) {
 		}
 		if err != nil {
 			// One client less: it has gone again, or we are out of files.
-			<-time.After(pollInterval)
+			<-time.After(childproc.PollInterval)
 			continue
 		}
 		c := newConn(p, client)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 const (
@@ -33,7 +35,7 @@ type Sentinel struct {
 // Start does for a server.
 func StartSentinel(tb TB, replicas, sentinels int) *Sentinel {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 	defer cancel()
 	s, err := NewSentinel(ctx, replicas, sentinels)
 	if err != nil {
@@ -57,9 +59,9 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 		return nil, err
 	}
 	s := &Sentinel{servers: []*Server{master}}
-	port := strconv.Itoa(master.port)
+	port := strconv.Itoa(master.Port())
 	followers, err := startAll(replicas, func() (*Server, error) {
-		return NewServer("--repl-diskless-sync-delay", "0", "--replicaof", loopback+" "+port)
+		return NewServer("--repl-diskless-sync-delay", "0", "--replicaof", childproc.Loopback+" "+port)
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Stop())
@@ -89,20 +91,20 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 
 // newSentinel starts one sentinel.
 func newSentinel(masterPort string, quorum int) (*Server, error) {
-	return newServer(func(dir string, port int) ([]string, string, error) {
+	return newServer("Sentinel ID is", func(dir string, port int) ([]string, error) {
 		config := filepath.Join(dir, "sentinel.conf")
 		lines := []string{
-			fmt.Sprintf("sentinel monitor %s %s %s %d", SentinelMaster, loopback, masterPort, quorum),
+			fmt.Sprintf("sentinel monitor %s %s %s %d", SentinelMaster, childproc.Loopback, masterPort, quorum),
 			fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster, downAfter.Milliseconds()),
 			fmt.Sprintf("sentinel failover-timeout %s %d", SentinelMaster, failoverTimeout.Milliseconds()),
 			fmt.Sprintf("sentinel parallel-syncs %s 8", SentinelMaster),
-			fmt.Sprintf("port %d", port), "bind " + loopback, "",
+			fmt.Sprintf("port %d", port), "bind " + childproc.Loopback, "",
 		}
 		if _, err := os.Stat(config); err == nil { // a restart: what it has written there is its memory
-			return []string{config, "--sentinel"}, "Sentinel ID is", nil
+			return []string{config, "--sentinel"}, nil
 		}
 		err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600)
-		return []string{config, "--sentinel"}, "Sentinel ID is", err
+		return []string{config, "--sentinel"}, err
 	})
 }
 

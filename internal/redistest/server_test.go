@@ -20,7 +20,7 @@ func TestServerStartsAndStops(t *testing.T) {
 	if s.Pid() == 0 {
 		t.Error("a running server has no pid")
 	}
-	dir := s.dir.path
+	dir := s.Dir()
 	for range 2 {
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatalf("Stop of a paused server: %v", err)
 	}
-	if err := s.running.Load().err; err != nil {
+	if err := s.Exit(); err != nil {
 		t.Errorf("it was killed, not asked: %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestRestartWaitsForItsPort(t *testing.T) {
 	}
 	restarted := make(chan error, 1)
 	go func() { restarted <- s.Restart() }()
-	eventually(t, "a try to bind", func() bool { return s.dir.logged(0, "Address already in use") })
+	eventually(t, "a try to bind", func() bool { return s.Logged("Address already in use") })
 	if err := squatter.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // shared is the one server of a test process: starting one for each of some
@@ -48,7 +50,7 @@ func sharedServer() (*Server, error) {
 	}
 	// One that isn't paused takes no harm, and elsewhere it can't be paused.
 	_ = s.Resume()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 	defer cancel()
 	if _, err := do(ctx, s.Addr(), "FLUSHALL"); err != nil {
 		return nil, fmt.Errorf("redistest: shared server: %w", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // Move is a slot on its way from one master of a Cluster to another. Between
@@ -54,7 +56,7 @@ func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	args := []string{loopback, strconv.Itoa(m.to.port), "", "0", "5000", "REPLACE", "KEYS"}
+	args := []string{childproc.Loopback, strconv.Itoa(m.to.Port()), "", "0", "5000", "REPLACE", "KEYS"}
 	for _, k := range keys {
 		args = append(args, fmt.Sprint(k))
 	}

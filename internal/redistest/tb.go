@@ -2,20 +2,12 @@ package redistest
 
 import (
 	"errors"
-	"os"
-	"slices"
-	"strings"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // TB is the part of testing.TB that is needed here.
-type TB interface {
-	Helper()
-	Name() string
-	Cleanup(func())
-	Skipf(format string, args ...any)
-	Fatalf(format string, args ...any)
-	Errorf(format string, args ...any)
-}
+type TB = childproc.TB
 
 // Start starts a redis-server for one test, with extra arguments, and stops it
 // when the test ends. Without a redis-server the test is skipped, or fails if
@@ -37,21 +29,15 @@ func Start(tb TB, args ...string) *Server {
 
 // Full reports whether CACHEGUARD_TEST asks for every test: those that need an
 // outside program then fail without it.
-func Full() bool { return asked("full") || Soak() }
+func Full() bool { return childproc.Full() }
 
 // Soak reports whether CACHEGUARD_TEST asks for the long runs as well.
-func Soak() bool { return asked("soak") }
-
-func asked(word string) bool {
-	return slices.ContainsFunc(strings.Split(os.Getenv("CACHEGUARD_TEST"), ","), func(w string) bool {
-		return strings.TrimSpace(w) == word
-	})
-}
+func Soak() bool { return childproc.Soak() }
 
 func giveUp(tb TB, err error) {
 	tb.Helper()
-	if errors.Is(err, ErrNoServer) && !Full() {
-		tb.Skipf("%s is skipped: it needs a real Redis, and there is no redis-server on the PATH", tb.Name())
+	if errors.Is(err, ErrNoServer) {
+		childproc.Missing(tb, "needs a real Redis", "there is no redis-server on the PATH")
 		return
 	}
 	tb.Fatalf("%s needs a real Redis: %v", tb.Name(), err)

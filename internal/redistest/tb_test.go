@@ -68,18 +68,3 @@ func TestMissingServerSkipsOrFails(t *testing.T) {
 		})
 	}
 }
-
-func TestFullAndSoak(t *testing.T) {
-	for env, want := range map[string][2]bool{
-		"":          {false, false},
-		"full":      {true, false},
-		"soak":      {true, true},
-		"full,soak": {true, true},
-		"carefully": {false, false},
-	} {
-		t.Setenv("CACHEGUARD_TEST", env)
-		if got := [2]bool{Full(), Soak()}; got != want {
-			t.Errorf("%q: full, soak = %v, want %v", env, got, want)
-		}
-	}
-}

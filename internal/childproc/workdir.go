@@ -1,4 +1,4 @@
-package redistest
+package childproc
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	workdirPattern = "cacheguard-redis-*"
-	logName        = "redis.log"
+	workdirPrefix = "cacheguard-" // of all folders, so that any run sweeps what any other has left
+	logName       = "server.log"
 )
 
-// workdir is the temporary folder a redis-server runs in, with its log. The
-// log file is locked for as long as this process or the server has it open.
+// workdir is the temporary folder a server runs in, with its log. The log
+// file is locked for as long as this process or the server has it open.
 type workdir struct {
 	path string
 	log  *os.File
@@ -23,9 +23,9 @@ type workdir struct {
 
 var sweepOnce sync.Once
 
-func newWorkdir() (*workdir, error) {
+func newWorkdir(name string) (*workdir, error) {
 	sweepOnce.Do(sweep)
-	path, err := os.MkdirTemp("", workdirPattern)
+	path, err := os.MkdirTemp("", workdirPrefix+name+"-*")
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (d *workdir) logAfter(from int64) string {
 // folders whose log nobody has open any more. The young ones are spared, for
 // their owner may be about to lock the log.
 func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPattern)) // the pattern is a good one
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPrefix+"*")) // the pattern is a good one
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {

@@ -1,4 +1,4 @@
-package redistest
+package childproc
 
 import (
 	"bytes"
@@ -12,7 +12,10 @@ import (
 // dieWithParent makes the kernel kill the child when the thread that starts
 // it ends.
 func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
 // pause returns when p stands still: the signal alone is only on its way when
@@ -27,7 +30,7 @@ func pause(p *os.Process) error {
 	for !standsStill(p.Pid) {
 		select {
 		case <-timeout:
-			return fmt.Errorf("redistest: process %d doesn't stop", p.Pid)
+			return fmt.Errorf("childproc: process %d doesn't stop", p.Pid)
 		case <-tick.C:
 		}
 	}

@@ -1,4 +1,4 @@
-package redistest
+package childproc
 
 import (
 	"errors"
@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-const loopback = "127.0.0.1"
+// Loopback is the address on which all servers listen.
+const Loopback = "127.0.0.1"
 
-// listenAnywhere listens on a free port below the ephemeral range of Linux
+// ListenAnywhere listens on a free port below the ephemeral range of Linux
 // (32768) and of everybody else. A port that is closed for a while and opened
 // again must not be given to an outgoing connection meanwhile, least of all
 // to one that tries to reach that very port.
-func listenAnywhere() (net.Listener, error) {
+func ListenAnywhere() (net.Listener, error) {
 	var err error
 	for range 100 {
 		var l net.Listener
-		l, err = net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(12000+rand.IntN(20000))))
+		l, err = net.Listen("tcp", net.JoinHostPort(Loopback, strconv.Itoa(12000+rand.IntN(20000))))
 		if err == nil {
 			return l, nil
 		}
@@ -28,16 +29,16 @@ func listenAnywhere() (net.Listener, error) {
 }
 
 func freePort() (int, error) {
-	l, err := listenAnywhere()
+	l, err := ListenAnywhere()
 	if err != nil {
 		return 0, err
 	}
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// untilFree calls bind again while the port it needs is taken.
-func untilFree(bind func() error) error {
-	timeout := time.After(startTimeout)
+// UntilFree calls bind again while the port it needs is taken.
+func UntilFree(bind func() error) error {
+	timeout := time.After(StartTimeout)
 	tick := time.NewTicker(portRetry)
 	defer tick.Stop()
 	for {

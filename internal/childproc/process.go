@@ -1,9 +1,9 @@
-package redistest
+package childproc
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
 )
 
@@ -14,13 +14,14 @@ type process struct {
 	err    error         // how it ended; read it after exited
 }
 
-func startProcess(binary string, args []string, dir *workdir) (*process, error) {
-	p := &process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
-	p.cmd.Dir = dir.path
+// startProcess starts cmd in a folder, with its output in the folder's log.
+func startProcess(cmd *exec.Cmd, dir *workdir) (*process, error) {
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	cmd.Dir = dir.path
 	// A file needs no goroutine that copies.
-	p.cmd.Stdout = dir.log
-	p.cmd.Stderr = dir.log
-	dieWithParent(p.cmd)
+	cmd.Stdout = dir.log
+	cmd.Stderr = dir.log
+	dieWithParent(cmd)
 
 	started := make(chan error, 1)
 	go p.run(started)
@@ -63,9 +64,9 @@ func (p *process) kill() {
 }
 
 // terminate asks the child to end and kills it if it doesn't.
-func (p *process) terminate() {
-	_ = resume(p.cmd.Process) // a stopped process would not see the SIGTERM
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+func (p *process) terminate(ask os.Signal) {
+	_ = resume(p.cmd.Process) // a stopped process would not see the signal
+	if err := p.cmd.Process.Signal(ask); err != nil {
 		p.kill()
 		return
 	}

@@ -1,4 +1,4 @@
-package redistest
+package childproc
 
 import (
 	"bufio"
@@ -15,10 +15,9 @@ import (
 )
 
 func TestServerDiesWithItsParent(t *testing.T) {
-	Shared(t) // skips where there is no server
 	temp := t.TempDir()
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+temp)
+	parent.Env = append(os.Environ(), parentEnv+"=1", "TMPDIR="+temp)
 	if _, err := parent.StdinPipe(); err != nil { // keeps it waiting
 		t.Fatal(err)
 	}
@@ -34,8 +33,10 @@ func TestServerDiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := strings.TrimSpace(line)
-	if !answers(addr) {
-		t.Errorf("no server at %s", addr)
+	if conn, err := net.Dial("tcp", addr); err != nil {
+		t.Errorf("no server at %s: %v", addr, err)
+	} else {
+		_ = conn.Close()
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 
 	// Its folder stays until another run sweeps it.
 	t.Setenv("TMPDIR", temp)
-	left, _ := filepath.Glob(filepath.Join(temp, workdirPattern))
+	left, _ := filepath.Glob(filepath.Join(temp, workdirPrefix+"*"))
 	if len(left) != 1 {
 		t.Fatalf("folders left: %v", left)
 	}
@@ -66,7 +67,6 @@ func TestServerDiesWithItsParent(t *testing.T) {
 // The parent-death signal is sent at the end of the thread that started the
 // child, and Go ends the thread of a goroutine that ends locked to it.
 func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
-	Shared(t) // skips where there is no server
 	type result struct {
 		server *Server
 		err    error
@@ -75,7 +75,7 @@ func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
 	results := make(chan result)
 	go func() {
 		runtime.LockOSThread()
-		s, err := NewServer()
+		s, err := New(echo())
 		results <- result{s, err, syscall.Gettid()}
 	}()
 	got := <-results
@@ -89,18 +89,17 @@ func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
 			return os.IsNotExist(err)
 		})
 	}
-	wantValue(t, got.server, "k", "")
+	wantAnswer(t, got.server)
 }
 
 func TestSweepSparesTheLivingAndTheYoung(t *testing.T) {
-	Shared(t) // skips where there is no server
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	living := Start(t)
-	makeOld(t, living.dir.path)
+	living := start(t)
+	makeOld(t, living.Dir())
 
 	folder := func(name string) string {
-		path := filepath.Join(temp, strings.Replace(workdirPattern, "*", name, 1))
+		path := filepath.Join(temp, workdirPrefix+name)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func TestSweepSparesTheLivingAndTheYoung(t *testing.T) {
 	makeOld(t, abandoned)
 
 	sweep()
-	for path, want := range map[string]bool{living.dir.path: true, young: true, abandoned: false} {
+	for path, want := range map[string]bool{living.Dir(): true, young: true, abandoned: false} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
 		}

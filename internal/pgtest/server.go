@@ -1,0 +1,223 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
+)
+
+// ErrNoServer says that there is no PostgreSQL here.
+var ErrNoServer = errors.New("pgtest: there is no PostgreSQL: neither postgres nor psql is on the PATH")
+
+// User is the superuser of every Server, and Database its database. There is no password.
+const (
+	User     = "postgres"
+	Database = "postgres"
+)
+
+// Server is one PostgreSQL on a loopback port of its own, with a cluster of its own, which a restart finds again. It
+// doesn't wait for the disk. Its methods are safe for concurrent use.
+type Server struct{ *childproc.Server }
+
+// NewServer makes a cluster and starts a server with extra settings, such as "max_connections=10", and returns once
+// clients can connect. On Linux it dies with this process, however that ends. If this process is root, the server runs
+// as the user postgres, for it refuses root. NewServer returns ErrNoServer if there is none to start.
+func NewServer(settings ...string) (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	s, err := childproc.New(childproc.Program{
+		Name: "postgresql",
+		Command: func(dir string, port int) (*exec.Cmd, error) {
+			data := filepath.Join(dir, "data")
+			if _, err := os.Stat(data); err != nil {
+				if err := initdb(bin, dir, data); err != nil {
+					return nil, err
+				}
+			}
+			args := []string{"-D", data, "-p", strconv.Itoa(port)}
+			for _, setting := range append([]string{
+				"listen_addresses=" + childproc.Loopback, "unix_socket_directories=",
+				"fsync=off", "max_connections=200", "logging_collector=off", "lc_messages=C",
+			}, settings...) { // the last one wins
+				args = append(args, "-c", setting)
+			}
+			cmd := exec.Command(filepath.Join(bin, "postgres"), args...)
+			return cmd, unprivileged(cmd)
+		},
+		Ready: func(addr string, logged func(words string) bool) bool {
+			return logged("database system is ready to accept connections") && answers(addr)
+		},
+		PortTaken: "Address already in use",
+		Quit:      syscall.SIGINT, // a SIGTERM would wait for clients to leave
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{s}, nil
+}
+
+// URL is where the server's database is, for drivers.
+func (s *Server) URL() string { return URL(s.Addr()) }
+
+// URL is where the database is at host:port, which may be that of a Proxy.
+func URL(addr string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", User, addr, Database)
+}
+
+// Stop ends the server for good, paused or not, and removes its files. Stopping twice is fine.
+func (s *Server) Stop() error {
+	_ = s.Resume() // it runs no more, or it can't be paused here
+	return s.Server.Stop()
+}
+
+// Kill ends the server at once with all its processes, as a crash does, and returns when they are gone. What was
+// committed is there when Restart brings it back.
+func (s *Server) Kill() {
+	pid := s.Pid()
+	if pid == 0 {
+		return
+	}
+	// The first process stops, so that it starts no more, nor sees to it that others go on without the dead.
+	_ = s.Server.Pause()
+	family := children(pid)
+	for _, child := range family {
+		signal(child, syscall.SIGKILL)
+	}
+	s.Server.Kill()
+	s.gone(family)
+}
+
+// Restart kills the server if it runs and starts it again, on the same port and with the same data. It returns
+// childproc.ErrStopped after Stop.
+func (s *Server) Restart() error {
+	s.Kill()
+	return s.Server.Restart()
+}
+
+// Pause stops all processes of the server as SIGSTOP does, and returns when they stand still: connections stay open and
+// are accepted by the kernel, nothing answers. Where it can't be done it returns errors.ErrUnsupported.
+func (s *Server) Pause() error {
+	if runtime.GOOS != "linux" {
+		return errors.ErrUnsupported // who its children are is not known
+	}
+	if err := s.Server.Pause(); err != nil { // the one that starts others first
+		return err
+	}
+	family := children(s.Pid())
+	for _, child := range family {
+		signal(child, stop)
+	}
+	return eventually(func() bool {
+		for _, child := range family {
+			if !still(child) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Resume lets a paused server go on; one that isn't paused is left as it is.
+func (s *Server) Resume() error {
+	for _, child := range children(s.Pid()) {
+		signal(child, cont)
+	}
+	return s.Server.Resume()
+}
+
+// gone waits until processes have ended.
+func (s *Server) gone(family []int) {
+	_ = eventually(func() bool {
+		for _, pid := range family {
+			if alive(pid) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func eventually(done func() bool) error {
+	timeout := time.After(childproc.StartTimeout)
+	tick := time.NewTicker(childproc.PollInterval)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-timeout:
+			return errors.New("pgtest: processes of the server don't do as they are told")
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// initdb makes a cluster.
+func initdb(bin, dir, data string) error {
+	probe := &exec.Cmd{}
+	if err := unprivileged(probe); err != nil {
+		return err
+	}
+	if err := own(dir, probe); err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", User, "--auth=trust", "--encoding=UTF8",
+		"--locale=C", "--no-sync", "--no-instructions")
+	cmd.Dir, cmd.SysProcAttr = dir, probe.SysProcAttr
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// binaries finds the folder with postgres and initdb. Debian has it outside the PATH, and psql and its kind on it.
+func binaries() (string, error) {
+	if postgres, err := exec.LookPath("postgres"); err == nil {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(postgres), "initdb")); err == nil {
+			return filepath.Dir(postgres), nil
+		}
+	}
+	if _, err := exec.LookPath("psql"); err != nil {
+		return "", ErrNoServer
+	}
+	newest, bin := 0, ""
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is a good one
+	for _, initdb := range found {
+		dir := filepath.Dir(initdb)
+		if version, err := strconv.Atoi(filepath.Base(filepath.Dir(dir))); err == nil && version > newest {
+			newest, bin = version, dir
+		}
+	}
+	if bin == "" {
+		return "", ErrNoServer
+	}
+	return bin, nil
+}
+
+// answers reports whether a PostgreSQL is at addr: it says in one byte whether it would encrypt.
+func answers(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return false
+	}
+	if _, err := conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}); err != nil { // SSLRequest
+		return false
+	}
+	var reply [1]byte
+	n, _ := conn.Read(reply[:])
+	return n == 1 && (reply[0] == 'N' || reply[0] == 'S')
+}

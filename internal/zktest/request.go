@@ -1,0 +1,78 @@
+package zktest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Request is what a client asks of the server.
+type Request struct {
+	Op   string // "create", "delete", "getChildren", ...: see ops
+	Path string // of the node, where the request has one
+}
+
+// IsOp matches the requests of one kind.
+func IsOp(op string) func(Request) bool {
+	return func(r Request) bool { return r.Op == op }
+}
+
+// ops are the kinds of requests by their numbers. Those after "ping" have no path.
+var ops = map[int32]string{
+	1: "create", 2: "delete", 3: "exists", 4: "getData", 5: "setData", 6: "getACL", 7: "setACL", 8: "getChildren",
+	9: "sync", 12: "getChildren", 19: "create", 21: "create", // with the node's Stat, a container, one with a TTL
+	11: "ping", 14: "multi", 100: "auth", 101: "setWatches", -11: "close",
+}
+
+// A frame is what passes in either direction: its length in four bytes, then so many. The first one each way opens the
+// session; those that follow begin with the request's number, which its reply has again, and a request then with its
+// kind. Numbers below zero belong to no request: watchEvent is what a watch saw.
+const (
+	most       = 4 << 20 // bytes in a frame; servers by default take 1 MB
+	watchEvent = -1
+)
+
+// readFrame returns a frame with its length.
+func readFrame(r io.Reader) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head)
+	if n > most {
+		return nil, fmt.Errorf("zktest: a frame of %d bytes", n)
+	}
+	frame := make([]byte, 4+n)
+	copy(frame, head)
+	_, err := io.ReadFull(r, frame[4:])
+	return frame, err
+}
+
+// number is that of the request that a frame is or answers.
+func number(frame []byte) int32 { return word(frame, 4) }
+
+// request reads what is asked in a frame that doesn't open the session.
+func request(frame []byte) Request {
+	kind := word(frame, 8)
+	op, known := ops[kind]
+	if !known {
+		op = fmt.Sprint("op ", kind)
+	}
+	r := Request{Op: op}
+	switch op {
+	case "ping", "multi", "auth", "setWatches", "close":
+		return r
+	}
+	if n := int(word(frame, 12)); n > 0 && n <= len(frame)-16 {
+		r.Path = string(frame[16 : 16+n])
+	}
+	return r
+}
+
+// word is the number at an offset, or 0 in a frame that is too short.
+func word(frame []byte, at int) int32 {
+	if len(frame) < at+4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(frame[at:]))
+}

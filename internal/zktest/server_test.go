@@ -1,0 +1,172 @@
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
+)
+
+func TestServerServesAndStops(t *testing.T) {
+	s := Start(t)
+	create(t, client(t, s.Addr(), session), "/a")
+	if srvr, err := s.Ask("srvr"); err != nil || !strings.Contains(srvr, "Mode: standalone") {
+		t.Errorf("srvr: %q, %v", srvr, err)
+	}
+	if n, err := s.Figure("zk_ephemerals_count"); err != nil || n != 1 {
+		t.Errorf("%d ephemeral nodes, %v", n, err)
+	}
+	if _, err := s.Figure("zk_nonsense"); err == nil {
+		t.Error("a figure that there isn't")
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.Dial("tcp", s.Addr()); err == nil {
+		t.Error("a stopped server accepts")
+	}
+	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+func TestRestartKeepsSessionsAndRestartEmptyDoesNot(t *testing.T) {
+	s := Start(t)
+	conn := client(t, s.Addr(), 6*session)
+	create(t, conn, "/a")
+	id := conn.SessionID()
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
+	if !exists(t, conn, "/a") || conn.SessionID() != id {
+		t.Errorf("the node is there: %v; session %x, was %x", exists(t, conn, "/a"), conn.SessionID(), id)
+	}
+	if err := s.RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	other := client(t, s.Addr(), session)
+	if exists(t, other, "/a") {
+		t.Error("an empty server has a node")
+	}
+}
+
+func TestSessionsEndSoon(t *testing.T) {
+	s := Shared(t)
+	p := StartProxy(t, s.Addr())
+	watcher := client(t, s.Addr(), session)
+	create(t, client(t, p.Addr(), brief), "/brief")
+	there, _, gone, err := watcher.ExistsW("/brief")
+	if err != nil || !there {
+		t.Fatal(there, err)
+	}
+	p.Blackhole(true)
+	<-gone
+	if exists(t, watcher, "/brief") {
+		t.Error("the node outlives its session")
+	}
+}
+
+func TestPausedServerIsSilent(t *testing.T) {
+	s := Start(t)
+	conn := client(t, s.Addr(), session)
+	create(t, conn, "/a")
+	if err := s.Pause(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("no SIGSTOP")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		_, _, _ = conn.Exists("/a")
+		close(answered)
+	}()
+	wantOpen(t, answered, "a paused server answers")
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, answered, "an answer")
+}
+
+func TestArgumentsAreLinesOrProperties(t *testing.T) {
+	s := Start(t, "maxSessionTimeout=7000", "-Dzktest.name=properly")
+	conf, err := s.Ask("conf")
+	if err != nil || !strings.Contains(conf, "maxSessionTimeout=7000") {
+		t.Errorf("conf: %q, %v", conf, err)
+	}
+	if _, err := NewServer("tickTime=none"); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("got %v, want what ZooKeeper says of the line", err)
+	}
+}
+
+func TestRestartWaitsForItsPort(t *testing.T) {
+	s := Start(t)
+	s.Kill()
+	squatter, err := net.Listen("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted := make(chan error, 1)
+	go func() { restarted <- s.Restart() }()
+	eventually(t, "a try to bind", func() bool { return s.Logged("Address already in use") })
+	if err := squatter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-restarted; err != nil {
+		t.Fatal(err)
+	}
+	create(t, client(t, s.Addr(), session), "/a")
+}
+
+func TestSharedIsOneServerThatComesBack(t *testing.T) {
+	s := Shared(t)
+	if Shared(t) != s {
+		t.Fatal("a second server")
+	}
+	s.Kill()
+	if Shared(t) != s || s.Pid() == 0 {
+		t.Error("it doesn't come back")
+	}
+}
+
+// verdict is a TB that notes what it is told and goes on.
+type verdict struct{ skipped, failed string }
+
+func (*verdict) Helper()                             {}
+func (*verdict) Name() string                        { return "TestX" }
+func (*verdict) Cleanup(func())                      {}
+func (v *verdict) Skipf(format string, args ...any)  { v.skipped = fmt.Sprintf(format, args...) }
+func (v *verdict) Fatalf(format string, args ...any) { v.failed = fmt.Sprintf(format, args...) }
+func (v *verdict) Errorf(format string, args ...any) { v.failed = fmt.Sprintf(format, args...) }
+
+func TestWithoutJavaTestsAreSkippedOrFail(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := NewServer(); !errors.Is(err, ErrNoServer) {
+		t.Errorf("got %v, want ErrNoServer", err)
+	}
+	for env, fails := range map[string]bool{"": false, "full": true} {
+		t.Setenv("CACHEGUARD_TEST", env)
+		var v verdict
+		if s := Start(&v); s != nil {
+			t.Fatal("a server without java")
+		}
+		if (v.failed != "") != fails || (v.skipped != "") == fails {
+			t.Errorf("skipped %q, failed %q", v.skipped, v.failed)
+		}
+	}
+}
+
+func TestStoppedProxyRefusesForGood(t *testing.T) {
+	p, err := NewProxy("127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if err := p.Refuse(false); !errors.Is(err, childproc.ErrStopped) {
+		t.Errorf("got %v, want ErrStopped", err)
+	}
+}

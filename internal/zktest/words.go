@@ -1,0 +1,50 @@
+package zktest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// askTimeout is for a server that accepts and doesn't answer.
+const askTimeout = 2 * time.Second
+
+// Ask returns what the server says to one of ZooKeeper's four-letter commands, such as "srvr".
+func (s *Server) Ask(word string) (string, error) { return ask(s.Addr(), word) }
+
+// Figure returns one of the figures that "mntr" has, such as "zk_watch_count".
+func (s *Server) Figure(name string) (int64, error) {
+	text, err := s.Ask("mntr")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), "\t"); key == name {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("zktest: no figure %q among those of the server", name)
+}
+
+func ask(addr, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(askTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := conn.Write([]byte(word)); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
