@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 const (
@@ -110,7 +112,7 @@ func (bs *breakers) of(name string) *breaker {
 // answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an answer if it came
 // soon: what is wrong then costs callers no time. That an error came soon doesn't show that Redis takes writes, though.
 func (b *breaker) answered(name string, err error, took time.Duration) {
-	soon := err != nil && !noAnswer(err) && took < b.all.s.opts.OpTimeout/4
+	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	if soon && b.all.writes {
 		return
 	}
@@ -176,7 +178,7 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 			return
 		}
 		began := time.Now()
-		_, err := try(context.Background(), b.all.s, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+		_, err := redislink.Once(context.Background(), b.all.s.link, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 			return struct{}{}, b.all.probe(ctx, rdb, name)
 		})
 		b.answered(name, err, time.Since(began))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 // call runs one step in Redis within OpTimeout. When no answer came within half of the time, the step is sent once
@@ -53,84 +55,8 @@ func twice[T any](ctx context.Context, s *Store, step func(context.Context, redi
 	if s.closed.Load() {
 		return v, errClosed
 	}
-	for range 2 {
-		v, err = try(ctx, s, step)
-		if err == nil && !s.routed.Load() {
-			s.routed.Store(true)
-		}
-		if err == nil || !noAnswer(err) || ctx.Err() != nil {
-			break
-		}
-		s.reroute(ctx)
-	}
-	if err != nil {
+	if v, err = redislink.Twice(ctx, s.link, step); err != nil {
 		err = fmt.Errorf("redisstore: %w", explained(s, err))
 	}
 	return v, err
-}
-
-// reroute has a cluster client ask, aside, which node has what. By itself it does so when a node sends it to another
-// one, and once a minute: a master that is dead sends nobody anywhere, and its replica would not be found for so long.
-// Asking too often is the client's to prevent, which it does.
-func (s *Store) reroute(ctx context.Context) {
-	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
-		c.ReloadState(ctx)
-	}
-}
-
-// node is the node of a cluster that has a name, as far as the client knows, or nil: there is a server only, the client
-// is of a type of the user's own, or it knows nothing yet and would have to ask.
-func (s *Store) node(name string) *redis.Client {
-	c, ok := s.rdb.(*redis.ClusterClient)
-	if !ok || !s.routed.Load() {
-		return nil
-	}
-	node, err := c.MasterForKey(context.Background(), name)
-	if err != nil {
-		return nil
-	}
-	return node
-}
-
-// try runs a step once: on this goroutine where the client's calls end with their context, for another goroutine would
-// have to wait for a processor just when thousands of callers have woken up; otherwise aside.
-func try[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.OpTimeout/2)
-	defer cancel()
-	if s.direct != nil {
-		return step(ctx, s.direct)
-	}
-	return aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, s.rdb) })
-}
-
-// aside runs a step on another goroutine and stops waiting for it when ctx ends.
-func aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T, error) {
-	type result struct {
-		v   T
-		err error
-	}
-	began := time.Now()
-	done := make(chan result, 1)
-	go func() {
-		v, err := step(ctx)
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-	}
-	select {
-	case r := <-done: // both at once: an answer is better than none
-		return r.v, r.err
-	default:
-		var zero T
-		return zero, fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
-	}
-}
-
-// noAnswer reports whether the server has not answered, so that it is unknown what was done.
-func noAnswer(err error) bool {
-	var answer redis.Error // what the server itself said
-	return !errors.As(err, &answer)
 }

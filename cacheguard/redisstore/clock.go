@@ -120,7 +120,7 @@ func (s *Store) knowTime(ctx context.Context) error {
 		return nil
 	}
 	_, err := s.remeasure(ctx)
-	if c, ok := s.rdb.(*redis.ClusterClient); ok && err != nil {
+	if c, ok := s.link.Client().(*redis.ClusterClient); ok && err != nil {
 		err = s.borrowTime(ctx, c)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 // inOneTrip is the most steps in one pipeline.
@@ -157,7 +158,7 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	byNode := make(map[*redis.Client][]int)
 	for i := range n {
 		keys, _ := step(i)
-		node := s.node(keys[0])
+		node := s.link.Node(keys[0])
 		byNode[node] = append(byNode[node], i)
 	}
 	var nodes sync.WaitGroup
@@ -197,7 +198,7 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *r
 			}
 		}
 		cmds, err := pipe.Exec(ctx)
-		if err != nil && noAnswer(err) {
+		if err != nil && redislink.NoAnswer(err) {
 			return nil, err
 		}
 		for j, cmd := range cmds {
@@ -207,7 +208,7 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *r
 	for j, i := range some {
 		if err := replies[j].Err; len(some) == 1 || answered(err, "NOSCRIPT") || isTryAgain(err) {
 			keys, args := step(i)
-			if replies[j].Answer, err = script.Run(ctx, rdb, keys, args...).Result(); err != nil && (len(some) == 1 || noAnswer(err)) {
+			if replies[j].Answer, err = script.Run(ctx, rdb, keys, args...).Result(); err != nil && (len(some) == 1 || redislink.NoAnswer(err)) {
 				return nil, err
 			}
 			replies[j].Err = err

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 const (
@@ -135,7 +136,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	began := time.Now()
 	frame, of, err := r.direct(ctx, w)
 	r.under.Add(-1)
-	if err == nil || !noAnswer(err) {
+	if err == nil || !redislink.NoAnswer(err) {
 		b.answered(w.name, err, time.Since(began))
 		return frame, of, err
 	}
@@ -168,10 +169,10 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	}()
 	within := &readContext{Context: ctx, deadline: deadline, rung: a.rung}
 	if w.tags == nil {
-		frame, err := r.s.frameOf(r.s.direct.Get(within, w.name).Bytes())
+		frame, err := r.s.frameOf(r.s.link.Direct().Get(within, w.name).Bytes())
 		return frame, nil, err
 	}
-	pipe := r.s.direct.Pipeline()
+	pipe := r.s.link.Direct().Pipeline()
 	value := pipe.Get(within, w.name)
 	read := pipe.ZMScore(within, r.s.names.generations(w.cache), append([]string{""}, w.tags...)...)
 	_, _ = pipe.Exec(within) // each command has its own error
@@ -218,7 +219,7 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 
 // join returns no batch when too many wait.
 func (r *reader) join(w want) (*batch, int) {
-	node := r.s.node(w.name)
+	node := r.s.link.Node(w.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, busy := r.lanes[node]
@@ -342,7 +343,7 @@ func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []
 	for i, name := range names {
 		cmds[i] = pipe.Get(ctx, name)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && noAnswer(err) {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && redislink.NoAnswer(err) {
 		return frames{}, err
 	}
 	got := frames{frames: make([][]byte, len(names)), errs: make([]error, len(names))}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 // Options configures a Store. The zero value of a field means its default.
@@ -32,9 +34,7 @@ type Options struct {
 
 // Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each process and client.
 type Store struct {
-	rdb    redis.UniversalClient // the user's
-	direct *redis.Client         // the same where its calls end with their context; nil if that can't be had
-	listen redis.UniversalClient // the same for the subscription, but see subscription.client
+	link   *redislink.Link
 	opts   Options
 	name   string // of this process, for the log
 	names  names
@@ -47,10 +47,9 @@ type Store struct {
 
 	mu        sync.Mutex // guards what follows
 	listeners map[string][]*listener
-	sub       *subscription // nil until the first lease is asked for
+	sub       *redislink.Subscription // nil until the first lease is asked for
 
 	scoreless atomic.Bool // that generations can't be read along with values was said
-	routed    atomic.Bool // a step has gone through, so a cluster client knows its nodes
 	closed    atomic.Bool
 	listening atomic.Bool
 }
@@ -68,22 +67,6 @@ var (
 // a cluster client aside, which costs a goroutine for each read.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
-	switch c := rdb.(type) {
-	case nil:
-		errs = append(errs, errors.New("redisstore: the client is nil"))
-	case *redis.Client:
-		if c == nil {
-			errs = append(errs, errors.New("redisstore: the client is nil"))
-		}
-	case *redis.ClusterClient:
-		if c == nil {
-			errs = append(errs, errors.New("redisstore: the client is nil"))
-		} else if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
-			errs = append(errs, errors.New("redisstore: the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly), where an invalidated value can still be found; use one that reads from masters"))
-		}
-	case *redis.Ring:
-		errs = append(errs, errors.New("redisstore: a Ring can't hold leases: it gives keys to other shards while one is down, so that two loads would each have the lease of one key; use a cluster, Sentinel or a single server"))
-	}
 	if opts.Prefix == "" {
 		opts.Prefix = "cg"
 	}
@@ -99,39 +82,26 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
+	link, err := redislink.New(rdb, opts.OpTimeout)
+	if err != nil {
+		errs = slices.Insert(errs, 0, fmt.Errorf("redisstore: %w", err))
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 
 	s := &Store{
-		rdb: rdb, listen: rdb, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
+		link: link, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
 		listeners: make(map[string][]*listener),
 	}
-	if c, ok := rdb.(*redis.Client); ok {
-		// A view doesn't have the client's hooks, which go-redis keeps to itself, so it is used for commands only where
-		// the client itself would not look at contexts.
-		s.listen = s.view(c)
-		s.direct = c
-		if !c.Options().ContextTimeoutEnabled {
-			s.direct = s.view(c)
-		}
-	}
-	if s.direct == nil { // also for a client of the user's own type, of which nobody knows
+	if link.Direct() == nil { // also for a client of the user's own type, of which nobody knows
 		s.cluster = &generationsKnown{}
 	}
-	_, cluster := rdb.(*redis.ClusterClient)
-	s.health.initHealth(s, cluster)
-	s.writes.initWrites(s, cluster)
+	s.health.initHealth(s, link.IsCluster())
+	s.writes.initWrites(s, link.IsCluster())
 	s.reads.init(s)
 	s.clock.base = time.Now()
 	return s, nil
-}
-
-// view is a view of a client, on the same connections, whose calls end at their context's deadline and after OpTimeout.
-func (s *Store) view(c *redis.Client) *redis.Client {
-	view := c.WithTimeout(s.opts.OpTimeout)
-	view.Options().ContextTimeoutEnabled = true
-	return view
 }
 
 // Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does nothing.
@@ -141,7 +111,7 @@ func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.mu.Unlock()
 	if sub != nil {
-		sub.stop()
+		sub.Stop()
 	}
 	s.health.stop()
 	s.writes.stop()
@@ -159,13 +129,13 @@ func (s *Store) Warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = aside(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
 		var dialling sync.WaitGroup
 		for range directReads {
-			dialling.Go(func() { _ = s.rdb.Ping(ctx).Err() })
+			dialling.Go(func() { _ = s.link.Client().Ping(ctx).Err() })
 		}
 		for _, script := range scripts {
-			if err := script.Load(ctx, s.rdb).Err(); err != nil {
+			if err := script.Load(ctx, s.link.Client()).Err(); err != nil {
 				return struct{}{}, fmt.Errorf("loading scripts: %w", err)
 			}
 		}
@@ -176,7 +146,7 @@ func (s *Store) Warm(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("redisstore: warming up: %w", err)
 	}
-	return sub.ready(ctx)
+	return s.messages(ctx, sub)
 }
 
 // Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no wall clock of a

@@ -1,0 +1,240 @@
+package redislink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// silence is how long nothing may come before a PING is sent, and then how long its answer may take. go-redis
+	// itself waits for ever on a half-open connection: nobody there waits for the answer. Twice this and a dial stays
+	// below the two seconds in which a break must be noticed.
+	silence = 700 * time.Millisecond
+
+	firstPause = 20 * time.Millisecond // before subscribing again
+	mostPause  = 2 * time.Second
+)
+
+// Ear is who a subscription tells, on its own goroutine, one after another.
+type Ear struct {
+	// Restored is told when messages arrive from now on: for the first time, and after each break, in which some may
+	// have been lost.
+	Restored func(ctx context.Context)
+
+	// Heard is told each message.
+	Heard func(payload string)
+
+	// Lost is told why messages don't arrive any more, also when a try to subscribe again has failed.
+	Lost func(err error)
+
+	// NowAndThen is called after each message, and about every second without one. It may be nil.
+	NowAndThen func(ctx context.Context)
+}
+
+// Subscription keeps one connection on which the messages of one channel arrive.
+type Subscription struct {
+	link      *Link
+	channel   string
+	ear       Ear
+	cancel    context.CancelFunc
+	ended     chan struct{}
+	confirmed chan struct{} // closed when it stood for the first time
+
+	server  atomic.Pointer[string] // the run id of the server it is at, of a client of sentinels
+	checked time.Time              // when that was compared with the server that commands go to
+
+	mu   sync.Mutex // guards last
+	last error      // why it doesn't stand
+}
+
+// Subscribe begins a subscription, and doesn't wait for it. Stop ends it.
+func (l *Link) Subscribe(channel string, ear Ear) *Subscription {
+	ctx, cancel := context.WithCancel(context.Background())
+	sub := &Subscription{
+		link: l, channel: channel, ear: ear,
+		cancel: cancel, ended: make(chan struct{}), confirmed: make(chan struct{}),
+	}
+	go sub.run(ctx)
+	return sub
+}
+
+// Confirmed is closed when messages have begun to arrive.
+func (sub *Subscription) Confirmed() <-chan struct{} { return sub.confirmed }
+
+// Ended is closed when the subscription is over.
+func (sub *Subscription) Ended() <-chan struct{} { return sub.ended }
+
+// Last is why messages don't arrive, or didn't, or nil.
+func (sub *Subscription) Last() error {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	return sub.last
+}
+
+// Stop ends the subscription, and waits for it, but not for a cluster client that dials without looking at its context.
+func (sub *Subscription) Stop() {
+	sub.cancel()
+	timer := time.NewTimer(2 * sub.link.timeout)
+	defer timer.Stop()
+	select {
+	case <-sub.ended:
+	case <-timer.C:
+	}
+}
+
+// run holds one session after another.
+func (sub *Subscription) run(ctx context.Context) {
+	defer close(sub.ended)
+	pause := firstPause
+	for again := false; ctx.Err() == nil; again = true {
+		err := sub.session(ctx, sub.client(ctx, again), func() { pause = firstPause })
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		sub.mu.Lock()
+		sub.last = err
+		sub.mu.Unlock()
+		sub.ear.Lost(err)
+		if ctx.Err() != nil {
+			return
+		}
+		sub.link.reroute(ctx)
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// session subscribes and delivers messages until the connection is lost or silent.
+func (sub *Subscription) session(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
+	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
+	defer ps.Close()
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
+	if err := ps.Subscribe(ctx, sub.channel); err != nil {
+		return err
+	}
+	pinged := false
+	for {
+		got, err := ps.ReceiveTimeout(ctx, silence)
+		if sub.elsewhere(ctx) {
+			return errElsewhere
+		}
+		if err != nil {
+			if !isTimeout(err) {
+				return err
+			}
+			if pinged {
+				return fmt.Errorf("no answer to a PING within %v", silence)
+			}
+			if err := ps.Ping(ctx); err != nil {
+				return err
+			}
+			pinged = true
+			continue
+		}
+		pinged = false
+		switch got := got.(type) {
+		case *redis.Subscription:
+			// Only now is it certain that nothing published from here on is missed. What was published before may
+			// have been, also when go-redis has subscribed again by itself.
+			standing()
+			sub.ear.Restored(ctx)
+			sub.confirm()
+		case *redis.Message:
+			sub.ear.Heard(got.Payload)
+		}
+		if sub.ear.NowAndThen != nil {
+			sub.ear.NowAndThen(ctx)
+		}
+	}
+}
+
+// client is what to subscribe with. Every node of a cluster has all messages, but go-redis subscribes at the one that has
+// the channel's slot, also when it is dead: after a break it is any node.
+func (sub *Subscription) client(ctx context.Context, again bool) redis.UniversalClient {
+	l := sub.link
+	switch c := l.rdb.(type) {
+	case *redis.ClusterClient:
+		if !again {
+			break
+		}
+		if node, err := c.MasterForKey(ctx, uuid.NewString()); err == nil {
+			return l.view(node)
+		}
+	case *redis.Client:
+		if c.Options().Addr != "FailoverClient" { // so go-redis calls it
+			break
+		}
+		view := l.view(c)
+		before := view.Options().OnConnect
+		view.Options().OnConnect = func(ctx context.Context, cn *redis.Conn) error {
+			if before != nil {
+				if err := before(ctx, cn); err != nil {
+					return err
+				}
+			}
+			id := runID(ctx, cn)
+			sub.server.Store(&id)
+			return nil
+		}
+		return view
+	}
+	return l.listen
+}
+
+var errElsewhere = errors.New("another server is the master now")
+
+// elsewhere reports whether commands go to another server than messages come from. When sentinels make another server
+// the master, go-redis takes its commands there and leaves a subscription where it is; the old master may be alive, and
+// not told of its fate for many seconds, in which it has no messages and answers every PING.
+func (sub *Subscription) elsewhere(ctx context.Context) bool {
+	here := sub.server.Load()
+	if here == nil || *here == "" || time.Since(sub.checked) < silence {
+		return false
+	}
+	sub.checked = time.Now()
+	there, err := Twice(ctx, sub.link, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return runID(ctx, rdb), nil
+	})
+	return err == nil && there != "" && there != *here
+}
+
+// runID names a server's process, or is empty if the server doesn't say.
+func runID(ctx context.Context, rdb interface {
+	Info(ctx context.Context, sections ...string) *redis.StringCmd
+}) string {
+	info, _ := rdb.Info(ctx, "server").Result()
+	for line := range strings.Lines(info) {
+		if id, found := strings.CutPrefix(line, "run_id:"); found {
+			return strings.TrimSpace(id)
+		}
+	}
+	return ""
+}
+
+func (sub *Subscription) confirm() {
+	select {
+	case <-sub.confirmed:
+	default:
+		close(sub.confirmed)
+	}
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
