@@ -1,0 +1,44 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+// slow is a locker that takes a second to give a lock back, with this answer.
+type slow struct {
+	keeper *tenure.Keeper
+	answer error
+}
+
+func (s slow) Lock(_ context.Context, name string) (lock.Lock, error) {
+	return s.keeper.Begin(tenure.Terms{Name: name, Release: func(context.Context) error {
+		time.Sleep(time.Second)
+		return s.answer
+	}}), nil
+}
+
+func (s slow) TryLock(ctx context.Context, name string) (lock.Lock, error) { return s.Lock(ctx, name) }
+
+// Do waits for the answer of Unlock also when its context has ended: what it returns is about the work and the lock.
+func TestDoAfterItsContext(t *testing.T) {
+	for _, want := range []error{nil, lock.ErrLost} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			err := lock.Do(ctx, slow{tenure.NewKeeper(), want}, "n", func(context.Context, lock.Lock) error {
+				cancel()
+				return nil
+			})
+			if !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("work was done, the lock's answer is %v, and Do returned %v", want, err)
+			}
+			time.Sleep(time.Minute) // whatever Do has left behind ends
+		})
+	}
+}

@@ -1,0 +1,64 @@
+// Package lock is the port to distributed locks: a Locker hands out locks by name, to one holder at a time whatever the
+// process, and the packages below implement it. Each is usable alone; under a cache's loads they go through package
+// lockstore, and package locktest is the suite that any Locker can be held to.
+//
+//	err := lock.Do(ctx, locker, "invoices/2026-11", func(ctx context.Context, held lock.Lock) error {
+//		return writeInvoices(ctx, held.Token()) // ctx ends if the lock is lost
+//	})
+//
+// # Efficiency or correctness
+//
+// A lock that ends by itself when its holder dies can end while its holder lives: it was stopped, or cut off. Such a
+// lock is for efficiency: work is rarely done twice. For correctness, what the lock protects has to check the holder's
+// fencing token and refuse one that is smaller than the largest it has seen, and the tokens have to come from a system
+// that forgets nothing (Kleppmann: How to do distributed locking, 2016). Lost and Err tell a holder early, as a rule
+// before another one has the lock; they can't help one that is stopped between looking and acting.
+//
+// # The lockers of this module
+//
+// They differ in where the lock is kept, and so in what has to fail for two to have it:
+//
+//	             where                    two holders when                                     token        a waiter is
+//	redislock    one Redis                a failover, a restart or an eviction loses the key   grows (1)    woken, in order on request
+//	redlock      most of N Redis masters  a node forgets; clocks jump                          none         see there
+//	zklock       ZooKeeper                never in ZooKeeper; a stopped holder (2)             czxid        woken, in order
+//	sqllock      a row in a database      a failover to a replica that lags; (2)               grows        asking; woken by NOTIFY
+//
+//	(1) by the server's clock, also after a loss, unless the clock is set back
+//	(2) as with all: a holder that stands still past its lease and goes on
+//
+// All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder dies, give it back
+// in the owner's name only, and know a holder again by its context (see Context).
+//
+// # Five properties
+//
+// What distributed locks are usually asked for, and which scheme has it. The stages are those of the example in
+// examples/catalog, in the order in which the literature mends them:
+//
+//	                             mutual      release on  re-       performance and        release by
+//	                             exclusion   timeout     entrancy  availability           the owner only
+//	mutex in the process         1 process   no          no        fast                   yes (3)
+//	SETNX, spin                  yes         no          no        polls, 100 ms          no
+//	SETNX, then EXPIRE           yes         mostly (4)  no        polls                  no
+//	SET NX EX, plain DEL         no (5)      yes         no        polls                  no
+//	unique value, GET then DEL   no (5)      yes         no        polls                  mostly (6)
+//	unique value, Lua            no (5)      yes         no        polls                  yes
+//	Lua and watchdog             yes (7)     yes         no        polls                  yes
+//	unique row without expiry    yes         no          no        polls                  as written
+//	redislock                    yes (7)     yes         yes       pushed; one server     yes
+//	redlock                      yes (7)     yes         yes       N/2+1 of N masters     yes
+//	zklock                       yes (7)     yes         yes       pushed; a quorum       yes
+//	sqllock                      yes (7)     yes         yes       polls or NOTIFY; one   yes
+//	cacheguard's lease           yes (7)     yes         no (8)    pushed with the value  yes
+//
+//	(3) whoever can reach the mutex
+//	(4) not when the holder dies between the two commands
+//	(5) a holder slower than the time doesn't know that it has ended; with plain DEL it also ends the next one's
+//	(6) not when the lock ends between the two commands
+//	(7) within what the table above says
+//	(8) a load that asks for its own key is an error that says so
+//
+// # Writing a Locker
+//
+// Implement the two methods of Locker and the five of Lock, and run locktest.
+package lock

@@ -1,0 +1,79 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+)
+
+// ledger is what a lock protects. It refuses who comes late.
+type ledger struct {
+	mu      sync.Mutex // guards the rest
+	largest int64
+	entries []string
+}
+
+var errLate = errors.New("a later holder has written")
+
+func (l *ledger) write(token int64, entry string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if token < l.largest {
+		return errLate
+	}
+	l.largest = token
+	l.entries = append(l.entries, entry)
+	return nil
+}
+
+// Any Locker will do; this one is of redislock, on a Redis in this process.
+func Example() {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	locker, err := redislock.New(rdb, redislock.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close()
+
+	var book ledger
+	ctx := context.Background()
+	err = lock.Do(ctx, locker, "ledger", func(ctx context.Context, held lock.Lock) error {
+		// ctx ends if the lock is lost; held.Token() is for what can't be undone.
+		return book.write(held.Token(), "first")
+	})
+	fmt.Println(err)
+
+	// A holder stands still, its lock ends, and another one has it. When the first goes on, it has not heard of that:
+	// it is the ledger that must refuse it.
+	late, err := locker.Lock(ctx, "ledger")
+	if err != nil {
+		panic(err)
+	}
+	server.FlushAll()
+	err = lock.Do(ctx, locker, "ledger", func(ctx context.Context, held lock.Lock) error {
+		return book.write(held.Token(), "second")
+	})
+	fmt.Println(err)
+	fmt.Println(book.write(late.Token(), "late"))
+	fmt.Println(errors.Is(late.Unlock(ctx), lock.ErrLost))
+	fmt.Println(book.entries)
+	// Output:
+	// <nil>
+	// <nil>
+	// a later holder has written
+	// true
+	// [first second]
+}
