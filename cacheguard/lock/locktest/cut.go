@@ -1,0 +1,134 @@
+package locktest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+var cutCases = []spec{
+	{"cut: the holder knows before another has the lock", exclusive, cutHolder},
+	{"cut: acquisitions return an error", trouble, cutAcquires},
+	{"cut: unlock returns", trouble, cutUnlock},
+	{"cut: one who waits stays", trouble, cutWaiter},
+}
+
+// cut cuts Lockers[0] off until heal, which is called at the end, too.
+func (e *env) cut() (heal func()) {
+	e.Helper()
+	if e.fleet.Cut == nil {
+		e.Skipf("the fleet doesn't say how to cut a locker off")
+	}
+	mend, healed := e.fleet.Cut(), false
+	heal = func() {
+		if !healed {
+			healed = true
+			mend()
+		}
+	}
+	e.atEnd(heal)
+	return heal
+}
+
+// recovers waits until Lockers[0] works again.
+func (e *env) recovers() {
+	e.Helper()
+	name := e.name()
+	for began := time.Now(); ; e.pass(10 * time.Millisecond) {
+		held, err := e.ask(e.ctx, e.a.TryLock, name)
+		if err == nil {
+			giveBack(held, e.limit)
+			e.Logf("works again %v after the cut was healed", time.Since(began))
+			return
+		}
+		if time.Since(began) > e.limit {
+			e.Fatalf("does not work again within %v: %v", e.limit, err)
+		}
+	}
+}
+
+func cutHolder(e *env) {
+	name := e.name()
+	held := e.lock(e.a, name)
+	w := e.wait(e.b, name)
+	e.pass(e.fleet.Lease / 10)
+	w.waits(held)
+	began := time.Now()
+	heal := e.cut()
+	e.happens("the lock of one who is cut off is had by the next", w.over)
+	known := held.Err() // before anything else
+	next := w.got()
+	took := w.at.Sub(began)
+	if !errors.Is(known, lock.ErrLost) {
+		e.Errorf("another has the lock, and Err of the holder that is cut off is: %v; want ErrLost", known)
+	}
+	e.isLost(held)
+	e.Logf("the lock of one who was cut off was had by the next after %v", took)
+	e.soon("the lock of one who was cut off was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	heal()
+	e.recovers()
+	e.saysLost(held)
+	e.pass(e.fleet.Lease * 3 / 2) // for what comes late to do harm
+	e.refused(e.c, next)
+	e.refused(e.a, next)
+	e.unlock(next)
+}
+
+func cutAcquires(e *env) {
+	e.unlock(e.lock(e.a, e.name()))
+	heal := e.cut()
+	name := e.name()
+	for what, step := range map[string]acquire{"Lock": e.a.Lock, "TryLock": e.a.TryLock} {
+		began := time.Now()
+		held, err := e.ask(e.ctx, step, name)
+		took := time.Since(began)
+		switch {
+		case err == nil:
+			e.keep(held)
+			e.Errorf("%s while cut off has the lock", what)
+		case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrClosed), errors.Is(err, lock.ErrLost), took >= e.limit:
+			e.Errorf("%s while cut off: %v after %v; want an error of the system", what, err, took)
+		}
+	}
+	heal()
+	e.recovers()
+	e.unlock(e.lock(e.b, name))
+}
+
+func cutUnlock(e *env) {
+	held := e.lock(e.a, e.name())
+	heal := e.cut()
+	switch err, late := e.unlocked(e.ctx, held); {
+	case err == nil:
+		e.Errorf("Unlock while cut off returns nil")
+	case late:
+		e.Errorf("Unlock while cut off returns only with its context: %v", err)
+	}
+	if err := held.Err(); err == nil {
+		e.Errorf("Err is nil after Unlock")
+	}
+	e.unlock(e.lock(e.b, held.Name())) // when its lease is over
+	heal()
+	e.recovers()
+}
+
+// cutWaiter: the holder unlocks while one who waits is cut off. Nobody tells it then.
+func cutWaiter(e *env) {
+	held := e.lock(e.b, e.name())
+	w := e.wait(e.a, held.Name())
+	e.pass(e.fleet.Lease / 5)
+	w.waits(held)
+	began := time.Now()
+	heal := e.cut()
+	e.unlock(held)
+	e.pass(e.fleet.Lease / 5)
+	heal()
+	if cut := time.Since(began); cut > e.fleet.Lease*3/5 { // then it may give up
+		e.unlucky("the machine took %v for a short cut", cut)
+	}
+	got := w.got()
+	e.Logf("has the lock %v after the cut was healed", time.Since(began))
+	e.refused(e.c, got)
+	e.unlock(got)
+}

@@ -1,0 +1,233 @@
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+// patience is for what must happen.
+var patience = 20 * time.Second
+
+// env is what a case works with: three lockers, and names that nobody else uses.
+type env struct {
+	TB
+	fleet   Fleet
+	rule    string
+	ctx     context.Context // ends with the case
+	a, b, c lock.Locker
+	limit   time.Duration // for what must happen
+	prompt  time.Duration // for what happens at once unless the machine is slow
+	waiters []*waiter
+	ended   []func()
+}
+
+// badLuck ends an attempt, as a panic: something happened that is allowed, but after which the case shows nothing.
+type badLuck struct{ reason string }
+
+func newEnv(t TB, f Fleet, rule string) *env {
+	e := &env{
+		TB: t, fleet: f, rule: rule,
+		a: f.Lockers[0], b: f.Lockers[1], c: f.Lockers[2],
+		limit:  patience + 4*f.Lease,
+		prompt: f.Lease/2 + 2*f.Poll,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.ctx = ctx
+	e.atEnd(cancel)
+	return e
+}
+
+// Errorf names the rule with the failure.
+func (e *env) Errorf(format string, args ...any) {
+	e.Helper()
+	e.TB.Errorf(format+"\n\tprotects: "+e.rule, args...)
+}
+
+// Fatalf names the rule with the failure.
+func (e *env) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.TB.Fatalf(format+"\n\tprotects: "+e.rule, args...)
+}
+
+// unlucky has the case begin again. It is called on the case's own goroutine.
+func (e *env) unlucky(format string, args ...any) {
+	panic(badLuck{fmt.Sprintf(format, args...)})
+}
+
+// atEnd has do called when the case is over; what was said last is done first.
+func (e *env) atEnd(do func()) { e.ended = append(e.ended, do) }
+
+func (e *env) close() {
+	for _, w := range e.waiters {
+		w.cancel()
+	}
+	for i := len(e.ended) - 1; i >= 0; i-- {
+		e.ended[i]()
+	}
+	for _, w := range e.waiters {
+		w.giveUp()
+	}
+}
+
+// name draws a name.
+func (e *env) name() string { return "locktest-" + rand.Text() }
+
+// bounded is a context for what must happen.
+func (e *env) bounded() context.Context {
+	ctx, cancel := context.WithTimeout(e.ctx, e.limit)
+	e.atEnd(cancel)
+	return ctx
+}
+
+// pass lets d pass. Nothing is no timer: several that are due at once trip the race detector in a bubble (Go issue 78156).
+func (e *env) pass(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+// happens waits for what must happen.
+func (e *env) happens(what string, c <-chan struct{}) {
+	e.Helper()
+	e.happensWithin(e.limit, what, c)
+}
+
+func (e *env) happensWithin(limit time.Duration, what string, c <-chan struct{}) {
+	e.Helper()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-c:
+	case <-timeout.C:
+		e.Fatalf("did not happen within %v: %s", limit, what)
+	}
+}
+
+// soon has the case begin again if something took long that may, but not each time.
+func (e *env) soon(what string, took, most time.Duration) {
+	if took > most {
+		e.unlucky("%s after %v; want it within %v", what, took, most)
+	}
+}
+
+// keep unlocks a lock when the case is over, should it still be held.
+func (e *env) keep(held lock.Lock) lock.Lock {
+	e.atEnd(func() { giveBack(held, e.limit) })
+	return held
+}
+
+// giveBack unlocks what is of no interest any more.
+func giveBack(held lock.Lock, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_ = held.Unlock(ctx)
+}
+
+// lock waits for a lock.
+func (e *env) lock(l lock.Locker, name string) lock.Lock {
+	e.Helper()
+	return e.lockIn(e.ctx, l, name)
+}
+
+// lockIn is lock with a context.
+func (e *env) lockIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
+	e.Helper()
+	return e.asked(ctx, l.Lock, name).lock()
+}
+
+// try takes the lock of a name that is free.
+func (e *env) try(l lock.Locker, name string) lock.Lock {
+	e.Helper()
+	return e.tryIn(e.ctx, l, name)
+}
+
+// tryIn is try with a context.
+func (e *env) tryIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
+	e.Helper()
+	return e.asked(ctx, l.TryLock, name).lock()
+}
+
+// isHeld is for locks that are held unless the system is in trouble.
+func (e *env) isHeld(locks ...lock.Lock) {
+	e.Helper()
+	for _, held := range locks {
+		switch err := held.Err(); {
+		case errors.Is(err, lock.ErrLost):
+			e.unlucky("%q was lost", held.Name())
+		case err != nil:
+			e.Fatalf("Err of %q, which is held: %v", held.Name(), err)
+		}
+	}
+}
+
+// isLost looks at a lock of which is known that it was lost.
+func (e *env) isLost(held lock.Lock) {
+	e.Helper()
+	e.happens("Lost is closed", held.Lost())
+	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
+		e.Errorf("Err of a lock that was lost: %v; want ErrLost", err)
+	}
+}
+
+// unlocked is the answer of Unlock, and whether that came only when the context ended. It must come then.
+func (e *env) unlocked(ctx context.Context, held lock.Lock) (err error, late bool) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(ctx, e.limit)
+	defer cancel()
+	c := e.crew()
+	began := time.Now()
+	c.do(func() { err = held.Unlock(ctx) })
+	e.happensWithin(2*e.limit, "Unlock returns", c.over())
+	return err, time.Since(began) >= e.limit
+}
+
+// unlock gives back what is held.
+func (e *env) unlock(held lock.Lock) {
+	e.Helper()
+	switch err, late := e.unlocked(e.ctx, held); {
+	case errors.Is(err, lock.ErrNotHeld), errors.Is(err, lock.ErrHeld), err != nil && late:
+		e.Fatalf("Unlock of %q, which is held: %v", held.Name(), err)
+	case err != nil:
+		e.unlucky("Unlock of %q, which is held: %v", held.Name(), err)
+	}
+}
+
+// saysLost unlocks what was lost.
+func (e *env) saysLost(held lock.Lock) {
+	e.Helper()
+	if err, _ := e.unlocked(e.ctx, held); !errors.Is(err, lock.ErrLost) {
+		e.Errorf("Unlock of %q, which was lost: %v; want ErrLost", held.Name(), err)
+	}
+}
+
+// refused has a locker see that another has the lock of a name, which held is.
+func (e *env) refused(l lock.Locker, held lock.Lock) {
+	e.Helper()
+	e.refusedIn(e.ctx, l, held)
+}
+
+// refusedIn is refused with a context.
+func (e *env) refusedIn(ctx context.Context, l lock.Locker, held lock.Lock) {
+	e.Helper()
+	w := e.asked(ctx, l.TryLock, held.Name())
+	if w.err == nil {
+		e.keep(w.held)
+		if err := held.Err(); errors.Is(err, lock.ErrLost) {
+			e.unlucky("%q was lost", held.Name())
+		}
+		e.Fatalf("two have the lock of %q", held.Name())
+	}
+	e.isHeld(held)
+	switch {
+	case errors.Is(w.err, lock.ErrHeld):
+	case w.neverGot():
+		e.Fatalf("TryLock of %q, which is held, waited: %v", held.Name(), w.err)
+	default:
+		e.unlucky("TryLock of %q, which is held: %v; want ErrHeld", held.Name(), w.err)
+	}
+}

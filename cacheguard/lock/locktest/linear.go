@@ -1,0 +1,250 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+var linearCases = []spec{
+	{"linearizable: Lock, TryLock and Unlock", linear, linearHistory},
+	{"linearizable: replies are lost", linear, linearReplies},
+}
+
+// history is what callers have seen of the lock of one name.
+type history struct {
+	sparse bool         // nobody waits, and few ask at once
+	lossy  bool         // replies are lost
+	left   atomic.Int64 // how many of them
+	tick   atomic.Int64 // orders calls and returns, whatever the clock's resolution
+
+	mu       sync.Mutex // guards what follows
+	ops      []porcupine.Operation
+	refused  []interval // TryLocks that said ErrHeld
+	attempts []interval // everything that may have had the lock for a moment, or be about to
+	trouble  error
+}
+
+// interval is the time of one caller's call.
+type interval struct {
+	client       int
+	call, ret    int64 // ticks
+	began, ended time.Time
+}
+
+// lockOp is an operation on a lock.
+type lockOp struct {
+	kind  string
+	hold  int64 // which hold it is about
+	token int64
+}
+
+const (
+	opAcquire = "acquire"
+	opEnd     = "end"    // of a hold, by Unlock or by a loss
+	opRefuse  = "refuse" // a TryLock
+)
+
+// lockState is who has the lock, and the last token.
+type lockState struct{ hold, token int64 }
+
+func lockModel(fenced bool) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return lockState{} },
+		Step: func(state, input, _ any) (bool, any) {
+			s, op := state.(lockState), input.(lockOp)
+			switch op.kind {
+			case opAcquire:
+				return s.hold == 0 && (!fenced || op.token > s.token), lockState{op.hold, op.token}
+			case opRefuse:
+				return s.hold != 0, s
+			default:
+				if s.hold == op.hold {
+					s.hold = 0
+				}
+				return true, s
+			}
+		},
+	}
+}
+
+func linearHistory(e *env) { e.linearize(&history{}, &history{sparse: true}) }
+
+func linearReplies(e *env) {
+	e.needsLoss()
+	crowded, sparse := &history{lossy: true}, &history{lossy: true, sparse: true}
+	crowded.left.Store(3)
+	sparse.left.Store(3)
+	e.linearize(crowded, sparse)
+}
+
+// linearize has callers of all lockers make the histories of as many names.
+func (e *env) linearize(all ...*history) {
+	e.Helper()
+	histories := make(map[string]*history)
+	for _, h := range all {
+		histories[e.name()] = h
+	}
+	e.record(histories)
+	for _, h := range all {
+		h.check(e)
+	}
+}
+
+// record has callers acquire and unlock in all ways.
+func (e *env) record(histories map[string]*history) {
+	e.Helper()
+	const each, rounds = 3, 12
+	began := time.Now()
+	all := e.crew()
+	for i, l := range e.fleet.Lockers {
+		for n := range each {
+			client := i*each + n
+			all.do(func() {
+				for n := 0; n < rounds && (n < 3 || time.Since(began) < 3*time.Second); n++ {
+					for name, h := range histories {
+						h.once(e, client, l, name)
+					}
+				}
+			})
+		}
+	}
+	all.end()
+}
+
+// once acquires and unlocks in one of the ways there are.
+func (h *history) once(e *env, client int, l lock.Locker, name string) {
+	limit, step := e.limit, l.Lock
+	switch how := rand.IntN(4); {
+	case h.sparse:
+		step = l.TryLock
+		e.pass(time.Duration(rand.IntN(3000)) * time.Microsecond)
+	case how == 0: // leaves
+		limit = time.Duration(rand.IntN(2000)) * time.Microsecond
+	case how < 3:
+		step = l.TryLock
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, limit)
+	defer cancel()
+	if h.lossy && l == e.a && rand.IntN(4) == 0 && h.left.Add(-1) >= 0 {
+		e.fleet.LoseReply() // of this one or of another that is under way
+	}
+	var held lock.Lock
+	at, err := h.time(client, func() (err error) { held, err = step(ctx, name); return err })
+	h.mu.Lock()
+	h.attempts = append(h.attempts, at)
+	h.mu.Unlock()
+	if err != nil {
+		if limit == e.limit && ctx.Err() != nil {
+			err = fmt.Errorf("%w within %v: %w", errNever, limit, err)
+		}
+		h.failed(at, err, e.fleet.Lease, limit < e.limit)
+		return
+	}
+	hold := at.ret // nobody else's
+	h.add(at, lockOp{kind: opAcquire, hold: hold, token: held.Token()})
+	e.pass(time.Duration(rand.IntN(600)) * time.Microsecond)
+
+	ctx, cancel = context.WithTimeout(e.ctx, e.limit)
+	defer cancel()
+	if rand.IntN(8) == 0 { // doesn't wait for the answer
+		cancel()
+	}
+	end, err := h.time(client, func() error { return held.Unlock(ctx) })
+	switch {
+	case err == nil:
+	case errors.Is(err, lock.ErrLost): // at some time since it was acquired
+		end.call = at.ret
+	default: // it is unlocked later, or ends by itself
+		end.ret, end.ended = unknown, end.ended.Add(e.fleet.Lease)
+		h.mu.Lock()
+		h.attempts = append(h.attempts, end)
+		h.mu.Unlock()
+	}
+	h.add(end, lockOp{kind: opEnd, hold: hold})
+}
+
+// unknown is the return of what may take effect at any time.
+const unknown = int64(1) << 40
+
+func (h *history) time(client int, do func() error) (at interval, err error) {
+	at.client, at.call, at.began = client, h.tick.Add(1), time.Now()
+	err = do()
+	at.ret, at.ended = h.tick.Add(1), time.Now()
+	return at, err
+}
+
+func (h *history) add(at interval, op lockOp) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
+}
+
+// failed notes an acquisition that returned an error. Its outcome is unknown: something of it may be there for a lease.
+func (h *history) failed(at interval, err error, lease time.Duration, leaves bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case errors.Is(err, lock.ErrHeld):
+		h.refused = append(h.refused, at)
+		return
+	case errors.Is(err, errNever), !h.lossy && !(leaves && errors.Is(err, context.DeadlineExceeded)):
+		h.trouble = err
+	}
+	last := &h.attempts[len(h.attempts)-1]
+	for i := range h.attempts {
+		if h.attempts[i].call == at.call {
+			last = &h.attempts[i]
+		}
+	}
+	last.ret, last.ended = unknown, at.ended.Add(lease)
+}
+
+// excused reports whether a TryLock met somebody who was about to have the lock, or to give it back: then it may say
+// ErrHeld although nobody is known to hold it, as of two who ask at once each may get half of a quorum.
+func (h *history) excused(at interval) bool {
+	for _, other := range h.attempts {
+		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *history) check(e *env) {
+	e.Helper()
+	judged := 0
+	for _, at := range h.refused {
+		if !h.excused(at) {
+			judged++
+			h.add(at, lockOp{kind: opRefuse})
+		}
+	}
+	acquired := 0
+	for _, op := range h.ops {
+		if op.Input.(lockOp).kind == opAcquire {
+			acquired++
+		}
+	}
+	e.Logf("%d acquisitions, %d refusals, of which %d met nobody else who asked", acquired, len(h.refused), judged)
+	switch porcupine.CheckOperationsTimeout(lockModel(e.fleet.Fenced), h.ops, e.limit) {
+	case porcupine.Illegal:
+		e.Fatalf("the history of %d operations is not linearizable", len(h.ops))
+	case porcupine.Unknown:
+		e.Logf("the machine is too slow to check the history")
+	}
+	if errors.Is(h.trouble, errNever) {
+		e.Fatalf("%v", h.trouble)
+	}
+	if h.trouble != nil {
+		e.unlucky("an acquisition: %v", h.trouble)
+	}
+}

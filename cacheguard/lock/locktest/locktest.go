@@ -1,0 +1,147 @@
+package locktest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+// Fleet is a locker as the processes of a fleet have it. Lockers and Lease are required.
+type Fleet struct {
+	// Lockers are at least three of the same system, each with connections of its own, as three processes would have
+	// them. If they have a method Close, with or without an error, a case may call it.
+	Lockers []lock.Locker
+
+	// Lease is how long a lock outlives its holder, at most: 300 ms to 2 s are sensible.
+	Lease time.Duration
+
+	// Fenced says that locks have fencing tokens; those of others are 0.
+	Fenced bool
+
+	// Reentrant says that lock.Context carries a lock.
+	Reentrant bool
+
+	// Poll is how long it takes a waiter at most to see that a lock was released. Zero: the system wakes it.
+	Poll time.Duration
+
+	// Cut cuts Lockers[0] off from the system until heal: nothing passes, whether its connections stand or break.
+	Cut func() (heal func())
+
+	// LoseReply has the next acquisition of Lockers[0] be carried out, and its reply be lost.
+	LoseReply func()
+
+	// Steal removes the lock of a name in the system, as an operator or an eviction would.
+	Steal func(name string)
+
+	// Process is the configuration with which a child process opens a locker of the same system, see Main.
+	Process string
+}
+
+// TB is the part of testing.TB that cases use. Fatalf and Skipf end the goroutine that calls them.
+type TB interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// Case is one test of a locker. Run may be called many times, each time with a fleet of its own.
+type Case struct {
+	Name string
+	Rule string // what a locker that fails the case would break
+	Run  func(t TB, f Fleet)
+}
+
+// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel: most cases let time pass for
+// most of the time.
+func Run(t *testing.T, open func(t *testing.T) Fleet) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+	}
+}
+
+// Cases returns all cases.
+func Cases() []Case {
+	var all []Case
+	for _, s := range slices.Concat(
+		exclusionCases, tryCases, waitCases, unlockCases, stateCases, nameCases, tokenCases, reentrantCases, doCases,
+		closeCases, cutCases, replyCases, processCases, linearCases,
+	) {
+		all = append(all, Case{Name: s.name, Rule: s.rule, Run: s.run})
+	}
+	return all
+}
+
+// spec is a case as the files of this package write it.
+type spec struct {
+	name string
+	rule string
+	test func(e *env)
+}
+
+// attempts are how often a case begins again after bad luck.
+const attempts = 5
+
+func (s spec) run(t TB, f Fleet) {
+	t.Helper()
+	if len(f.Lockers) < 3 {
+		t.Fatalf("a fleet has at least three lockers, not %d", len(f.Lockers))
+	}
+	if f.Lease <= 0 {
+		t.Fatalf("a fleet has a lease, not %v", f.Lease)
+	}
+	for n := 1; ; n++ {
+		again := s.once(t, f)
+		switch {
+		case again == nil:
+			return
+		case n == attempts:
+			t.Fatalf("in each of %d attempts, the last time: %s\n\tprotects: %s", n, again.reason, s.rule)
+		default:
+			t.Logf("once more, for %s", again.reason)
+		}
+	}
+}
+
+// once runs the case once and returns why it must begin again, or nil.
+func (s spec) once(t TB, f Fleet) (again *badLuck) {
+	t.Helper()
+	e := newEnv(t, f, s.rule)
+	defer func() {
+		if r := recover(); r != nil {
+			luck, ok := r.(badLuck)
+			if !ok {
+				panic(r)
+			}
+			again = &luck
+		}
+	}()
+	defer e.close()
+	s.test(e)
+	return nil
+}
+
+// The rules that cases protect.
+const (
+	exclusive = "mutual exclusion: at any time at most one holder has the lock of a name, as far as the holders can know"
+	tries     = "TryLock doesn't wait: it has the lock at once or says ErrHeld"
+	waiting   = "Lock waits until it has the lock, and that is soon after it was unlocked"
+	contexts  = "a context bounds the acquisition, and nothing but that: Lock ends with the context's error, a lock doesn't"
+	ghosts    = "no ghosts: who left, or was not heard of, leaves nothing that keeps others from the lock"
+	unlocks   = "Unlock gives the lock back once, with whatever context, and says the same each time"
+	owners    = "a lock is given back by its holder only: who has lost it does no harm to the next"
+	states    = "a lock tells its state: Err is nil while it is held, ErrLost when it was lost, ErrNotHeld after Unlock"
+	renewed   = "a lock is held until Unlock, for however many leases"
+	names     = "a name is any bytes, from 1 to 512 of them"
+	apart     = "two names are never one, and no name waits for another"
+	tokens    = "fencing tokens are larger for each new holder of a name, whatever the process"
+	reentrant = "a Context of a lock has the lock again, and nobody else has"
+	dos       = "Do unlocks however its work ends, and says ErrLost if the work was not alone"
+	closes    = "Close ends the waits of its locker and has its locks be lost, and does no harm to others"
+	trouble   = "trouble with the system is an error soon, and ends by itself"
+	crashes   = "processes die and stand still: the lock goes on to the next within a lease, and a late holder knows, or is refused"
+	linear    = "locks are linearizable: what was returned could have been returned one by one, in an order that keeps to time"
+)

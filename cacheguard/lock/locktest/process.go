@@ -1,0 +1,142 @@
+package locktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+// order is what a case tells a process to do, a line of JSON on its standard input.
+type order struct {
+	ID   int // the report has the same
+	Do   string
+	Name string
+	Hold int           // the ID of the order that acquired
+	Wait time.Duration // for Lock
+}
+
+const (
+	doLock   = "lock"
+	doTry    = "try"
+	doUnlock = "unlock"
+	doErr    = "err"
+)
+
+// report is what a process says, a line of JSON on its standard output.
+type report struct {
+	ID    int
+	Kind  string
+	Token int64
+	Err   string
+	Is    []string // which of processErrors it is
+}
+
+const (
+	reportReady = "ready"
+	reportDone  = "done"
+	reportLost  = "lost" // Lost of the hold ID was closed
+	reportGone  = "gone" // said by the case's side: the process has ended
+)
+
+// processErrors are the errors that a report is compared with.
+var processErrors = map[string]error{
+	"held":     lock.ErrHeld,
+	"lost":     lock.ErrLost,
+	"not held": lock.ErrNotHeld,
+	"closed":   lock.ErrClosed,
+	"deadline": context.DeadlineExceeded,
+}
+
+// processMain is the whole life of a process: it carries orders out until its input ends, and returns the exit code.
+func processMain(config string, open func(config string) (lock.Locker, func(), error), stdin io.Reader, stdout io.Writer) int {
+	locker, end, err := open(config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "locktest: opening a locker:", err)
+		return 1
+	}
+	defer end()
+	p := &process{locker: locker, out: json.NewEncoder(stdout), holds: make(map[int]lock.Lock)}
+	p.say(report{Kind: reportReady})
+	for in := json.NewDecoder(stdin); ; {
+		var o order
+		switch err := in.Decode(&o); {
+		case errors.Is(err, io.EOF):
+			return 0
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "locktest: reading orders:", err)
+			return 1
+		}
+		go p.obey(o)
+	}
+}
+
+// process is the inside of a process.
+type process struct {
+	locker lock.Locker
+
+	mu    sync.Mutex // guards what follows
+	out   *json.Encoder
+	holds map[int]lock.Lock // by the ID of the order that acquired
+}
+
+func (p *process) obey(o order) {
+	ctx := context.Background()
+	switch o.Do {
+	case doLock, doTry:
+		acquire := p.locker.TryLock
+		if o.Do == doLock {
+			acquire = p.locker.Lock
+		}
+		ctx, cancel := context.WithTimeout(ctx, o.Wait)
+		defer cancel()
+		held, err := acquire(ctx, o.Name)
+		if err != nil {
+			p.done(o, 0, err)
+			return
+		}
+		p.mu.Lock()
+		p.holds[o.ID] = held
+		p.mu.Unlock()
+		p.done(o, held.Token(), nil)
+		<-held.Lost()
+		p.say(report{ID: o.ID, Kind: reportLost})
+	case doUnlock:
+		p.done(o, 0, p.hold(o).Unlock(ctx))
+	case doErr:
+		p.done(o, 0, p.hold(o).Err())
+	default:
+		p.done(o, 0, fmt.Errorf("order %d is to do %q", o.ID, o.Do))
+	}
+}
+
+func (p *process) hold(o order) lock.Lock {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holds[o.Hold]
+}
+
+func (p *process) done(o order, token int64, err error) {
+	r := report{ID: o.ID, Kind: reportDone, Token: token}
+	if err != nil {
+		r.Err = err.Error()
+		for name, is := range processErrors {
+			if errors.Is(err, is) {
+				r.Is = append(r.Is, name)
+			}
+		}
+	}
+	p.say(r)
+}
+
+func (p *process) say(r report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.out.Encode(r) // if nobody listens any more, the input ends, too
+}

@@ -1,0 +1,112 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+var processCases = []spec{
+	{"process: one after another", exclusive, processTurns},
+	{"process: the holder is killed", crashes, processKillHolder},
+	{"process: one who waits is killed", crashes, processKillWaiter},
+	{"process: the holder stands still", crashes, processStop},
+}
+
+func processTurns(e *env) {
+	p, name := e.start(), e.name()
+	seen := larger{e: e}
+	for range 3 {
+		held := e.lock(e.a, name)
+		seen.next(held.Token())
+		if r := p.done(p.do(order{Do: doTry, Name: name, Wait: e.limit})); r.Err == "" {
+			e.isHeld(held)
+			e.Fatalf("two processes have the lock of %q", name)
+		} else if !r.is(lock.ErrHeld) {
+			e.unlucky("TryLock in another process: %s; want ErrHeld", r.Err)
+		}
+		hold := p.do(order{Do: doLock, Name: name, Wait: e.limit})
+		e.pass(e.fleet.Lease / 10)
+		e.isHeld(held)
+		e.unlock(held)
+		seen.next(p.acquired(hold))
+		if got, err := e.ask(e.ctx, e.b.TryLock, name); err == nil {
+			e.keep(got)
+			p.holds(hold)
+			e.Fatalf("two processes have the lock of %q", name)
+		}
+		p.unlock(hold)
+	}
+}
+
+func processKillHolder(e *env) {
+	p, name := e.start(), e.name()
+	_, token := p.lock(name)
+	seen := larger{e: e}
+	seen.next(token)
+	first, second := e.wait(e.b, name), e.wait(e.c, name)
+	e.pass(e.fleet.Lease / 2) // it is renewed once or twice
+	began := time.Now()
+	p.kill()
+	first, second = e.first(first, second)
+	held := first.got()
+	took := first.at.Sub(began)
+	e.Logf("the lock of a holder that was killed was had by the next after %v", took)
+	e.soon("the lock of a holder that was killed was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	seen.next(held.Token())
+	second.waits(held)
+	e.unlock(held)
+	next := second.got()
+	seen.next(next.Token())
+	e.unlock(next)
+}
+
+func processKillWaiter(e *env) {
+	p, name := e.start(), e.name()
+	held := e.lock(e.a, name)
+	p.do(order{Do: doLock, Name: name, Wait: e.limit})
+	e.pass(e.fleet.Lease/2 + e.fleet.Poll) // it waits
+	w := e.wait(e.b, name)
+	e.pass(e.fleet.Lease / 10)
+	p.kill()
+	began := time.Now()
+	w.waits(held)
+	e.unlock(held)
+	next := w.got()
+	took := w.at.Sub(began)
+	e.Logf("the lock that one waited for who was killed was had by the next after %v", took)
+	e.soon("the lock that one waited for who was killed was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	e.refused(e.c, next)
+	e.unlock(next)
+}
+
+// processStop: a process stands still for longer than its lease. When it goes on, the first thing that it asks is
+// whether it still has the lock: it must know by then that it hasn't, although it has had no time to hear of it.
+func processStop(e *env) {
+	p, name := e.start(), e.name()
+	hold, token := p.lock(name)
+	w := e.wait(e.b, name)
+	e.pass(e.fleet.Lease / 2)
+	began := time.Now()
+	if err := stop(p.cmd.Process); err != nil {
+		e.unlucky("a process isn't stopped: %v", err)
+	}
+	next := w.got()
+	e.Logf("the lock of a holder that stood still was had by the next after %v", w.at.Sub(began))
+	if e.fleet.Fenced && token >= next.Token() {
+		e.Errorf("the holder that stood still has the token %d and the next one %d: what they write to can't tell who is late", token, next.Token())
+	}
+	asked := p.do(order{Do: doErr, Hold: hold})
+	resume(p.cmd.Process)
+	if r := p.done(asked); !r.is(lock.ErrLost) {
+		e.isHeld(next)
+		e.Errorf("another has the lock, and Err of a holder that stood still is: %q; want ErrLost", r.Err)
+	}
+	p.await("Lost is closed in a process that stood still", func(r report) bool { return r.ID == hold && r.Kind == reportLost })
+	if r := p.done(p.do(order{Do: doUnlock, Hold: hold})); !r.is(lock.ErrLost) {
+		e.Errorf("Unlock of a holder that stood still: %q; want ErrLost", r.Err)
+	}
+	e.pass(e.fleet.Lease / 2) // for what comes late to do harm
+	e.refused(e.c, next)
+	e.unlock(next)
+}

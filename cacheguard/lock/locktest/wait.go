@@ -1,0 +1,240 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+var waitCases = []spec{
+	{"wait: until the holder unlocks", waiting, waitHandover},
+	{"wait: one after another", waiting, waitInTurn},
+	{"wait: how long a hand-over takes", waiting, waitLatency},
+	{"wait: the lock disappears", waiting, waitDisappears},
+	{"wait: deadline", contexts, waitDeadline},
+	{"wait: cancelled", contexts, waitCancelled},
+	{"wait: no ghost of one who left", ghosts, waitNoGhost},
+	{"wait: left as the lock becomes free", ghosts, waitLeftAtHandover},
+	{"wait: left while acquiring", ghosts, waitLeftAcquiring},
+}
+
+func waitHandover(e *env) {
+	name := e.name()
+	held := e.lock(e.a, name)
+	for _, l := range []lock.Locker{e.b, e.b, e.c, e.a} { // to another, to the same locker, and back
+		w := e.wait(l, name)
+		e.pass(e.fleet.Lease / 10)
+		w.waits(held)
+		e.unlock(held)
+		held = w.got()
+	}
+	e.refused(e.b, held)
+	e.unlock(held)
+}
+
+// waitInTurn says nothing about who is next.
+func waitInTurn(e *env) {
+	name, g := e.name(), newGuard(e.fleet.Fenced)
+	first := e.lock(e.a, name)
+	all := e.crew()
+	const waiters = 12
+	failed := make(chan error, waiters)
+	for i := range waiters {
+		all.do(func() { failed <- e.enterOnce(e.fleet.Lockers[i%len(e.fleet.Lockers)], name, g, entersByLock) })
+	}
+	e.pass(e.fleet.Lease / 10)
+	e.unlock(first)
+	all.end()
+	g.judge(e)
+	close(failed)
+	e.noneFailed(failed)
+}
+
+// waitLatency measures. It says that waiters are woken at all: of those who are not each takes a lease.
+func waitLatency(e *env) {
+	name := e.name()
+	lockers := e.fleet.Lockers
+	held := e.lock(lockers[0], name)
+	var took []time.Duration
+	for i := range 30 {
+		w := e.wait(lockers[(i+1)%len(lockers)], name)
+		e.pass(3*time.Millisecond + time.Duration(rand.Int64N(int64(e.fleet.Poll)+1)))
+		w.waits(held)
+		began := time.Now()
+		e.unlock(held)
+		held = w.got()
+		took = append(took, w.at.Sub(began))
+	}
+	e.unlock(held)
+	slices.Sort(took)
+	median, p99 := took[len(took)/2], took[len(took)*99/100]
+	e.Logf("from Unlock to the next Lock: median %v, p99 %v", median, p99)
+	e.soon("half of those who wait have the lock", median, e.prompt)
+}
+
+// waitDisappears: nobody tells those who wait. They look by themselves when the holder's lease would be over.
+func waitDisappears(e *env) {
+	e.needsSteal()
+	held := e.lock(e.a, e.name())
+	first, second := e.wait(e.b, held.Name()), e.wait(e.c, held.Name())
+	e.pass(e.fleet.Lease / 10)
+	first.waits(held)
+	began := time.Now()
+	e.fleet.Steal(held.Name())
+	first, second = e.first(first, second)
+	next := first.got()
+	took := first.at.Sub(began)
+	e.Logf("a lock that had disappeared was had by the next after %v", took)
+	e.soon("a lock that had disappeared was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	second.waits(next)
+	e.unlock(next)
+	e.unlock(second.got())
+	e.saysLost(held)
+}
+
+func waitDeadline(e *env) {
+	held := e.lock(e.a, e.name())
+	for _, l := range []lock.Locker{e.a, e.b} {
+		deadline := time.Now().Add(e.fleet.Lease / 5)
+		ctx, cancel := context.WithDeadline(e.ctx, deadline)
+		w := e.waitIn(ctx, l, held.Name())
+		err := w.returned()
+		cancel()
+		switch {
+		case err == nil:
+			e.isHeld(held)
+			e.Fatalf("two have the lock of %q", held.Name())
+		case !errors.Is(err, context.DeadlineExceeded):
+			e.Errorf("Lock returned: %v; want an error that wraps DeadlineExceeded", err)
+		case w.at.Before(deadline):
+			e.Errorf("Lock returned %v before its deadline", deadline.Sub(w.at))
+		}
+		e.soon("Lock returned after its deadline", w.at.Sub(deadline), e.fleet.Lease/2)
+	}
+	e.refused(e.b, held)
+	e.unlock(held)
+}
+
+func waitCancelled(e *env) {
+	held := e.lock(e.a, e.name())
+	for _, l := range []lock.Locker{e.a, e.b} {
+		w := e.wait(l, held.Name())
+		e.pass(e.fleet.Lease / 10)
+		w.waits(held)
+		began := time.Now()
+		w.cancel()
+		switch err := w.returned(); {
+		case err == nil:
+			e.isHeld(held)
+			e.Fatalf("two have the lock of %q", held.Name())
+		case !errors.Is(err, context.Canceled):
+			e.Errorf("Lock returned: %v; want an error that wraps Canceled", err)
+		}
+		e.soon("Lock returned after it was cancelled", w.at.Sub(began), e.fleet.Lease/2)
+	}
+	e.refused(e.b, held)
+	e.unlock(held)
+}
+
+// ghost is one who leaves, at some moment, while held by itself or by another the lock can or can't be had.
+type ghost struct {
+	name  string
+	held  lock.Lock // by another, if any
+	after time.Duration
+	queue bool // the next one waits before the ghost leaves
+}
+
+// leave has ghosts leave at several moments and looks for what is left of them: the next one must have most locks long
+// before a lease is over. Not all: a question that was given up can be carried out late, even after what should undo it.
+func (e *env) leave(held, unlockFirst bool) {
+	moments := []time.Duration{0, 0, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 40000} // µs
+	var gs []*ghost
+	for i, m := range moments {
+		g := &ghost{name: e.name(), after: m * time.Microsecond, queue: held && i%3 == 0}
+		if held {
+			g.held = e.lock(e.a, g.name)
+		}
+		gs = append(gs, g)
+	}
+	var leavers, nexts []*waiter
+	for _, g := range gs {
+		leavers = append(leavers, e.wait(e.b, g.name))
+	}
+	for i, g := range gs {
+		nexts = append(nexts, nil)
+		if g.queue {
+			nexts[i] = e.wait(e.c, g.name)
+		}
+	}
+	unlocked := make([]error, len(gs))
+	free := make([]time.Time, len(gs)) // from when on the next one could have it
+	all := e.crew()
+	for i, g := range gs {
+		all.do(func() {
+			unlock := func() {
+				if g.held != nil {
+					ctx, cancel := context.WithTimeout(e.ctx, e.limit)
+					defer cancel()
+					unlocked[i] = g.held.Unlock(ctx)
+				}
+			}
+			e.pass(g.after)
+			if unlockFirst {
+				go leavers[i].cancel()
+				unlock()
+				<-leavers[i].over
+			} else {
+				leavers[i].cancel()
+				<-leavers[i].over
+				unlock()
+			}
+			if w := leavers[i]; w.err == nil { // it was quicker
+				giveBack(w.held, e.limit)
+			}
+			free[i] = time.Now()
+		})
+	}
+	all.end()
+	for i, g := range gs {
+		switch w := leavers[i]; {
+		case unlocked[i] != nil:
+			e.unlucky("Unlock of %q: %v", g.name, unlocked[i])
+		case w.err == nil && held && !unlockFirst:
+			e.Fatalf("two had the lock of %q", g.name)
+		case w.err != nil && !errors.Is(w.err, context.Canceled):
+			e.Fatalf("a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
+		}
+	}
+	left, slow := 0, 0
+	var longest time.Duration
+	for i, g := range gs {
+		if nexts[i] == nil {
+			free[i] = time.Now()
+			nexts[i] = e.wait(e.c, g.name)
+		}
+	}
+	for i := range gs {
+		next := nexts[i].got()
+		took := nexts[i].at.Sub(free[i])
+		e.soon("the lock that one had left who waited for it was had by the next", took, e.fleet.Lease+e.prompt)
+		if leavers[i].err != nil {
+			left++
+			longest = max(longest, took)
+			if took > e.prompt {
+				slow++
+			}
+		}
+		e.unlock(next)
+	}
+	if slow > max(1, left/2) {
+		e.unlucky("the locks that %d had left were had by the next late, for %d of them, after up to %v; want it within %v", left, slow, longest, e.prompt)
+	}
+}
+
+func waitNoGhost(e *env)        { e.leave(true, false) }
+func waitLeftAtHandover(e *env) { e.leave(true, true) }
+func waitLeftAcquiring(e *env)  { e.leave(false, false) }

@@ -1,0 +1,147 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+// acquire is Lock or TryLock of some locker.
+type acquire func(ctx context.Context, name string) (lock.Lock, error)
+
+// waiter is an acquisition that is under way.
+type waiter struct {
+	e      *env
+	name   string
+	cancel context.CancelFunc
+	began  time.Time
+	over   chan struct{} // closed when it has returned: the rest may be read then
+	held   lock.Lock
+	err    error
+	at     time.Time // when it returned
+}
+
+func (e *env) begin(ctx context.Context, step acquire, name string) *waiter {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &waiter{e: e, name: name, cancel: cancel, began: time.Now(), over: make(chan struct{})}
+	go func() {
+		defer close(w.over)
+		w.held, w.err = step(ctx, name)
+		w.at = time.Now()
+	}()
+	return w
+}
+
+// wait begins to wait for a lock.
+func (e *env) wait(l lock.Locker, name string) *waiter { return e.waitIn(e.ctx, l, name) }
+
+// waitIn is wait with a context.
+func (e *env) waitIn(ctx context.Context, l lock.Locker, name string) *waiter {
+	w := e.begin(ctx, l.Lock, name)
+	e.waiters = append(e.waiters, w)
+	return w
+}
+
+// ask is an acquisition that returns, with its context's end at the latest. So does it here if it doesn't.
+func (e *env) ask(ctx context.Context, step acquire, name string) (lock.Lock, error) {
+	e.Helper()
+	w := e.asked(ctx, step, name)
+	return w.held, w.err
+}
+
+// asked is ask, as a waiter that has returned.
+func (e *env) asked(ctx context.Context, step acquire, name string) *waiter {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(ctx, e.limit)
+	defer cancel()
+	w := e.begin(ctx, step, name)
+	timeout := time.NewTimer(2 * e.limit)
+	defer timeout.Stop()
+	select {
+	case <-w.over:
+	case <-timeout.C:
+		e.waiters = append(e.waiters, w)
+		e.Fatalf("an acquisition of %q does not return, although its context ended %v ago", name, e.limit)
+	}
+	w.cancel()
+	return w
+}
+
+// got is the lock, as soon as it is had.
+func (w *waiter) got() lock.Lock {
+	w.e.Helper()
+	w.e.happens("a waiter has the lock", w.over)
+	return w.lock()
+}
+
+// lock looks at what an acquisition returned of a lock that was free, or was to become so.
+func (w *waiter) lock() lock.Lock {
+	e := w.e
+	e.Helper()
+	switch err := w.err; {
+	case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrNotHeld), errors.Is(err, lock.ErrLost), errors.Is(err, lock.ErrClosed),
+		err != nil && w.neverGot():
+		e.Fatalf("an acquisition of %q, which can be had, returned: %v", w.name, err)
+	case err != nil:
+		e.unlucky("an acquisition of %q, which can be had, returned: %v", w.name, err)
+	case w.held == nil:
+		e.Fatalf("an acquisition of %q returned neither a lock nor an error", w.name)
+	}
+	e.keep(w.held)
+	e.isHeld(w.held)
+	return w.held
+}
+
+// neverGot says of one who returned with an error that it was for its context.
+func (w *waiter) neverGot() bool { return w.at.Sub(w.began) >= w.e.limit }
+
+// first is the one of two that has returned first.
+func (e *env) first(a, b *waiter) (first, second *waiter) {
+	e.Helper()
+	timeout := time.NewTimer(e.limit)
+	defer timeout.Stop()
+	select {
+	case <-a.over:
+		return a, b
+	case <-b.over:
+		return b, a
+	case <-timeout.C:
+		e.Fatalf("neither of two who wait has the lock within %v", e.limit)
+		return nil, nil
+	}
+}
+
+// returned says with which error the wait has ended. A lock is given back at the end.
+func (w *waiter) returned() error {
+	w.e.Helper()
+	w.e.happens("a Lock returns", w.over)
+	return w.err
+}
+
+// waits sees that the wait goes on, as it must while held is held.
+func (w *waiter) waits(held lock.Lock) {
+	w.e.Helper()
+	select {
+	case <-w.over:
+		w.e.isHeld(held)
+		if w.err == nil {
+			w.e.Fatalf("two have the lock of %q", w.name)
+		}
+		w.e.Fatalf("Lock of %q has ended: %v", w.name, w.err)
+	default:
+	}
+}
+
+// giveUp ends the wait, whatever has become of it. It is called when the context has ended.
+func (w *waiter) giveUp() {
+	select {
+	case <-w.over:
+	case <-time.After(w.e.limit): // it has failed the case: a Lock that doesn't look at its context
+		return
+	}
+	if w.err == nil {
+		giveBack(w.held, w.e.limit)
+	}
+}
