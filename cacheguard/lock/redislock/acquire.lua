@@ -1,0 +1,70 @@
+-- Asks for a lock, and for a place among those who wait for it.
+-- KEYS: lock, line, seen, fence
+-- ARGV: owner, lease in ms, '1' if the asker waits, its place or '', '1' for first come first served, channels' prefix,
+--       ms until somebody who waits and isn't heard of counts as gone, ms to remember the fencing token
+-- Returns granted, token | held, ms left of the lock or of somebody else's turn (below 0: it has no end), place
+--
+-- The lock is its owner, ' ' and its fencing token. An owner is a process, '/' and a number; the process has a channel.
+-- The line is a sorted set of the owners that wait, by their place. seen has until when each of them counts as there.
+local owner = ARGV[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] -- microseconds fit into a double until the year 2255
+
+local function leave(who)
+  redis.call('ZREM', KEYS[2], who)
+  redis.call('HDEL', KEYS[3], who)
+end
+
+-- first is who has waited longest and still counts as there.
+local function first()
+  while true do
+    local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    if not who or tonumber(redis.call('HGET', KEYS[3], who) or 0) >= now then
+      return who
+    end
+    leave(who)
+  end
+end
+
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- the first answer was lost
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  leave(owner)
+  return {'granted', string.sub(held, #owner + 2)}
+end
+
+local left = 0
+if held then
+  left = redis.call('PTTL', KEYS[1])
+  if left == 0 then -- it ends in this millisecond
+    left = 1
+  end
+else
+  local turn = ARGV[5] == '1' and first()
+  if not turn or turn == owner then
+    -- The clock is larger than what was forgotten; what is remembered counts when the clock was set back.
+    local token = string.format('%.0f', math.max(now, (tonumber(redis.call('GET', KEYS[4]) or 0) or 0) + 1))
+    redis.call('SET', KEYS[1], owner .. ' ' .. token, 'PX', ARGV[2])
+    redis.call('SET', KEYS[4], token, 'PX', ARGV[8])
+    leave(owner)
+    return {'granted', token}
+  end
+  redis.call('PUBLISH', ARGV[6] .. string.match(turn, '^[^/]*'), turn) -- its message may have been lost
+  left = math.floor((redis.call('HGET', KEYS[3], turn) - now) / 1000) + 1
+end
+
+local place = ARGV[4]
+if ARGV[3] == '1' then
+  if place == '' then
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    place = string.format('%.0f', math.max(now, tonumber(last or 0) + 1))
+  end
+  redis.call('ZADD', KEYS[2], place, owner)
+  redis.call('HSET', KEYS[3], owner, string.format('%.0f', now + ARGV[7] * 1000))
+  for i = 2, 3 do
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[7]) then -- another's time may be longer
+      redis.call('PEXPIRE', KEYS[i], ARGV[7])
+    end
+  end
+end
+return {'held', left, place}

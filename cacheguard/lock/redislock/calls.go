@@ -1,0 +1,154 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// calls are those that wait in this process, and the one subscription that wakes them. It stands from the first of them
+// on.
+type calls struct {
+	link    *redislink.Link
+	channel string
+	logger  *slog.Logger
+
+	refused chan struct{} // closed when messages could not be had for the first time
+
+	mu       sync.Mutex // guards what follows
+	sub      *redislink.Subscription
+	arriving bool // messages do
+	said     bool // that they don't
+	closed   bool
+	woken    map[string]chan struct{} // by owner
+}
+
+// add has messages for the owner sent to the channel it returns, which never blocks.
+func (c *calls) add(owner string) chan struct{} {
+	woken := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.woken[owner] = woken
+	return woken
+}
+
+func (c *calls) remove(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.woken, owner)
+}
+
+// arrive reports whether messages arrive.
+func (c *calls) arrive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arriving
+}
+
+// settle begins the subscription, if it is not there yet, and waits until it stands or can't be had, but no longer than
+// most: without messages those who wait ask from time to time.
+func (c *calls) settle(ctx context.Context, most time.Duration) {
+	sub := c.subscribe()
+	if sub == nil {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-sub.Confirmed():
+	case <-c.refused:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// ready begins the subscription and waits for it.
+func (c *calls) ready(ctx context.Context) error {
+	sub := c.subscribe()
+	if sub == nil {
+		return lock.ErrClosed
+	}
+	select {
+	case <-sub.Confirmed():
+		return nil
+	case <-sub.Ended():
+		return lock.ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("subscribing to %s: %w", c.channel, errors.Join(ctx.Err(), sub.Last()))
+	}
+}
+
+func (c *calls) subscribe() *redislink.Subscription {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sub == nil && !c.closed {
+		c.sub = c.link.Subscribe(c.channel, redislink.Ear{Restored: c.restored, Heard: c.heard, Lost: c.lost})
+	}
+	return c.sub
+}
+
+// close ends the subscription.
+func (c *calls) close() {
+	c.mu.Lock()
+	c.closed = true
+	sub := c.sub
+	c.mu.Unlock()
+	if sub != nil {
+		sub.Stop()
+	}
+}
+
+func (c *calls) heard(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wake(c.woken[owner])
+}
+
+func (c *calls) restored(context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said {
+		c.logger.Info("redislock: messages arrive again", "channel", c.channel)
+		c.said = false
+	}
+	c.arriving = true
+	c.wakeAll() // some may have been lost
+}
+
+func (c *calls) lost(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.refused:
+	default:
+		close(c.refused)
+	}
+	if !c.said && !errors.Is(err, context.Canceled) { // once for each break; Close is none
+		c.logger.Warn("redislock: messages don't arrive; calls that wait ask from time to time", "channel", c.channel, "error", err)
+		c.said = true
+	}
+	if c.arriving {
+		c.arriving = false
+		c.wakeAll() // and they don't wait for messages any more
+	}
+}
+
+func (c *calls) wakeAll() {
+	for _, woken := range c.woken {
+		wake(woken)
+	}
+}
+
+// wake leaves word, unless there is one already.
+func wake(woken chan struct{}) {
+	select {
+	case woken <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,143 @@
+package redislock_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// suiteLease is long enough for a busy machine and short enough to be waited for.
+const suiteLease = 500 * time.Millisecond
+
+const suitePrefix = "suite"
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		return overProxy(t, server.Addr(), redislock.Options{}, nil)
+	})
+}
+
+func TestConformanceFair(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		return overProxy(t, server.Addr(), redislock.Options{Fair: true}, nil)
+	})
+}
+
+// TestConformanceDefaultClient has clients that don't look at contexts.
+func TestConformanceDefaultClient(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		return overProxy(t, server.Addr(), redislock.Options{}, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
+	})
+}
+
+// TestConformanceCluster is on three masters. There is no proxy that a cluster's clients don't go around.
+func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		return openFleet(t, site{Addrs: cluster.Addrs(), Cluster: true})
+	})
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t, 1, 1)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		return openFleet(t, site{Addrs: sentinel.Addrs(), Sentinel: true})
+	})
+}
+
+// TestConformanceMiniredis leaves out the case that holds some hundred locks at once: miniredis is too slow to renew them
+// all under the race detector.
+func TestConformanceMiniredis(t *testing.T) {
+	t.Parallel()
+	for _, c := range locktest.Cases() {
+		if c.Name == "names: any bytes" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			server := miniredis.RunT(t)
+			server.ClockTTL(true)
+			c.Run(t, openFleet(t, site{Addrs: []string{server.Addr()}, Options: redislock.Options{Lease: 2 * suiteLease}}))
+		})
+	}
+}
+
+// openFleet is three processes.
+func openFleet(t *testing.T, s site) locktest.Fleet {
+	t.Helper()
+	s.Options = suiteOptions(s.Options)
+	f := locktest.Fleet{Lease: s.Options.Lease, Fenced: true, Reentrant: true, Process: s.config()}
+	for range 3 {
+		f.Lockers = append(f.Lockers, open(t, s.client(), s.Options))
+	}
+	operator := s.client()
+	t.Cleanup(func() { operator.Close() })
+	f.Steal = func(name string) {
+		if err := operator.Del(context.Background(), redislock.LockName(suitePrefix, name)).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	return f
+}
+
+// overProxy is three processes of which the first goes over a wire that can be cut.
+func overProxy(t *testing.T, addr string, opts redislock.Options, change func(*redis.Options)) locktest.Fleet {
+	t.Helper()
+	f := openFleet(t, site{Addrs: []string{addr}, Options: opts})
+	proxy, err := redistest.NewProxy(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	o := redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}
+	if change != nil {
+		change(&o)
+	}
+	f.Lockers[0] = open(t, redis.NewClient(&o), suiteOptions(opts))
+	f.Cut = func() func() {
+		proxy.Blackhole(true)
+		return func() { proxy.Blackhole(false); proxy.Cut() }
+	}
+	f.LoseReply = func() {
+		proxy.DropReply(redistest.IsEval(redislock.AcquireScript), redistest.Hangup)
+	}
+	return f
+}
+
+func suiteOptions(o redislock.Options) redislock.Options {
+	o.Prefix, o.Lease, o.OpTimeout = suitePrefix, max(o.Lease, suiteLease), suiteLease
+	return o
+}
+
+// open is a locker on a client of its own; both end with the test.
+func open(t *testing.T, rdb redis.UniversalClient, opts redislock.Options) *redislock.Locker {
+	t.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	l, err := redislock.New(rdb, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(); _ = rdb.Close() })
+	return l
+}
+
+var _ lock.Locker = (*redislock.Locker)(nil)

@@ -1,0 +1,80 @@
+package redislock_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Lock and Unlock are one round trip each when nobody has the lock.
+func TestUncontendedRoundTrips(t *testing.T) {
+	proxy := newProxy(t, redistest.Shared(t).Addr())
+	l := locker(t, proxy.Addr(), redislock.Options{})
+	unlock(t, locked(t, l, "warm"))
+	proxy.ResetCounts()
+	const n = 10
+	for range n {
+		unlock(t, locked(t, l, "n"))
+	}
+	counts := proxy.Counts()
+	delete(counts, "PING") // of the subscription
+	if !maps.Equal(counts, map[string]int64{"EVALSHA": 2 * n}) {
+		t.Errorf("%d times Lock and Unlock took %v", n, counts)
+	}
+}
+
+// A hand-over is one message to one process, and two steps, however many processes wait.
+func TestHandOverWakesOne(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		for _, waiting := range []int{2, 16} {
+			t.Run(fmt.Sprint(fair, waiting), func(t *testing.T) {
+				const prefix, name = "wakes", "n"
+				addr := redistest.Shared(t).Addr()
+				rdb := client(t, addr)
+				opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Hour, OpTimeout: patience}
+				held := locked(t, locker(t, addr, opts), name)
+				var waits []*call
+				for i := range waiting {
+					waits = append(waits, calls(t.Context(), locker(t, addr, opts), name))
+					line(t, rdb, prefix, name, i+1)
+				}
+				must(t, redistest.ResetStats(t.Context(), rdb))
+				unlock(t, held)
+				woken := (*call)(nil)
+				await(t, "one of them has it", func() bool {
+					i := slices.IndexFunc(waits, (*call).returned)
+					if i >= 0 {
+						woken = waits[i]
+					}
+					return i >= 0
+				})
+				line(t, rdb, prefix, name, waiting-1) // all others still wait
+				stats, err := redistest.CommandStats(t.Context(), rdb)
+				must(t, err)
+				if stats["PUBLISH"] != 1 || stats["EVALSHA"] != 2 {
+					t.Errorf("one hand-over with %d waiting took %d messages and %d steps; want 1 and 2", waiting, stats["PUBLISH"], stats["EVALSHA"])
+				}
+				unlock(t, woken.lock(t))
+				for range waits[1:] {
+					var next lock.Lock
+					await(t, "the next one has it", func() bool {
+						for i, c := range waits {
+							if c != woken && c.returned() && c.held.Err() == nil {
+								next, waits[i] = c.held, woken
+								return true
+							}
+						}
+						return false
+					})
+					unlock(t, next)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// Package redislock is a distributed lock on one Redis: a key that is set if nobody has it, with an end (SET NX PX), in
+// its owner's name, and deleted only in that name.
+//
+// While a holder lives its lock is renewed; when it dies the lock ends by itself, one Lease later at most. Those who wait
+// stand in line in Redis, and a lock that is given back wakes one of them by a message, so a hand-over costs one message
+// and two steps, however many wait.
+//
+//	locker, err := redislock.New(rdb, redislock.Options{})
+//	defer locker.Close()
+//
+//	held, err := locker.Lock(ctx, "invoices/2026-11")
+//	if err != nil {
+//		return err
+//	}
+//	defer held.Unlock(ctx)
+//
+// # What is promised
+//
+//   - At most one holder of a name at a time, while Redis keeps what it was told and its clock runs like those of its
+//     clients: a lease counts from before it was asked for on the client's monotonic clock, so no wall clock of a client
+//     matters. What ends this all the same is listed below.
+//   - A holder hears of it: Lost is closed when the lock could not be renewed in time, was taken away, or was held for
+//     longer than MaxHold.
+//   - Only the owner gives a lock back. Each call of Lock is an owner of its own; one whose answer was lost asks again and
+//     recognises its lock, and one that is given up takes back what it may have been given.
+//   - Fencing tokens grow with each holder of a name: each is the server's clock in microseconds, or the last one and one.
+//     They grow also after everything in Redis was lost, unless the clock has been set back.
+//   - Whoever waits is woken when the lock is free: in the order of their calls. With Options.Fair they get it in this
+//     order too. A message that was lost costs a third of Lease, a third of a second at worst while none arrive.
+//   - Calls with the lock's own context (lock.Context) get it at once.
+//
+// # What is not
+//
+//   - Exclusion when Redis forgets. A master that dies takes along what its replica had not been told: after a failover
+//     by Sentinel or in a cluster, or a restart, the same name can be had twice, until the first holder's next renewal
+//     tells it that it has lost: a third of Lease. Eviction does the same: give locks a Redis with noeviction. The same
+//     goes for a server whose clock jumps forward. One whose clock is set back keeps what the dead have left, locks and
+//     places, for longer by as much.
+//   - Exclusion in a holder that stands still. One that was paused (by a garbage collector, a hypervisor, SIGSTOP) can go
+//     on for a moment after its lease is over. Where that is harm and not only wasted work, have what the lock protects
+//     check the Token (Kleppmann: How to do distributed locking, 2016).
+//   - A monotonic clock that stands still while a machine is suspended, as Linux' does, makes its holders believe for as
+//     long that they have the lock.
+//
+// So it is a lock for efficiency, and with tokens that are checked one for correctness.
+//
+// # What it costs
+//
+// Lock and Unlock are one round trip each when nobody has the lock. A call that waits asks once for its place and once
+// when it is woken, and again every third of Lease. A hand-over is the step of Unlock, one message on the channel of one
+// process, however many others wait, and the step that takes the lock: a message in a channel that all listen to would
+// reach every process each time. (In a cluster Redis itself carries each message to all of its nodes.)
+//
+// Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes: mind that where names
+// are many, as under the loads of a cache.
+//
+// With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem
+// +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
+// +cluster|slots for a cluster's.
+// Without SUBSCRIBE those who wait ask from time to time.
+package redislock

@@ -1,0 +1,25 @@
+package redislock
+
+import "time"
+
+// The scripts' texts, for faults that strike one of them.
+var (
+	AcquireScript = acquireLua
+	RenewScript   = renewLua
+	ReleaseScript = releaseLua
+)
+
+// Lease is that of a locker.
+func (l *Locker) Lease() time.Duration { return l.opts.Lease }
+
+// LockName is where a lock stands.
+func LockName(prefix, name string) string { return namesOf(prefix, name).lock }
+
+// LineName is where those wait that want it.
+func LineName(prefix, name string) string { return namesOf(prefix, name).line }
+
+// FenceName is where its last fencing token is kept.
+func FenceName(prefix, name string) string { return namesOf(prefix, name).fence }
+
+// SeenName is where it stands until when each of them counts as there.
+func SeenName(prefix, name string) string { return namesOf(prefix, name).seen }

@@ -1,0 +1,107 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A failover loses what the replica had not been told. This is the loss that the documentation states: two holders at
+// once, until the first one's next renewal; and their tokens tell them apart.
+func TestSentinelFailoverLosesALock(t *testing.T) {
+	t.Parallel()
+	const prefix, name, lease = "failover", "n", 24 * time.Second
+	s := redistest.StartSentinel(t, 1, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: 500 * time.Millisecond}
+	at := site{Addrs: s.Addrs(), Sentinel: true}
+	a, b := open(t, at.client(), opts), open(t, at.client(), opts)
+	operator := at.client()
+	defer operator.Close()
+	must(t, a.Warm(ctx))
+	must(t, b.Warm(ctx))
+	survivor, err := a.Lock(ctx, "replicated") // and it has time to get to the replica
+	must(t, err)
+
+	master, err := s.Master(ctx)
+	must(t, err)
+	var replica *redistest.Server
+	for _, addr := range s.Servers() {
+		if addr != master {
+			replica = s.Node(addr)
+		}
+	}
+	awaitReplicated(ctx, t, master)
+	if err := replica.Pause(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("a process can't be paused here")
+	} else {
+		must(t, err)
+	}
+	atMaster := redis.NewClient(&redis.Options{Addr: master})
+	defer atMaster.Close()
+	must(t, atMaster.Do(ctx, "CLIENT", "KILL", "TYPE", "replica").Err()) // or the wire would keep it for the replica
+	began := time.Now()
+	first, err := a.Lock(ctx, name)
+	must(t, err)
+	s.Node(master).Kill()
+	must(t, replica.Resume())
+	_, err = s.AwaitFailover(ctx, master)
+	must(t, err)
+
+	var second lock.Lock
+	await(t, "the new master grants it", func() bool {
+		second, err = b.TryLock(ctx, name)
+		return err == nil
+	})
+	if took := time.Since(began); first.Err() == nil {
+		t.Logf("two holders after %v", took)
+	} else if took < lease/3 {
+		t.Errorf("the first holder heard %v before its first renewal", first.Err())
+	} else {
+		t.Logf("the failover took %v, and the first holder has heard of it", took)
+	}
+	if second.Token() <= first.Token() {
+		t.Errorf("token %d follows %d", second.Token(), first.Token())
+	}
+	select {
+	case <-first.Lost():
+	case <-time.After(patience):
+		t.Error("the first holder never hears of it")
+	}
+	if err := second.Err(); err != nil {
+		t.Errorf("the second holder's lock: %v", err)
+	}
+	must(t, second.Unlock(ctx))
+
+	// What the replica had been told is not lost, nor is the way of messages.
+	if err := survivor.Err(); err != nil {
+		t.Logf("the failover took longer than a lease: %v", err)
+		return
+	}
+	if held, err := b.TryLock(ctx, "replicated"); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a replicated lock was had twice: %v, %v", held, err)
+	}
+	waits := calls(ctx, b, "replicated")
+	line(t, operator, prefix, "replicated", 1)
+	must(t, survivor.Unlock(ctx))
+	must(t, waits.lock(t).Unlock(ctx))
+}
+
+// awaitReplicated waits until the replica has all that the master has.
+func awaitReplicated(ctx context.Context, t *testing.T, master string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: master})
+	defer rdb.Close()
+	must(t, rdb.Set(ctx, "any", "thing", 0).Err()) // WAIT is for the writes of its own connection
+	await(t, "the replica has all", func() bool {
+		return rdb.Wait(ctx, 1, time.Second).Val() == 1
+	})
+}

@@ -1,0 +1,169 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Tokens grow when everything was lost, and when the server's clock was set back.
+func TestTokensGrow(t *testing.T) {
+	const prefix, name = "fence", "n"
+	server := redistest.Start(t)
+	rdb := client(t, server.Addr())
+	l := locker(t, server.Addr(), redislock.Options{Prefix: prefix})
+	token := func() int64 {
+		held := locked(t, l, name)
+		defer unlock(t, held)
+		return held.Token()
+	}
+	first := token()
+	if second := token(); second <= first {
+		t.Errorf("%d follows %d", second, first)
+	} else {
+		first = second
+	}
+	must(t, rdb.FlushAll(t.Context()).Err())
+	if after := token(); after <= first {
+		t.Errorf("%d follows %d that was forgotten", after, first)
+	}
+	must(t, server.Restart())
+	if after := token(); after <= first {
+		t.Errorf("%d follows %d after a restart", after, first)
+	}
+	// A clock that was set back is one that once was ahead.
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), strconv.FormatInt(ahead, 10), 0).Err())
+	for want := ahead + 1; want < ahead+4; want++ {
+		if got := token(); got != want {
+			t.Errorf("token %d; want %d", got, want)
+		}
+	}
+}
+
+// Whatever stands where a lock should stand, a call ends with an error or finds the name held: it never panics, and never
+// takes what isn't free.
+func TestGarbage(t *testing.T) {
+	const prefix = "garbage"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	ctx := t.Context()
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: 200 * time.Millisecond})
+
+	must(t, rdb.Set(ctx, redislock.LockName(prefix, "foreign"), "somebody else's", 0).Err())
+	if held, err := l.TryLock(ctx, "foreign"); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("what somebody else has set was had: %v, %v", held, err)
+	}
+	short, cancel := context.WithTimeout(ctx, time.Second/2)
+	defer cancel()
+	if held, err := l.Lock(short, "foreign"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for what never ends: %v, %v", held, err)
+	}
+	must(t, rdb.LPush(ctx, redislock.LockName(prefix, "list"), "x").Err())
+	if held, err := l.Lock(ctx, "list"); err == nil {
+		t.Errorf("where a list stands a lock was had: %v", held)
+	}
+	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "fence"), "not a number", 0).Err())
+	held, err := l.Lock(ctx, "fence")
+	must(t, err)
+	unlock(t, held)
+
+	held = locked(t, l, "taken")
+	must(t, rdb.Set(ctx, redislock.LockName(prefix, "taken"), "somebody else's", 0).Err())
+	<-held.Lost()
+	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock says %v", err)
+	}
+	if v := rdb.Get(ctx, redislock.LockName(prefix, "taken")).Val(); v != "somebody else's" {
+		t.Errorf("Unlock left %q", v)
+	}
+}
+
+// A copy of a command that arrives when its call is over does no harm but one lease's wait.
+func TestLateCopies(t *testing.T) {
+	const prefix, name, lease = "late", "n", 2 * time.Second
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: lease}
+	a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+	acquire := proxy.Duplicate(redistest.IsEval(redislock.AcquireScript))
+	held := locked(t, a, name)
+	release := proxy.Duplicate(redistest.IsEval(redislock.ReleaseScript))
+	unlock(t, held)
+
+	// A release finds another's lock.
+	other := locked(t, b, name)
+	_, err := release.Release(t.Context())
+	must(t, err)
+	if err := other.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if left := client(t, addr).PTTL(t.Context(), redislock.LockName(prefix, name)).Val(); left <= 0 {
+		t.Fatalf("a late copy of a release ended another's lock: %v", left)
+	}
+	_, err = acquire.Release(t.Context())
+	must(t, err)
+	unlock(t, other)
+
+	// An acquisition makes a ghost, which nobody renews.
+	acquire = proxy.Duplicate(redistest.IsEval(redislock.AcquireScript))
+	unlock(t, locked(t, a, name))
+	_, err = acquire.Release(t.Context())
+	must(t, err)
+	if held, err := b.TryLock(t.Context(), name); !errors.Is(err, lock.ErrHeld) {
+		t.Fatalf("there is no ghost: %v, %v", held, err)
+	}
+	began := time.Now()
+	unlock(t, locked(t, b, name))
+	t.Logf("a ghost cost %v of a lease of %v", time.Since(began), lease)
+}
+
+// What is sent are durations: two calls differ in their owner only, so no clock of a client can matter.
+func TestDurationsOnly(t *testing.T) {
+	proxy := newProxy(t, redistest.Shared(t).Addr())
+	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "durations", Lease: 300 * time.Millisecond})
+	ctx := t.Context()
+	sent := make(chan []string, 100)
+	proxy.DropCommand(func(c redistest.Command) bool { // it sees all and takes none
+		if c.Name == "EVALSHA" {
+			var args []string
+			for _, arg := range c.Args {
+				args = append(args, string(arg))
+			}
+			sent <- args
+		}
+		return false
+	})
+	var rounds [2][][]string
+	for i := range rounds {
+		held, err := l.Lock(ctx, "n")
+		must(t, err)
+		for {
+			args := <-sent
+			rounds[i] = append(rounds[i], args)
+			if len(rounds[i]) == 3 { // acquired, and renewed twice
+				break
+			}
+		}
+		unlock(t, held)
+		<-sent
+	}
+	for i := range rounds[0] {
+		a, b := rounds[0][i], rounds[1][i]
+		differ := 0
+		for j := range a {
+			if a[j] != b[j] {
+				differ++
+			}
+		}
+		if len(a) != len(b) || differ != 1 {
+			t.Errorf("a second later it is not only the owner that differs:\n%q\n%q", a, b)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// A holder that hangs hears after MaxHold that it is not to go on, and doesn't keep the lock: it ends one lease later.
+func TestMaxHold(t *testing.T) {
+	const prefix, name, lease, most = "most", "n", 300 * time.Millisecond, time.Second
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Lease: lease, MaxHold: most}
+	a, b := locker(t, addr, opts), locker(t, addr, opts)
+	began := time.Now()
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	<-held.Lost()
+	if took := time.Since(began); took < most {
+		t.Errorf("lost after %v; want at least %v", took, most)
+	}
+	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Err is %v", err)
+	}
+	next := waits.lock(t)
+	if err := held.Unlock(context.Background()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock says %v", err)
+	}
+	if err := next.Err(); err != nil {
+		t.Errorf("the next holder's lock: %v", err)
+	}
+	unlock(t, next)
+}
+
+// A negative MaxHold is none, and a lock is renewed for as long as it is held.
+func TestHeldForManyLeases(t *testing.T) {
+	const prefix, name, lease = "renewed", "n", 150 * time.Millisecond
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease, MaxHold: -1, OpTimeout: lease})
+	held := locked(t, a, name)
+	for range 20 {
+		<-proxy.Duplicate(redistest.IsEval(redislock.RenewScript)).Struck()
+		if err := held.Err(); err != nil {
+			t.Skipf("this machine is too slow for a lease of %v: %v", lease, err)
+		}
+	}
+	unlock(t, held)
+}
+
+// A renewal that gets no answer is tried again until the lease is over; then the lock is lost, before another has it.
+func TestRenewalFails(t *testing.T) {
+	const prefix, name, lease = "renewal", "n", time.Second
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease})
+	b := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
+	held := locked(t, a, name)
+	for range 2 { // one try that fails costs nothing
+		fails := proxy.DropCommand(redistest.IsEval(redislock.RenewScript), redistest.Hangup)
+		<-fails.Struck()
+	}
+	goes := proxy.Duplicate(redistest.IsEval(redislock.RenewScript))
+	<-goes.Struck()
+	if err := held.Err(); err != nil {
+		t.Fatalf("after two renewals that failed: %v", err)
+	}
+	proxy.Blackhole(true)
+	defer proxy.Blackhole(false)
+	next := locked(t, b, name)
+	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("another has the lock, and the first holder hears %v", err)
+	}
+	<-held.Lost()
+	if next.Token() <= held.Token() {
+		t.Errorf("token %d follows %d", next.Token(), held.Token())
+	}
+	unlock(t, next)
+}

@@ -1,0 +1,168 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+// Locker implements lock.Locker on Redis. It is safe for concurrent use. Make one for each process and client.
+type Locker struct {
+	link    *redislink.Link
+	opts    Options
+	process string // names this locker and its channel
+	asked   atomic.Int64
+	keeper  *tenure.Keeper
+	calls   *calls
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
+// once and never dials. The client stays the caller's: Close doesn't close it. Give it ContextTimeoutEnabled: without,
+// a cluster client is called aside, which costs a goroutine for each step.
+func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
+	opts, err := opts.withDefaults()
+	link, wrong := redislink.New(rdb, opts.OpTimeout)
+	if wrong != nil {
+		err = errors.Join(fmt.Errorf("redislock: %w", wrong), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &Locker{link: link, opts: opts, process: uuid.NewString(), keeper: tenure.NewKeeper()}
+	l.calls = &calls{
+		link: link, channel: l.channels() + l.process, logger: opts.Logger,
+		refused: make(chan struct{}), woken: make(map[string]chan struct{}),
+	}
+	return l, nil
+}
+
+// Lock waits until it has the lock.
+func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	return l.acquire(ctx, name, true)
+}
+
+// TryLock is Lock without the wait.
+func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
+	return l.acquire(ctx, name, false)
+}
+
+func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock, error) {
+	held, err := l.keeper.Acquire(ctx, "redislock", name, func(ctx context.Context) (*tenure.Hold, error) {
+		return l.ask(ctx, l.question(name), wait)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// ask asks until it has the lock, or gives the question up: then nothing of it stays behind.
+func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
+	if wait && l.calls.arrive() { // a place at once: otherwise only when it is known that there is need for one
+		q.woken = l.calls.add(q.owner)
+		defer l.calls.remove(q.owner)
+	}
+	a, err := l.put(ctx, q)
+	switch {
+	case err != nil:
+		l.abandon(q)
+		return nil, err
+	case a.granted:
+		return l.begin(q, a), nil
+	case !wait:
+		return nil, lock.ErrHeld
+	}
+	held, err := l.await(ctx, q, a)
+	if err != nil {
+		l.abandon(q)
+		return nil, err
+	}
+	return held, nil
+}
+
+// begin begins the tenure of a lock that was granted.
+func (l *Locker) begin(q *question, a answer) *tenure.Hold {
+	return l.keeper.Begin(tenure.Terms{
+		Name: q.name, Token: a.token, Until: a.until,
+		Renew: func(ctx context.Context) (until time.Time, held bool, err error) { return l.renew(ctx, q) },
+		Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
+		Release: func(ctx context.Context) error { return l.release(ctx, q) },
+	})
+}
+
+// abandon gives back, aside, what a question may have been given without its asker hearing of it.
+func (l *Locker) abandon(q *question) {
+	l.keeper.Go(func() {
+		q.asking.Wait() // or the release could overtake what it is to undo
+		_ = l.release(context.Background(), q)
+	}) // what stays nevertheless ends by itself
+}
+
+// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay for it. It is bounded
+// by ctx alone.
+func (l *Locker) Warm(ctx context.Context) error {
+	ctx, leave, err := l.keeper.Enter(ctx)
+	if err != nil {
+		return fmt.Errorf("redislock: %w", err)
+	}
+	defer leave()
+	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
+		for _, s := range []*redis.Script{acquireScript, renewScript, releaseScript} {
+			if err := s.Load(ctx, l.link.Client()).Err(); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
+	if err == nil {
+		err = l.calls.ready(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = tenure.Why(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("redislock: warming up: %w", err)
+	}
+	return nil
+}
+
+// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one
+// Lease to stop, and Unlock still works. It waits until nothing is done in the background any more. A second Close does
+// nothing.
+func (l *Locker) Close() error {
+	l.keeper.Close()
+	l.calls.close()
+	return nil
+}
+
+// channels begins the name of each process' channel.
+func (l *Locker) channels() string { return l.opts.Prefix + ":" }
+
+// question is one call's wish for a lock.
+type question struct {
+	name  string
+	names names
+	owner string        // of the lock, when it is granted; no two questions have the same
+	woken chan struct{} // gets a message for this question; nil while it doesn't wait
+
+	asking sync.WaitGroup // steps under way
+	place  atomic.Value   // string: among those who wait, once it has one
+}
+
+func (l *Locker) question(name string) *question {
+	owner := l.process + "/" + strconv.FormatInt(l.asked.Add(1), 36)
+	return &question{name: name, names: namesOf(l.opts.Prefix, name), owner: owner}
+}

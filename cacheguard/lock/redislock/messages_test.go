@@ -1,0 +1,195 @@
+package redislock_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// separate is a client whose messages come over another wire.
+type separate struct {
+	redis.UniversalClient
+	messages *redis.Client
+}
+
+func (s separate) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return s.messages.Subscribe(ctx, channels...)
+}
+
+// lines counts the log's lines that contain a text.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) with(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// While messages don't arrive, those who wait ask from time to time; that they don't is logged once, and a connection
+// that is only silent is noticed.
+func TestMessagesBreak(t *testing.T) {
+	for name, breaks := range map[string]func(t *testing.T, p *redistest.Proxy) (heal func()){
+		"cut": func(t *testing.T, p *redistest.Proxy) func() {
+			must(t, p.Refuse(true))
+			p.Cut()
+			return func() { must(t, p.Refuse(false)) }
+		},
+		"silent": func(t *testing.T, p *redistest.Proxy) func() {
+			p.Blackhole(true)
+			return func() { p.Cut(); p.Blackhole(false) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const prefix, name = "breaks", "n"
+			addr := redistest.Start(t).Addr()
+			wire := newProxy(t, addr)
+			var log lines
+			opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: time.Second}
+			a := locker(t, addr, opts)
+			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			b := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
+			held := locked(t, a, name)
+			waits := calls(t.Context(), b, name)
+			line(t, client(t, addr), prefix, name, 1)
+
+			heal := breaks(t, wire)
+			await(t, "it is noticed", func() bool { return log.with("messages don't arrive") == 1 })
+			unlock(t, held)
+			held = waits.lock(t) // it has asked by itself: the lease is an hour
+			heal()
+			await(t, "it is said that they arrive again", func() bool { return log.with("messages arrive again") == 1 })
+			waits = calls(t.Context(), a, name)
+			line(t, client(t, addr), prefix, name, 1)
+			unlock(t, held)
+			held = waits.lock(t)
+			waits = calls(t.Context(), b, name)
+			line(t, client(t, addr), prefix, name, 1)
+			unlock(t, held)
+			unlock(t, waits.lock(t)) // woken over the new connection
+			if n := log.with("messages don't arrive"); n != 1 {
+				t.Errorf("it was logged %d times", n)
+			}
+		})
+	}
+}
+
+// A message that is lost while its connection stands costs a third of the lease.
+func TestMessageIsLost(t *testing.T) {
+	const prefix, name, lease = "lost", "n", 3 * time.Second
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Lease: lease}
+	a, b := locker(t, addr, opts), locker(t, addr, opts)
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, client(t, addr), prefix, name, 1)
+	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // nobody is told
+	began := time.Now()
+	next := waits.lock(t)
+	if took := time.Since(began); took < lease/10 {
+		t.Errorf("it was woken after %v, by whom?", took)
+	}
+	unlock(t, next)
+	if err := held.Unlock(context.Background()); err == nil {
+		t.Error("the one that lost it could give it back")
+	}
+}
+
+// Without the right to subscribe, or to any channel, locks are had all the same.
+func TestWithoutTheRightToSubscribe(t *testing.T) {
+	const prefix, name = "rights", "n"
+	server := redistest.Start(t)
+	admin := client(t, server.Addr())
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all", "resetchannels").Err())
+	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	free := locker(t, server.Addr(), opts)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	poor := open(t, rdb, opts)
+	held := locked(t, free, name)
+	waits := calls(t.Context(), poor, name)
+	line(t, admin, prefix, name, 1)
+	unlock(t, held)
+	unlock(t, waits.lock(t))
+}
+
+// The rights that the documentation names are enough.
+func TestLeastRights(t *testing.T) {
+	const prefix, name = "least", "n"
+	server := redistest.Start(t)
+	admin := client(t, server.Addr())
+	grant(t, admin, strings.Fields(leastRights))
+	opts := redislock.Options{Prefix: prefix, Fair: true}
+	open := func() *redislock.Locker {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true, DisableIdentity: true})
+		t.Cleanup(func() { _ = rdb.Close() })
+		l := open(t, rdb, opts)
+		must(t, l.Warm(t.Context()))
+		return l
+	}
+	a, b := open(), open()
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, admin, prefix, name, 1)
+	unlock(t, held)
+	unlock(t, waits.lock(t))
+	if denied := admin.Do(t.Context(), "ACL", "LOG").Val(); len(denied.([]any)) > 0 {
+		t.Errorf("denied: %v", denied)
+	}
+}
+
+// So they are in a cluster, with that to ask where what is.
+func TestLeastRightsCluster(t *testing.T) {
+	const prefix, name = "least", "n"
+	cluster := redistest.StartCluster(t, 3, 0)
+	for _, addr := range cluster.Addrs() {
+		grant(t, client(t, addr), append(strings.Fields(leastRights), "+cluster|slots"))
+	}
+	open := func() *redislock.Locker {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: cluster.Addrs(), Username: "u", Password: "any", ContextTimeoutEnabled: true, DisableIdentity: true,
+		})
+		l := open(t, rdb, redislock.Options{Prefix: prefix, Fair: true})
+		must(t, l.Warm(t.Context()))
+		return l
+	}
+	a, b := open(), open()
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	operator := site{Addrs: cluster.Addrs(), Cluster: true}.client()
+	t.Cleanup(func() { _ = operator.Close() })
+	line(t, operator, prefix, name, 1)
+	unlock(t, held)
+	unlock(t, waits.lock(t))
+}
+
+const leastRights = "~least:* &least:* +get +set +del +pexpire +pttl +time +zadd +zrem +zrange +hset +hget +hdel " +
+	"+publish +subscribe +ping +evalsha +eval +script|load"
+
+// grant makes a user who may do that and nothing else.
+func grant(t *testing.T, admin *redis.Client, rules []string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", "u", "on", "nopass", "resetkeys", "resetchannels", "-@all"}
+	for _, r := range rules {
+		args = append(args, r)
+	}
+	must(t, admin.Do(t.Context(), args...).Err())
+}

@@ -1,0 +1,189 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// The order of 100 who wait is the order in which they came, also when they are of several processes, and also when
+// somebody asks just when the lock is free.
+func TestFairOrder(t *testing.T) {
+	const prefix, name, waiting = "fair", "n", 100
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: time.Minute}
+	lockers := []*redislock.Locker{locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts)}
+	rdb := client(t, addr)
+	first := locked(t, lockers[0], name)
+
+	var mu sync.Mutex // guards order
+	var order []int
+	var all sync.WaitGroup
+	for i := range waiting {
+		c := calls(t.Context(), lockers[i%len(lockers)], name)
+		all.Go(func() {
+			<-c.done
+			if c.err != nil {
+				t.Error(c.err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if held, err := lockers[(i+1)%len(lockers)].TryLock(t.Context(), name); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("a newcomer has %v, %v", held, err)
+			}
+			if err := c.held.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		line(t, rdb, prefix, name, i+1)
+	}
+	unlock(t, first)
+	all.Wait()
+	for i, who := range order {
+		if i != who {
+			t.Fatalf("in the order of their calls they got it: %v", order)
+		}
+	}
+	if len(order) != waiting {
+		t.Errorf("%d of %d got it", len(order), waiting)
+	}
+}
+
+// Those who wait ask from time to time, and keep their places.
+func TestPlacesAreKept(t *testing.T) {
+	const prefix, name, waiting, lease = "places", "n", 5, time.Second
+	addr := redistest.Start(t).Addr()
+	proxy := newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: lease, OpTimeout: lease}
+	first := locked(t, locker(t, addr, opts), name)
+	l := locker(t, proxy.Addr(), opts)
+	var all []*call
+	for i := range waiting {
+		all = append(all, calls(t.Context(), l, name))
+		line(t, client(t, addr), prefix, name, i+1)
+	}
+	before := line(t, client(t, addr), prefix, name, waiting)
+	proxy.ResetCounts()
+	await(t, "each has asked again", func() bool { return proxy.Counts()["EVALSHA"] >= 3*waiting })
+	if after := line(t, client(t, addr), prefix, name, waiting); !slices.Equal(before, after) {
+		t.Errorf("the line was %q and is %q", before, after)
+	}
+	unlock(t, first)
+	for _, c := range all {
+		unlock(t, c.lock(t))
+	}
+}
+
+// With Fair a newcomer stands behind those who wait, also in the moment in which nobody has the lock.
+func TestFairNewcomer(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			const prefix, name = "newcomer", "n"
+			addr := redistest.Shared(t).Addr()
+			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Minute}
+			proxy := newProxy(t, addr)
+			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+			held := locked(t, a, name)
+			waits := calls(t.Context(), b, name)
+			line(t, client(t, addr), prefix, name, 1)
+			gate := make(chan struct{})
+			later := calls(t.Context(), a, name)
+			before := line(t, client(t, addr), prefix, name, 2)
+			woken := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
+			unlock(t, held)
+			<-woken.Struck() // it was woken, and its question is on its way
+
+			newcomer, err := c.TryLock(t.Context(), name)
+			switch {
+			case fair && !errors.Is(err, lock.ErrHeld):
+				t.Fatalf("the newcomer got %v, %v before one that waits", newcomer, err)
+			case !fair && err != nil:
+				t.Fatalf("the lock is free and the newcomer got %v", err)
+			}
+			close(gate)
+			if !fair {
+				if after := line(t, client(t, addr), prefix, name, 2); !slices.Equal(before, after) {
+					t.Errorf("it doesn't have its place again: %q, before %q", after, before)
+				}
+				unlock(t, newcomer)
+			}
+			unlock(t, waits.lock(t))
+			unlock(t, later.lock(t))
+		})
+	}
+}
+
+// A waiter that leaves after it was woken passes the word on.
+func TestLeavingPassesOn(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			const prefix, name = "leaving", "n"
+			addr := redistest.Shared(t).Addr()
+			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Hour}
+			proxy := newProxy(t, addr)
+			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+			held := locked(t, a, name)
+			ctx, cancel := context.WithCancel(t.Context())
+			leaves := calls(ctx, b, name)
+			line(t, client(t, addr), prefix, name, 1)
+			stays := calls(t.Context(), c, name)
+			line(t, client(t, addr), prefix, name, 2)
+
+			gate := make(chan struct{})
+			woken := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
+			unlock(t, held)
+			<-woken.Struck()
+			cancel()
+			<-leaves.done
+			if !errors.Is(leaves.err, context.Canceled) {
+				t.Errorf("it left with %v", leaves.err)
+			}
+			close(gate) // its question arrives after all
+			unlock(t, stays.lock(t))
+			if n := client(t, addr).ZCard(t.Context(), redislock.LineName(prefix, name)).Val(); n != 0 {
+				t.Errorf("%d stand in line for a lock that nobody wants", n)
+			}
+		})
+	}
+}
+
+// Waiters whose process is gone hold up nobody, unless the order is kept: then one Lease at most.
+func TestWaiterIsGone(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			const prefix, name = "gone", "n"
+			addr := redistest.Shared(t).Addr()
+			lease := time.Hour
+			if fair {
+				lease = time.Second
+			}
+			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: lease}
+			proxy := newProxy(t, addr)
+			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+			held := locked(t, a, name)
+			calls(t.Context(), b, name)
+			calls(t.Context(), b, name)
+			line(t, client(t, addr), prefix, name, 2)
+			must(t, proxy.Refuse(true))
+			proxy.Cut() // as when the process dies: the server knows that nobody listens
+			waits := calls(t.Context(), c, name)
+			if !fair {
+				line(t, client(t, addr), prefix, name, 3)
+			}
+			unlock(t, held)
+			began := time.Now()
+			unlock(t, waits.lock(t))
+			t.Logf("after %v", time.Since(began))
+		})
+	}
+}

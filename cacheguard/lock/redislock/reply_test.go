@@ -1,0 +1,40 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// An Unlock whose answer is lost asks again, and does not take its own work for a loss: whether the connection broke, so
+// that the client itself asked again, or was silent, and also when the next one has the lock by then.
+func TestUnlockReplyIsLost(t *testing.T) {
+	const prefix, name = "unlocks", "n"
+	for how, then := range map[string]redistest.Then{"hangup": redistest.Hangup, "silence": redistest.Silence} {
+		for _, contended := range []bool{false, true} {
+			t.Run(fmt.Sprint(how, contended), func(t *testing.T) {
+				addr := redistest.Shared(t).Addr()
+				proxy := newProxy(t, addr)
+				opts := redislock.Options{Prefix: prefix}
+				a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+				held := locked(t, a, name)
+				var waits *call
+				if contended {
+					waits = calls(t.Context(), b, name)
+					line(t, client(t, addr), prefix, name, 1)
+				}
+				lost := proxy.DropReply(redistest.IsEval(redislock.ReleaseScript), then)
+				if err := held.Unlock(context.Background()); err != nil {
+					t.Errorf("Unlock says %v", err)
+				}
+				<-lost.Struck()
+				if contended {
+					unlock(t, waits.lock(t))
+				}
+			})
+		}
+	}
+}

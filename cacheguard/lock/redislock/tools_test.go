@@ -1,0 +1,121 @@
+package redislock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// patience is for what must happen, however busy the machine is.
+const patience = 30 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until ok.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for began := time.Now(); !ok(); {
+		if time.Since(began) > patience {
+			t.Fatalf("did not happen within %v: %s", patience, what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// client is a client of one server that ends with the test.
+func client(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func newProxy(t *testing.T, addr string) *redistest.Proxy {
+	t.Helper()
+	p, err := redistest.NewProxy(addr)
+	must(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// locker is a process' locker, warm.
+func locker(t *testing.T, addr string, opts redislock.Options) *redislock.Locker {
+	t.Helper()
+	l := open(t, client(t, addr), opts)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, l.Warm(ctx))
+	return l
+}
+
+func locked(t *testing.T, l lock.Locker, name string) lock.Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	held, err := l.Lock(ctx, name)
+	must(t, err)
+	return held
+}
+
+func unlock(t *testing.T, held lock.Lock) {
+	t.Helper()
+	must(t, held.Unlock(context.Background()))
+}
+
+// call is a call of Lock under way.
+type call struct {
+	held lock.Lock
+	err  error
+	done chan struct{}
+}
+
+// calls has Lock called on a goroutine.
+func calls(ctx context.Context, l lock.Locker, name string) *call {
+	c := &call{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.held, c.err = l.Lock(ctx, name)
+	}()
+	return c
+}
+
+// lock is what the call returned.
+func (c *call) lock(t *testing.T) lock.Lock {
+	t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(patience):
+		t.Fatalf("Lock doesn't return")
+	}
+	must(t, c.err)
+	return c.held
+}
+
+func (c *call) returned() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// line waits until so many wait for the lock, and returns them in order.
+func line(t *testing.T, rdb redis.UniversalClient, prefix, name string, n int) (owners []string) {
+	t.Helper()
+	await(t, "they stand in line", func() bool {
+		owners = rdb.ZRange(context.Background(), redislock.LineName(prefix, name), 0, -1).Val()
+		return len(owners) == n
+	})
+	return owners
+}

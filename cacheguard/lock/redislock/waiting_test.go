@@ -1,0 +1,174 @@
+package redislock_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// One who waits with a short Lease doesn't end the places of those with a longer one.
+func TestLeasesDiffer(t *testing.T) {
+	const prefix, name = "differ", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	long := redislock.Options{Prefix: prefix, Lease: time.Hour}
+	a, b := locker(t, addr, long), locker(t, addr, long)
+	c := locker(t, addr, redislock.Options{Prefix: prefix, Lease: patience})
+	held := locked(t, a, name)
+	stays := calls(t.Context(), b, name)
+	line(t, rdb, prefix, name, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	leaves := calls(ctx, c, name)
+	line(t, rdb, prefix, name, 2)
+	cancel()
+	<-leaves.done
+	line(t, rdb, prefix, name, 1)
+	for _, key := range []string{redislock.LineName(prefix, name), redislock.SeenName(prefix, name)} {
+		if left := rdb.PTTL(t.Context(), key).Val(); left <= patience {
+			t.Errorf("%s ends in %v, with one in it who waits for %v", key, left, long.Lease)
+		}
+	}
+	unlock(t, held)
+	unlock(t, stays.lock(t))
+}
+
+// A lock in its last millisecond is held, and nothing else: who waits for it asks again when it has ended.
+func TestLastMillisecond(t *testing.T) {
+	const prefix, name = "last", "n"
+	rdb := client(t, redistest.Shared(t).Addr())
+	ctx := t.Context()
+	lock, script := redislock.LockName(prefix, name), redis.NewScript(redislock.AcquireScript)
+	keys := []string{lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name), redislock.FenceName(prefix, name)}
+	for range 200 {
+		must(t, rdb.Set(ctx, lock, "another 1", 2*time.Millisecond).Err())
+		for {
+			answer, err := script.Run(ctx, rdb, keys, "me", 1000, "", "", "", prefix+":", 1000, 1000).Slice()
+			must(t, err)
+			if answer[0] == "granted" {
+				break
+			}
+			if answer[1] == int64(0) {
+				t.Fatal("a lock that is held was said to be somebody else's turn")
+			}
+		}
+	}
+}
+
+// Somebody else's turn lasts until that one counts as gone, and who waits is told how long that is.
+func TestTurnEnds(t *testing.T) {
+	const prefix, name, there = "turns", "n", 60_000
+	rdb := client(t, redistest.Shared(t).Addr())
+	ctx := t.Context()
+	lock, script := redislock.LockName(prefix, name), redis.NewScript(redislock.AcquireScript)
+	keys := []string{lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name), redislock.FenceName(prefix, name)}
+	ask := func(owner string) []any {
+		t.Helper()
+		answer, err := script.Run(ctx, rdb, keys, owner, 1000, "1", "", "1", prefix+":", there, 1000).Slice()
+		must(t, err)
+		return answer
+	}
+	must(t, rdb.Set(ctx, lock, "another 1", time.Hour).Err())
+	ask("first/1")
+	must(t, rdb.Del(ctx, lock).Err())
+	answer := ask("second/1")
+	if left, _ := answer[1].(int64); answer[0] != "held" || left <= there/2 || left > there+1 {
+		t.Errorf("it is the turn of one that counts as there for %d ms, and the next one is told %v", there, answer)
+	}
+	if answer := ask("first/1"); answer[0] != "granted" {
+		t.Errorf("whose turn it is, is told %v", answer)
+	}
+	must(t, rdb.Del(ctx, keys...).Err())
+}
+
+// Whoever stops waiting gives up its place and asks nothing more.
+func TestLeavingAsksNothing(t *testing.T) {
+	const prefix, name = "asks", "n"
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: time.Hour}
+	a, b := locker(t, addr, opts), locker(t, proxy.Addr(), opts)
+	held := locked(t, a, name)
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := calls(ctx, b, name)
+		line(t, client(t, addr), prefix, name, 1)
+		proxy.ResetCounts()
+		cancel()
+		<-waits.done
+		line(t, client(t, addr), prefix, name, 0)
+		if n := proxy.Counts()["EVALSHA"]; n != 1 {
+			t.Errorf("leaving took %d steps", n)
+		}
+	}
+	unlock(t, held)
+}
+
+// deaf is a locker whose messages never arrive, and the wire over which it asks.
+func deaf(t *testing.T, opts redislock.Options) (l *redislock.Locker, admin *redis.Client, wire *redistest.Proxy) {
+	t.Helper()
+	server := redistest.Start(t)
+	admin = client(t, server.Addr())
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all", "resetchannels").Err())
+	wire = newProxy(t, server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: wire.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	return open(t, rdb, opts), admin, wire
+}
+
+// Where messages can't be had, nobody waits for them before it has a place.
+func TestNoMessagesNoWait(t *testing.T) {
+	const prefix, name = "nowait", "n"
+	l, admin, _ := deaf(t, redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: patience})
+	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", 0).Err())
+	for i := range 3 {
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := calls(ctx, l, name)
+		line(t, admin, prefix, name, 1)
+		if took := time.Since(began); took > patience/3 {
+			t.Errorf("call %d had its place after %v", i, took)
+		}
+		cancel()
+		<-waits.done
+		line(t, admin, prefix, name, 0)
+	}
+}
+
+// While messages don't arrive, those who wait ask before they count as gone.
+func TestAsksWithinItsLease(t *testing.T) {
+	const prefix, name, lease, n = "within", "n", 300 * time.Millisecond, 12
+	l, admin, wire := deaf(t, redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
+	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", 0).Err())
+	asked := make(chan time.Time, 100)
+	isAcquire := redistest.IsEval(redislock.AcquireScript)
+	wire.DropCommand(func(c redistest.Command) bool { // it sees all and takes none
+		if isAcquire(c) && strings.HasPrefix(c.Name, "EVALSHA") {
+			asked <- time.Now()
+		}
+		return false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := calls(ctx, l, name)
+	for range 5 { // at first it asks more often
+		<-asked
+	}
+	first := <-asked
+	var last time.Time
+	for range n {
+		last = <-asked
+	}
+	if mean := last.Sub(first) / n; mean > lease*6/10 {
+		t.Errorf("it asked every %v, and counts as gone after %v", mean, lease)
+	}
+	cancel()
+	<-waits.done
+}
