@@ -1,0 +1,187 @@
+package redlock_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// The suite's lease is short enough to be waited for. New would not take its timeout with it: a busy machine needs that
+// much, and the cases would last three times as long otherwise.
+const (
+	suiteLease   = 1500 * time.Millisecond
+	suiteTimeout = 500 * time.Millisecond
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet { return fleet(t, s, false) })
+}
+
+// mastersMatter are the cases for which it matters how the masters are.
+var mastersMatter = []string{
+	"exclusion", "try: held", "wait: until", "wait: one", "state: held", "cut: the holder", "lost reply: Lock",
+	"process: the holder", "linearizable",
+}
+
+// runSome runs the cases whose names begin in one of these ways.
+func runSome(t *testing.T, names []string, open func(t *testing.T) locktest.Fleet) {
+	for _, c := range locktest.Cases() {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.Name, name) }) {
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+		}
+	}
+}
+
+// TestConformanceTwoAway has two masters away all the time.
+func TestConformanceTwoAway(t *testing.T) {
+	for _, how := range [][2]string{{"killed", "stopped"}, {"cut off", "refused"}} {
+		t.Run(how[0]+" and "+how[1], func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			for i, how := range how {
+				defer outages[how](t, s, 1+2*i)()
+			}
+			wired := how[0] == "cut off"
+			runSome(t, mastersMatter, func(t *testing.T) locktest.Fleet { return fleet(t, s, wired) })
+		})
+	}
+}
+
+// TestConformanceTwoComeAndGo has one master after another go away and come back, one and two at a time, in all ways but
+// those in which they forget. One that is back has a lease in which locks that are held are set on it again, before the
+// next one goes.
+func TestConformanceTwoComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		var back []func()
+		defer func() {
+			for _, again := range back {
+				again()
+			}
+		}()
+		for next := 0; ; {
+			if len(back) < 2 {
+				how := []string{"stopped", "cut off", "refused"}[next%3]
+				back = append(back, outages[how](t, s, next%5))
+				next++
+			} else {
+				back[0]()
+				back = back[1:]
+			}
+			select {
+			case <-over:
+				return
+			case <-time.After(suiteLease):
+			}
+		}
+	})
+	defer all.Wait()
+	defer close(over)
+	runSome(t, []string{"exclusion", "wait: until", "wait: one", "state: held", "linearizable"},
+		func(t *testing.T) locktest.Fleet { return fleet(t, s, true) })
+}
+
+// TestConformanceMiniredis has four masters, of which three must agree.
+func TestConformanceMiniredis(t *testing.T) {
+	t.Parallel()
+	runSome(t, []string{"exclusion", "try", "wait", "unlock", "close", "process"}, func(t *testing.T) locktest.Fleet {
+		var addrs []string
+		var servers []*miniredis.Miniredis
+		for range 4 {
+			server := miniredis.RunT(t)
+			server.ClockTTL(true)
+			servers, addrs = append(servers, server), append(addrs, server.Addr())
+		}
+		f := locktest.Fleet{
+			Lease: suiteLease, Reentrant: true, Process: process{addrs}.config(),
+			Steal: func(name string) {
+				for _, server := range servers {
+					server.Del(suitePrefix + ":" + name)
+				}
+			},
+		}
+		for range 3 {
+			f.Lockers = append(f.Lockers, suiteLocker(t, addrs))
+		}
+		return f
+	})
+}
+
+// fleet is three processes, of which the first has wires of its own that can be cut. wired has all of them go through the
+// site's wires too.
+func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
+	t.Helper()
+	var wires []*redistest.Proxy
+	var first, others []string
+	for i, server := range s.servers {
+		addr := server.Addr()
+		if wired {
+			addr = s.proxies[i].Addr()
+		}
+		wire, err := redistest.NewProxy(addr)
+		must(t, err)
+		t.Cleanup(func() { must(t, wire.Close()) })
+		wires, first, others = append(wires, wire), append(first, wire.Addr()), append(others, addr)
+	}
+	return locktest.Fleet{
+		Lockers: []lock.Locker{suiteLocker(t, first), suiteLocker(t, others), suiteLocker(t, others)},
+		Lease:   suiteLease, Reentrant: true, Process: process{others}.config(),
+		Cut: func() func() {
+			for _, w := range wires {
+				w.Blackhole(true)
+			}
+			return func() {
+				for _, w := range wires {
+					w.Blackhole(false)
+					w.Cut()
+				}
+			}
+		},
+		LoseReply: func() {
+			for _, w := range wires[:quorumOf(len(wires))] {
+				w.DropReply(isAcquire, redistest.Hangup)
+			}
+		},
+		Steal: func(name string) {
+			for i, rdb := range s.direct {
+				if s.servers[i].Pid() != 0 {
+					ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
+					_ = rdb.Del(ctx, suitePrefix+":"+name).Err() // one that is stopped does it later
+					cancel()
+				}
+			}
+		},
+	}
+}
+
+func quorumOf(masters int) int { return masters/2 + 1 }
+
+// suiteLocker has clients as they are without options.
+func suiteLocker(t *testing.T, addrs []string) lock.Locker {
+	t.Helper()
+	l, end, err := openProcess(process{addrs}.config())
+	must(t, err)
+	t.Cleanup(end)
+	return l
+}
+
+const suitePrefix = "suite"
+
+func suiteOptions() redlock.Options {
+	return redlock.Options{Prefix: suitePrefix, Lease: suiteLease, Logger: quiet}
+}

@@ -1,0 +1,300 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// splitVotes has two lockers each get two of four masters, the fifth being a third one's.
+func splitVotes(t *testing.T, acquire func(l *redlock.Locker) error) (s *site, results []error) {
+	s = newSite(t)
+	var lockers []*redlock.Locker
+	var wires [][]*redistest.Proxy
+	for range 2 {
+		var w []*redistest.Proxy
+		for _, server := range s.servers {
+			w = append(w, newProxy(t, server))
+		}
+		wires = append(wires, w)
+		l := s.open(t, opts(), w...)
+		works(t, l)
+		lockers = append(lockers, l)
+	}
+	must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err())
+	gate := make(chan struct{})
+	var kept []*redistest.Fault
+	for i, late := range [][]int{{2, 3}, {0, 1}} {
+		for _, master := range late {
+			kept = append(kept, wires[i][master].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate))
+		}
+	}
+	results = make([]error, 2)
+	var all sync.WaitGroup
+	for i, l := range lockers {
+		all.Go(func() { results[i] = acquire(l) })
+	}
+	for _, f := range kept {
+		arrives(t, "a question is kept", f.Struck())
+	}
+	await(t, "each has two votes", func() bool {
+		h := s.holders(t, "k")
+		return h[0] != "" && h[0] == h[1] && h[2] != "" && h[2] == h[3] && h[0] != h[2]
+	})
+	close(gate)
+	all.Wait()
+	return s, results
+}
+
+func TestSplitVotes(t *testing.T) {
+	t.Run("Lock", func(t *testing.T) {
+		t.Parallel()
+		s, results := splitVotes(t, func(l *redlock.Locker) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			held, err := l.Lock(ctx, "k")
+			if err != nil {
+				return err
+			}
+			return held.Unlock(ctx)
+		})
+		for _, err := range results {
+			must(t, err)
+		}
+		await(t, "nothing is left of theirs", func() bool {
+			return slices.Equal(s.holders(t, "k"), []string{"", "", "", "", "a third one's"})
+		})
+	})
+	t.Run("TryLock", func(t *testing.T) {
+		t.Parallel()
+		_, results := splitVotes(t, func(l *redlock.Locker) error {
+			_, err := l.TryLock(t.Context(), "k")
+			return err
+		})
+		if results[0] != nil && results[1] != nil {
+			t.Errorf("of two who try at once none gets the lock, or both do: %v", results)
+		}
+		for _, err := range results {
+			if err != nil {
+				is(t, "the other", err, lock.ErrHeld)
+			}
+		}
+		if results[0] == nil && results[1] == nil {
+			t.Error("both have the lock")
+		}
+	})
+}
+
+// However many wait in one process, one of them asks, and they have the lock in the order in which they came.
+func TestLineInOneProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder, l := s.open(t, opts()), s.wired(t, opts())
+	must(t, l.Warm(t.Context()))
+	held := get(t, holder, "k")
+	const waiters = 40
+	var mu sync.Mutex
+	var order []int
+	var all sync.WaitGroup
+	for i := range waiters {
+		all.Go(func() {
+			held, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := held.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+	}
+	s.proxies[0].ResetCounts()
+	pass(2500 * time.Millisecond)
+	if n := s.proxies[0].Counts()["EVALSHA"]; n > 6 {
+		t.Errorf("%d waiters asked a master %d times in 2.5 s", waiters, n)
+	}
+	must(t, held.Unlock(t.Context()))
+	all.Wait()
+	if !slices.IsSorted(order) || len(order) != waiters {
+		t.Errorf("they had the lock in the order %v", order)
+	}
+	if n := l.Waiting("k"); n != 0 {
+		t.Errorf("%d wait still", n)
+	}
+}
+
+// One who leaves a line, first in it or not, doesn't hold up the others.
+func TestLeavingALine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder, l := s.open(t, opts()), s.wired(t, opts())
+	held := get(t, holder, "k")
+	ctxs := make([]context.CancelFunc, 4)
+	results := make([]chan error, 4)
+	for i := range ctxs {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ctxs[i], results[i] = cancel, make(chan error, 1)
+		go func() {
+			held, err := l.Lock(ctx, "k")
+			if err == nil {
+				err = held.Unlock(t.Context())
+			}
+			results[i] <- err
+		}()
+		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+	}
+	for _, i := range []int{2, 0} {
+		ctxs[i]()
+		is(t, "one who leaves", <-results[i], context.Canceled)
+	}
+	must(t, held.Unlock(t.Context()))
+	must(t, <-results[1])
+	must(t, <-results[3])
+}
+
+// Processes take turns: one that unlocks and locks again at once leaves the lock to those who wait, and so does one in
+// which many wait.
+func TestProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const enough = 240
+	var mu sync.Mutex
+	var total int
+	counts := make([]int, 3)
+	over := make(chan struct{})
+	lockers := make([]*redlock.Locker, 3)
+	for i := range lockers {
+		lockers[i] = s.open(t, opts())
+		must(t, lockers[i].Warm(t.Context()))
+	}
+	var all sync.WaitGroup
+	for i, callers := range []int{8, 1, 1} {
+		for range callers {
+			all.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					held, err := lockers[i].Lock(t.Context(), "k")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if counts[i]++; total < enough {
+						if total++; total == enough {
+							close(over)
+						}
+					}
+					mu.Unlock()
+					pass(2 * time.Millisecond)
+					if err := held.Unlock(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	t.Logf("the processes had the lock %v times", counts)
+	for i, n := range counts {
+		if n < enough/8 {
+			t.Errorf("process %d had the lock %d times of %d", i, n, enough)
+		}
+	}
+}
+
+// Many who contend for one lock get it in the end, whether messages arrive or not.
+func TestManyContend(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			var all sync.WaitGroup
+			inside := make(chan lock.Lock, 1)
+			for range 8 {
+				l := s.open(t, opts())
+				if deaf {
+					l.Deaf()
+				}
+				all.Go(func() {
+					for range 5 {
+						held, err := l.Lock(t.Context(), "k")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						select {
+						case inside <- held:
+							<-inside
+						default:
+							t.Error("two have the lock")
+						}
+						if err := held.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			s.nothingLeft(t, "k")
+		})
+	}
+}
+
+// A Lock that queues behind others has their patience, and a first one none.
+func TestQueuedInTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := brisk()
+	holder, l := s.open(t, o), s.wired(t, o)
+	held := get(t, holder, "k")
+	errs := make(chan error, 3)
+	for i := range 3 {
+		go func() {
+			_, err := l.Lock(t.Context(), "k")
+			errs <- err
+		}()
+		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+	}
+	await(t, "one asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(true)
+	}
+	began := time.Now()
+	for range 3 {
+		select {
+		case err := <-errs:
+			if err == nil || errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), "masters answered") {
+				t.Errorf("one who waited got %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("some wait for ever")
+		}
+	}
+	if took := time.Since(began); took > o.Lease+soon {
+		t.Errorf("all of them gave up only after %v; the lease is %v", took, o.Lease)
+	}
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(false)
+	}
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}

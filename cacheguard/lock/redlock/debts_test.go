@@ -1,0 +1,79 @@
+package redlock_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A master that did not answer when a lock was given back is told as soon as it answers, long before the lease is over.
+func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
+	for how, away := range outages {
+		if how == "killed" { // and has forgotten
+			continue
+		}
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			o := opts()
+			o.NodeTimeout = 200 * time.Millisecond
+			l := s.wired(t, o)
+			must(t, l.Warm(t.Context()))
+			held := get(t, l, "k")
+			s.everywhere(t, "k")
+			back := []func(){away(t, s, 0), away(t, s, 1)}
+			must(t, held.Unlock(t.Context()))
+			pass(2 * o.NodeTimeout)
+			for _, again := range back {
+				again()
+			}
+			if n := s.count(t, "k", 2, 3, 4); n > 0 {
+				t.Errorf("%d masters that answer have the lock", n)
+			}
+			began := time.Now()
+			s.nothingLeft(t, "k")
+			if took := time.Since(began); took > o.Lease/2 {
+				t.Errorf("it took %v; the lease is %v", took, o.Lease)
+			}
+		})
+	}
+}
+
+// A master that is away costs no goroutine for each lock, and Close doesn't wait until it is back.
+func TestAwayMastersCostLittle(t *testing.T) {
+	s := newSite(t)
+	o := opts()
+	o.NodeTimeout = 50 * time.Millisecond
+	l := s.wired(t, o)
+	must(t, l.Warm(t.Context()))
+	s.proxies[0].Blackhole(true)
+	s.proxies[1].Blackhole(true)
+	for range 300 {
+		held, err := l.Lock(t.Context(), "k")
+		if err == nil {
+			err = held.Unlock(t.Context())
+		}
+		if err != nil {
+			t.Logf("the machine is slow: %v", err)
+		}
+	}
+	if n := l.Debts(0); n < 100 {
+		t.Errorf("%d locks are owed to a master that is away", n)
+	}
+	await(t, "few goroutines are left", func() bool {
+		stacks := make([]byte, 16<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return strings.Count(string(stacks), "tenure.(*Keeper).Go") < 10
+	})
+	if n := l.Debts(0); n < 100 {
+		t.Errorf("%d locks are owed to a master that is away", n)
+	}
+	began := time.Now()
+	must(t, l.Close())
+	if took := time.Since(began); took > soon {
+		t.Errorf("Close took %v", took)
+	}
+	s.proxies[0].Blackhole(false)
+	s.proxies[1].Blackhole(false)
+}

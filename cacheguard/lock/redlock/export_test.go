@@ -1,0 +1,45 @@
+package redlock
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	AcquireScript = acquireLua
+	RenewScript   = renewLua
+	ReleaseScript = releaseLua
+)
+
+// SetNodeTimeout is for what can't be had with a timeout that New takes: answers that come when the lease is over.
+func (l *Locker) SetNodeTimeout(d time.Duration) {
+	l.opts.NodeTimeout = d
+	for _, m := range l.masters {
+		m.timeout = d
+		if view, ok := m.rdb.(*redis.Client); ok {
+			view.Options().ReadTimeout, view.Options().WriteTimeout = d, d
+		}
+	}
+}
+
+// Deaf has a locker that was not used yet do without messages.
+func (l *Locker) Deaf() { l.messages.closed = true }
+
+// Waiting is how many Locks of a name wait in this process.
+func (l *Locker) Waiting(name string) int {
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	if line := l.lines.all[name]; line != nil {
+		return len(line.places)
+	}
+	return 0
+}
+
+// Debts is how many locks are owed to a master.
+func (l *Locker) Debts(master int) int {
+	o := &l.masters[master].debts
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
+}

@@ -1,0 +1,220 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+const (
+	patience = 20 * time.Second // for what must happen
+	prefix   = "cgredlock"
+)
+
+// site is five masters, and a wire to each that can be broken.
+type site struct {
+	servers []*redistest.Server
+	proxies []*redistest.Proxy
+	direct  []*redis.Client // past the wires
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{}
+	for range 5 {
+		server := redistest.Start(t)
+		s.servers = append(s.servers, server)
+		s.proxies = append(s.proxies, newProxy(t, server))
+		s.direct = append(s.direct, newClient(t, server.Addr()))
+	}
+	return s
+}
+
+func newProxy(t *testing.T, server *redistest.Server) *redistest.Proxy {
+	t.Helper()
+	p, err := redistest.NewProxy(server.Addr())
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+func newClient(t *testing.T, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// opts have timeouts that a busy machine keeps.
+func opts() redlock.Options {
+	return redlock.Options{Lease: 20 * time.Second, NodeTimeout: time.Second, Logger: quiet}
+}
+
+// brisk are for tests in which masters don't answer, or locks end. The lockers get more time for a request than New would
+// take, see open.
+func brisk() redlock.Options {
+	return redlock.Options{Lease: 2 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
+}
+
+const briskTimeout = 199 * time.Millisecond
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// open opens a locker as a process of its own would have it, past the wires or through them.
+func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) *redlock.Locker {
+	t.Helper()
+	var masters []redis.UniversalClient
+	for i, server := range s.servers {
+		addr := server.Addr()
+		if wires != nil {
+			addr = wires[i].Addr()
+		}
+		masters = append(masters, newClient(t, addr))
+	}
+	l, err := redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	if o.NodeTimeout == briskTimeout { // a busy machine needs more
+		l.SetNodeTimeout(suiteTimeout)
+	}
+	return l
+}
+
+// wired is open through the site's wires.
+func (s *site) wired(t *testing.T, o redlock.Options) *redlock.Locker {
+	return s.open(t, o, s.proxies...)
+}
+
+// holders are the tokens on the masters; "" is none, and "-" a master that doesn't run.
+func (s *site) holders(t *testing.T, name string) []string {
+	t.Helper()
+	var all []string
+	for i, rdb := range s.direct {
+		if s.servers[i].Pid() == 0 {
+			all = append(all, "-")
+			continue
+		}
+		value, err := rdb.Get(t.Context(), prefix+":"+name).Result()
+		if errors.Is(err, redis.Nil) {
+			value, err = "", nil
+		}
+		must(t, err)
+		all = append(all, value[:min(len(value), 26)])
+	}
+	return all
+}
+
+// count is how many of these masters have a lock.
+func (s *site) count(t *testing.T, name string, masters ...int) (n int) {
+	t.Helper()
+	holders := s.holders(t, name)
+	for _, i := range masters {
+		if len(holders[i]) > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// everywhere waits until all masters have a lock: Lock returns as soon as a majority has it.
+func (s *site) everywhere(t *testing.T, name string) {
+	t.Helper()
+	await(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
+}
+
+// nothingLeft waits until no master has anything of a lock, which must be long before it ends by itself.
+func (s *site) nothingLeft(t *testing.T, name string) {
+	t.Helper()
+	await(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
+}
+
+// outages are the ways in which a master can be away. Each is begun by its function and ended by what that returns.
+var outages = map[string]func(t *testing.T, s *site, i int) (back func()){
+	"killed": func(t *testing.T, s *site, i int) func() {
+		s.servers[i].Kill()
+		return func() { must(t, s.servers[i].Restart()) }
+	},
+	"stopped": func(t *testing.T, s *site, i int) func() {
+		must(t, s.servers[i].Pause())
+		return func() { must(t, s.servers[i].Resume()) }
+	},
+	"cut off": func(_ *testing.T, s *site, i int) func() {
+		s.proxies[i].Blackhole(true)
+		return func() { s.proxies[i].Blackhole(false) }
+	},
+	"refused": func(t *testing.T, s *site, i int) func() {
+		must(t, s.proxies[i].Refuse(true))
+		s.proxies[i].Cut()
+		return func() { must(t, s.proxies[i].Refuse(false)) }
+	},
+}
+
+func get(t *testing.T, l lock.Locker, name string) lock.Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	held, err := l.Lock(ctx, name)
+	if err != nil {
+		t.Fatalf("Lock of %q: %v", name, err)
+	}
+	return held
+}
+
+// works waits until a locker works, which it may not at once while the machine is busy.
+func works(t *testing.T, l lock.Locker) {
+	t.Helper()
+	await(t, "it works", func() bool {
+		held, err := l.TryLock(t.Context(), "warm")
+		return err == nil && held.Unlock(t.Context()) == nil
+	})
+}
+
+func is(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || want == nil && err != nil {
+		t.Errorf("%s: %v; want %v", what, err, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until something is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	limit := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("after %v it is not so that %s", patience, what)
+		}
+	}
+}
+
+// arrives waits for a channel to be closed.
+func arrives(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("after %v it is not so that %s", patience, what)
+	}
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,223 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+var (
+	isAcquire = redistest.IsEval(redlock.AcquireScript)
+	isRelease = redistest.IsEval(redlock.ReleaseScript)
+)
+
+// A release that arrives late, of what a Lock got of a lock that was not enough, doesn't take away what the same Lock has
+// got later.
+func TestLateReleaseOfAnEarlierTry(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	holder, l := s.open(t, opts()), s.wired(t, opts())
+	works(t, l)
+	held := get(t, holder, "k")
+	s.everywhere(t, "k")
+	for _, i := range []int{3, 4} { // so a try gets these
+		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
+	}
+	late := s.proxies[4].Duplicate(redistest.All(isRelease, redistest.HasKey(prefix+":k")))
+	got := make(chan lock.Lock, 1)
+	go func() {
+		l, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	arrives(t, "a try is given back", late.Struck())
+	must(t, held.Unlock(t.Context()))
+	mine := <-got
+	if mine == nil {
+		t.FailNow()
+	}
+	s.everywhere(t, "k")
+	answer, err := late.Release(t.Context())
+	must(t, err)
+	if n := s.count(t, "k", 0, 1, 2, 3, 4); n != 5 {
+		t.Errorf("after a late release that answered %v the lock is on %d masters; want 5", answer, n)
+	}
+	must(t, mine.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// A question that arrives after the lock was given back leaves a ghost on that master, for one lease. It keeps nobody
+// from the lock.
+func TestLateAcquireIsAGhost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.wired(t, brisk())
+	works(t, l)
+	late := s.proxies[0].HoldBack(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup)
+	must(t, get(t, l, "k").Unlock(t.Context()))
+	arrives(t, "a question is kept", late.Struck())
+	s.nothingLeft(t, "k")
+	_, err := late.Release(t.Context())
+	must(t, err)
+	if n := s.count(t, "k", 0); n != 1 {
+		t.Fatal("there is no ghost")
+	}
+	left := s.direct[0].PTTL(t.Context(), prefix+":k").Val()
+	if left > brisk().Lease {
+		t.Errorf("the ghost stays for %v; want a lease at most", left)
+	}
+	must(t, get(t, s.open(t, brisk()), "k").Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// A copy of the question that comes while the lock is held changes nothing.
+func TestSecondCopyOfAcquire(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.wired(t, opts())
+	works(t, l)
+	second := s.proxies[0].Duplicate(redistest.All(isAcquire, redistest.HasKey(prefix+":k")))
+	held := get(t, l, "k")
+	s.everywhere(t, "k")
+	arrives(t, "the question is carried out", second.Struck())
+	before := s.holders(t, "k")[0]
+	answer, err := second.Release(t.Context())
+	must(t, err)
+	if parts, ok := answer.([]any); !ok || len(parts) != 1 || parts[0] != "mine" {
+		t.Errorf("a second copy is answered %v; want mine", answer)
+	}
+	if after := s.holders(t, "k")[0]; after != before {
+		t.Errorf("a second copy makes the holder %q; want %q", after, before)
+	}
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// A client of the user's own that repeats a command whose reply was lost gets the answer "mine" nevertheless.
+func TestClientThatRepeats(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var masters []redis.UniversalClient
+	for _, p := range s.proxies {
+		c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: 3})
+		t.Cleanup(func() { _ = c.Close() })
+		masters = append(masters, own{c})
+	}
+	l, err := redlock.New(masters, opts())
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	works(t, l)
+	for _, p := range s.proxies {
+		p.DropReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup)
+	}
+	held, err := l.TryLock(t.Context(), "k")
+	must(t, err)
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// Of a go-redis client the locker's view doesn't repeat: a question is put once to each master.
+func TestViewDoesNotRepeat(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var masters []redis.UniversalClient
+	for _, p := range s.proxies {
+		c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: 3})
+		t.Cleanup(func() { _ = c.Close() })
+		masters = append(masters, c)
+	}
+	l, err := redlock.New(masters, opts())
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	works(t, l)
+	var lost []*redistest.Fault
+	for _, p := range s.proxies[:3] {
+		lost = append(lost, p.DropReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup))
+	}
+	if _, err := l.TryLock(t.Context(), "k"); err == nil || errors.Is(err, lock.ErrHeld) {
+		t.Errorf("three lost replies gave %v", err)
+	}
+	for _, f := range lost {
+		arrives(t, "a reply is lost", f.Struck())
+	}
+	s.nothingLeft(t, "k")
+}
+
+// A client of the user's own that doesn't look at contexts keeps nobody waiting.
+func TestClientWithoutContexts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var masters []redis.UniversalClient
+	for _, p := range s.proxies {
+		c := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 2 * time.Second, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		masters = append(masters, own{c})
+	}
+	o := opts()
+	o.NodeTimeout = 200 * time.Millisecond
+	l, err := redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	works(t, l)
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(true)
+	}
+	began := time.Now()
+	if _, err := l.Lock(t.Context(), "k"); err == nil {
+		t.Error("locked by two of five")
+	}
+	if took := time.Since(began); took > time.Second+o.NodeTimeout {
+		t.Errorf("it took %v, with a NodeTimeout of %v", took, o.NodeTimeout)
+	}
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(false)
+	}
+	s.nothingLeft(t, "k")
+}
+
+// Scripts may be flushed at any time.
+func TestScriptsFlushed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.wired(t, brisk())
+	held := get(t, l, "k")
+	for range 3 {
+		for _, rdb := range s.direct {
+			must(t, rdb.ScriptFlush(context.Background()).Err())
+		}
+		pass(brisk().Lease / 2)
+		must(t, held.Err())
+	}
+	for _, rdb := range s.direct {
+		must(t, rdb.ScriptFlush(context.Background()).Err())
+	}
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// A context that has ended asks nothing.
+func TestEndedContextAsksNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.wired(t, opts())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := l.Lock(ctx, "k")
+	is(t, "Lock", err, context.Canceled)
+	_, err = l.TryLock(ctx, "k")
+	is(t, "TryLock", err, context.Canceled)
+	for i, p := range s.proxies {
+		if n := len(p.Counts()); n > 0 {
+			t.Errorf("master %d got %v", i, p.Counts())
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package redlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+// Locker implements lock.Locker by the Redlock algorithm. It is safe for concurrent use. Make one for each process.
+type Locker struct {
+	masters []*master
+	opts    Options
+	keeper  *tenure.Keeper
+	id      string // of those who wait here
+	lines   lines
+
+	messages messages
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New makes a locker on a client for each of at least three masters: servers that share nothing, neither data nor fate.
+// Each is a client of a single server; those of a cluster, a Ring and of sentinels are refused, and so are two for one
+// address. An even number is no better than one less, but is on the way when a master is added (see the package
+// documentation). New reports every problem at once and never dials. The clients stay the caller's: Close doesn't close
+// them.
+//
+// Give them ContextTimeoutEnabled and MaxRetries -1. Of others the locker makes itself a view with these, which has the
+// same connections and no hooks, for go-redis keeps those to itself. A client of a type of your own should end its calls
+// with their context and not repeat them: nobody waits for it longer than NodeTimeout, except Close.
+func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
+	errs := checkMasters(masters)
+	opts, wrong := opts.withDefaults()
+	if errs = append(errs, wrong...); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize]}
+	l.lines.init(len(masters))
+	l.messages.lines, l.messages.logger = &l.lines, opts.Logger
+	for i, rdb := range masters {
+		m, err := newMaster(i, rdb, opts)
+		if err != nil {
+			return nil, err
+		}
+		l.masters = append(l.masters, m)
+	}
+	return l, nil
+}
+
+// Lock waits until a majority of the masters have given it the lock. If no majority answers, that is its error at once;
+// when it already waits it rides that out for up to one Lease. Those who wait in one process take turns, and so do the
+// processes, in the order in which they came, as nearly as that can be without anybody who decides.
+func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	return l.enter(ctx, name, l.wait)
+}
+
+// TryLock is Lock without the wait for another holder. When several ask at once and none gets a majority, it asks a few
+// times more.
+func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
+	return l.enter(ctx, name, l.try)
+}
+
+// enter looks at what the caller has already, and else acquires.
+func (l *Locker) enter(ctx context.Context, name string, acquire func(context.Context, string) (*tenure.Hold, error)) (lock.Lock, error) {
+	if err := tenure.CheckName(name); err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
+	}
+	again, err := l.keeper.Again(ctx, name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("redlock: %q: %w", name, err)
+	case again != nil:
+		return again, nil
+	}
+	ctx, leave, err := l.keeper.Enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %q: %w", name, err)
+	}
+	defer leave()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("redlock: %q: %w", name, tenure.Why(ctx))
+	}
+	held, err := acquire(ctx, name)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = tenure.Why(ctx)
+		}
+		return nil, fmt.Errorf("redlock: %q: %w", name, err)
+	}
+	return held, nil
+}
+
+// attempt is what one try to get a lock has come to.
+type attempt struct {
+	held *tenure.Hold // it is ours
+	err  error        // no majority answered, or not in time
+	t    *tally
+	took time.Duration
+
+	claim *claim        // that was given back
+	given <-chan answer // what the masters say to that
+}
+
+// attempt asks all masters once. What isn't enough is given back, aside.
+func (l *Locker) attempt(ctx context.Context, name, waiter string) attempt {
+	began := time.Now()
+	c := l.claim(name)
+	t := c.acquire(ctx, waiter)
+	a := attempt{t: t, took: time.Since(began)}
+	switch until := began.Add(l.opts.validity()); {
+	case t.won() && time.Now().Before(until):
+		a.held = l.begin(c, until)
+		return a
+	case t.won():
+		a.err = fmt.Errorf("the masters took %v to answer, of a lease of %v", a.took, l.opts.Lease)
+	case t.unusable():
+		a.err = t.trouble()
+	}
+	a.given = c.giveBack(ctx)
+	a.claim = c
+	return a
+}
+
+// begin begins the tenure of a lock that a majority has given.
+func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
+	return l.keeper.Begin(tenure.Terms{
+		Name: c.name, Until: until,
+		Renew: c.renew, Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
+		Release: c.release,
+	})
+}
+
+// clear waits until what a try got of the lock is given back, by all masters that were not away already.
+func (a attempt) clear(ctx context.Context) {
+	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away}, func(t *tally) bool { return !t.pendingThere() })
+}
+
+// try asks until somebody has the lock. What it got of it is given back before it returns ErrHeld: else one who tries
+// after that could meet it, and be refused for nobody.
+func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
+	for n := 0; ; n++ {
+		a := l.attempt(ctx, name, "")
+		switch {
+		case a.held != nil:
+			return a.held, nil
+		case a.err != nil:
+			return nil, a.err
+		}
+		a.clear(ctx)
+		if n == mostTries || !a.t.split() {
+			return nil, lock.ErrHeld
+		}
+		pause(ctx, backOff(n, a.took))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one
+// Lease to stop, and Unlock still works. It waits until nothing is done in the background any more. A second Close does
+// nothing.
+func (l *Locker) Close() error {
+	l.keeper.Close()
+	l.messages.close()
+	return nil
+}
+
+// channel is where releases are told of.
+func (l *Locker) channel() string { return l.opts.Prefix + ":released" }

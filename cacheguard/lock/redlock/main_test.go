@@ -1,0 +1,71 @@
+package redlock_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// TestMain fails if a locker or a proxy leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	flag.Parse()
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // these tests wait most of the time
+		_ = flag.Set("test.parallel", "5")
+	}
+	goleak.VerifyTestMain(runner{redistest.Wrap(m)},
+		// It sleeps for a second before it sees that its client was closed.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+// runner makes this process a holder of locks if a test has started it as one.
+type runner struct{ tests redistest.Runner }
+
+func (r runner) Run() int { return locktest.Main(r.tests, openProcess) }
+
+// process is how another process opens a locker: with clients as they are without options.
+type process struct{ Addrs []string }
+
+func (p process) config() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func openProcess(config string) (lock.Locker, func(), error) {
+	var p process
+	if err := json.Unmarshal([]byte(config), &p); err != nil {
+		return nil, nil, err
+	}
+	var masters []redis.UniversalClient
+	for _, addr := range p.Addrs {
+		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	l, err := redlock.New(masters, suiteOptions())
+	if err != nil {
+		return nil, nil, err
+	}
+	l.SetNodeTimeout(suiteTimeout)
+	return l, func() {
+		_ = l.Close()
+		for _, m := range masters {
+			_ = m.Close()
+		}
+	}, nil
+}
+
+// silent drops what go-redis logs, which is a line for each connection that a test refuses.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

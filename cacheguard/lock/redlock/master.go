@@ -1,0 +1,149 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// master is one of the independent servers. It is safe for concurrent use.
+type master struct {
+	index   int
+	rdb     redis.UniversalClient
+	link    *redislink.Link // for messages
+	timeout time.Duration   // of each request
+	logger  *slog.Logger
+	silent  atomic.Bool // the last request was not answered
+	debts   debts
+}
+
+// said is what a master says of a lock: whose it is there.
+type said int
+
+const (
+	nothing said = iota // no answer, or one that is an error
+	mine                // the asker's: since now, until now, or still
+	other
+	free
+)
+
+// answer is one master's to a question.
+type answer struct {
+	master int
+	said   said
+	holder string        // the token, of other; only an acquisition asks for it
+	left   time.Duration // until that one's lock ends there; negative if it has no end
+	place  int           // of the asker among those who wait there; of mine, to a release, how many wait
+	unsent bool          // of nothing: the master can't have got the question
+	err    error         // of nothing
+}
+
+func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, error) {
+	link, err := redislink.New(rdb, max(opts.NodeTimeout, leastPatience))
+	if err != nil {
+		return nil, fmt.Errorf("redlock: master %d: %w", index, err)
+	}
+	m := &master{index: index, rdb: rdb, link: link, timeout: opts.NodeTimeout, logger: opts.Logger}
+	c, ok := rdb.(*redis.Client)
+	if !ok {
+		return m, nil // of the user's own: nobody waits for it longer than the timeout, see claim.collect
+	}
+	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
+		// A view on the same connections. One that retries would still be busy with a question when the answer is of
+		// no use any more, and a copy of it could reach the master at any time.
+		view := c.WithTimeout(m.timeout)
+		view.Options().ContextTimeoutEnabled = true
+		view.Options().MaxRetries = 0
+		m.rdb = view
+	}
+	return m, nil
+}
+
+// acquire asks for a lock. waiter is who wants a message if it isn't granted, or "".
+func (m *master) acquire(ctx context.Context, key, token string, lease time.Duration, waiter string) answer {
+	return m.run(ctx, acquireScript, key, token, lease.Milliseconds(), waiter)
+}
+
+// renew gives a lock more time.
+func (m *master) renew(ctx context.Context, key, token string, lease time.Duration) answer {
+	return m.run(ctx, renewScript, key, token, lease.Milliseconds())
+}
+
+// release gives a lock back, and tells those who wait for it.
+func (m *master) release(ctx context.Context, key, token, channel, name string) answer {
+	return m.run(ctx, releaseScript, key, token, channel, name)
+}
+
+// run runs a script once.
+func (m *master) run(ctx context.Context, script *redis.Script, key string, args ...any) answer {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	reply, err := script.Run(ctx, m.rdb, []string{key}, args...).Slice()
+	a := answer{err: err}
+	if err == nil {
+		a = parse(reply)
+	}
+	a.master = m.index
+	m.note(a.err)
+	if a.err != nil {
+		a.err = fmt.Errorf("master %d: %w", m.index, a.err)
+		a.unsent = unsent(err)
+	}
+	return a
+}
+
+// parse reads what a script returns.
+func parse(reply []any) (a answer) {
+	number := func(i int) int64 {
+		if i >= len(reply) {
+			return 0
+		}
+		n, _ := reply[i].(int64)
+		return n
+	}
+	a.left = -1
+	switch {
+	case len(reply) == 0:
+	case reply[0] == "mine":
+		a.said, a.place = mine, int(number(1))
+	case reply[0] == "free":
+		a.said = free
+	case reply[0] == "other":
+		a.said = other
+		if len(reply) > 1 {
+			a.holder, _ = reply[1].(string)
+			a.left, a.place = time.Duration(number(2))*time.Millisecond, int(number(3))
+		}
+	}
+	if a.said == nothing {
+		a.err = fmt.Errorf("the script answered %q", reply)
+	}
+	return a
+}
+
+// unsent reports whether a question can't have been carried out: the master was not reached, or it refused.
+func unsent(err error) bool {
+	var refusal redis.Error // what the server itself said; the scripts write last
+	var op *net.OpError
+	return errors.As(err, &refusal) || errors.As(err, &op) && op.Op == "dial" ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
+}
+
+// note logs when the master stops answering, and when it answers again.
+func (m *master) note(err error) {
+	switch failed := err != nil; {
+	case m.silent.Load() == failed || !m.silent.CompareAndSwap(!failed, failed):
+	case failed:
+		m.logger.Warn("redlock: a master can't be used", "master", m.index, "error", err)
+	default:
+		m.logger.Info("redlock: a master can be used again", "master", m.index)
+	}
+}

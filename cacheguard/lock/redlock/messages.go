@@ -1,0 +1,95 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// The same numbers are in the scripts.
+const (
+	tokenSize   = 26
+	waiterSize  = 8
+	mostWaiters = 64
+)
+
+// parseMessage reads a message: how many wait, ':', the token that was released, and the name. Anybody may send anything.
+func parseMessage(payload string) (waiting int, token, name string, ok bool) {
+	number, rest, ok := strings.Cut(payload, ":")
+	if !ok || len(rest) <= tokenSize {
+		return 0, "", "", false
+	}
+	waiting, err := strconv.Atoi(number)
+	return max(0, min(waiting, mostWaiters)), rest[:tokenSize], rest[tokenSize:], err == nil
+}
+
+// leastPatience is how long a subscription may take to stand: it is no question of a lock, so NodeTimeout is too short.
+const leastPatience = 250 * time.Millisecond
+
+// messages are the subscriptions to all masters. They stand from the first Lock on that has to wait.
+type messages struct {
+	lines  *lines
+	logger *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	subs   []*redislink.Subscription // by master, once they are begun
+}
+
+// listen begins the subscriptions, if that was not done yet, and doesn't wait for them. There are none after Close.
+func (l *Locker) listen() []*redislink.Subscription {
+	m := &l.messages
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.subs == nil && !m.closed {
+		for _, master := range l.masters {
+			m.subs = append(m.subs, master.link.Subscribe(l.channel(), m.ear(master.index)))
+		}
+	}
+	return m.subs
+}
+
+// ear is what hears one master.
+func (m *messages) ear(master int) redislink.Ear {
+	said := false // that nothing arrives; one goroutine calls all of these
+	return redislink.Ear{
+		Restored: func(context.Context) {
+			if said {
+				m.logger.Info("redlock: messages of a master arrive again", "master", master)
+				said = false
+			}
+			m.lines.listens(master, true)
+		},
+		Heard: func(payload string) {
+			if waiting, token, name, ok := parseMessage(payload); ok {
+				m.lines.heard(name, release{master, token}, waiting)
+			}
+		},
+		Lost: func(err error) {
+			if !said && !errors.Is(err, context.Canceled) {
+				m.logger.Warn("redlock: messages of a master don't arrive", "master", master, "error", err)
+				said = true
+			}
+			m.lines.listens(master, false)
+		},
+	}
+}
+
+// close ends the subscriptions.
+func (m *messages) close() {
+	m.mu.Lock()
+	m.closed = true
+	subs := m.subs
+	m.mu.Unlock()
+	var all sync.WaitGroup
+	for _, sub := range subs {
+		all.Go(sub.Stop)
+	}
+	all.Wait()
+}

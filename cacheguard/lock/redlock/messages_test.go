@@ -1,0 +1,275 @@
+package redlock_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// handover has a lock go from one locker to another that waits, and returns how long that took at the median.
+func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range 7 {
+		held := get(t, from, "k")
+		at := make(chan time.Time, 1)
+		go func() {
+			held, err := to.Lock(t.Context(), "k")
+			now := time.Now()
+			if err == nil {
+				err = held.Unlock(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			at <- now
+		}()
+		pass(400 * time.Millisecond) // it has stopped asking
+		unlocked := time.Now()
+		must(t, held.Unlock(t.Context()))
+		took = append(took, (<-at).Sub(unlocked))
+	}
+	slices.Sort(took)
+	t.Logf("from Unlock to the next Lock: median %v, most %v", took[len(took)/2], took[len(took)-1])
+	return took[len(took)/2]
+}
+
+// Those who wait are woken by messages, of a majority of masters at least. Without messages they would ask once a second.
+func TestWokenByMessages(t *testing.T) {
+	t.Run("all", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		from, to := s.open(t, opts()), s.open(t, opts())
+		must(t, to.Warm(t.Context()))
+		if took := handover(t, from, to); took > time.Second/4 {
+			t.Errorf("a hand-over took %v", took)
+		}
+	})
+	t.Run("two masters away", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		o := brisk()
+		from, to := s.wired(t, o), s.wired(t, o)
+		s.proxies[0].Blackhole(true)
+		s.servers[4].Kill()
+		must(t, to.Warm(t.Context()))
+		if took := handover(t, from, to); took > time.Second/4 {
+			t.Errorf("a hand-over took %v", took)
+		}
+		s.proxies[0].Blackhole(false)
+	})
+}
+
+// Where no messages arrive from a majority, those who wait ask from time to time; it is said once for each master, and
+// once when they arrive again.
+func TestMessagesCut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var log safeBuffer
+	o := opts()
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	from, to := s.open(t, o), s.wired(t, o)
+	must(t, to.Warm(t.Context()))
+	lines := func(text string) int { return strings.Count(log.String(), text) }
+	var cut []*redistest.Fault
+	for _, p := range s.proxies[:3] {
+		for range 20 { // tries to subscribe again
+			cut = append(cut, p.DropCommand(redistest.IsCommand("SUBSCRIBE"), redistest.Hangup))
+		}
+		p.Cut()
+	}
+	await(t, "it is said", func() bool { return lines("messages of a master don't arrive") == 3 })
+	if took := handover(t, from, to); took > time.Second/4 {
+		t.Errorf("a hand-over took %v", took)
+	}
+	for _, f := range cut {
+		f.Disarm()
+	}
+	await(t, "it is said that messages arrive again", func() bool { return lines("messages of a master arrive again") == 3 })
+	if n := lines("messages of a master don't arrive"); n != 3 {
+		t.Errorf("it was said %d times that messages don't arrive", n)
+	}
+	if took := handover(t, from, to); took > time.Second/4 {
+		t.Errorf("a hand-over took %v", took)
+	}
+}
+
+// A user with the rights in the package documentation can do everything; without those for messages those who wait ask
+// from time to time.
+func TestRights(t *testing.T) {
+	const commands = "+evalsha +eval +script|load +get +set +append +del +pexpire +pttl "
+	for name, c := range map[string]struct {
+		rules    string
+		messages bool
+	}{
+		"all of them":    {"~cgredlock:* &cgredlock:released " + commands + "+publish +subscribe +ping +hello", true},
+		"without both":   {"~cgredlock:* " + commands, false},
+		"without listen": {"~cgredlock:* &cgredlock:released " + commands + "+publish", false},
+		"without tell":   {"~cgredlock:* &cgredlock:released " + commands + "+subscribe +ping", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			for _, rdb := range s.direct {
+				must(t, rdb.Do(t.Context(), append([]any{"acl", "setuser", "locker", "on", ">secret", "resetchannels"}, fields(c.rules)...)...).Err())
+			}
+			open := func() *redlock.Locker {
+				var masters []redis.UniversalClient
+				for _, server := range s.servers {
+					rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "secret", DisableIdentity: true})
+					t.Cleanup(func() { _ = rdb.Close() })
+					masters = append(masters, rdb)
+				}
+				l, err := redlock.New(masters, opts())
+				must(t, err)
+				t.Cleanup(func() { must(t, l.Close()) })
+				return l
+			}
+			from, to := open(), open()
+			if err := to.Warm(t.Context()); (err == nil) != (c.messages || name == "without tell") {
+				t.Errorf("Warm: %v", err)
+			}
+			if took := handover(t, from, to); took > 2*time.Second {
+				t.Errorf("a hand-over took %v", took)
+			}
+		})
+	}
+}
+
+func fields(s string) (all []any) {
+	for _, f := range strings.Fields(s) {
+		all = append(all, f)
+	}
+	return all
+}
+
+// Whatever is published on the channel does no harm.
+func TestStrangeMessages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	from, to := s.open(t, opts()), s.open(t, opts())
+	must(t, to.Warm(t.Context()))
+	held := get(t, from, "k")
+	got := make(chan lock.Lock, 1)
+	go func() {
+		held, err := to.Lock(t.Context(), "k")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- held
+	}()
+	await(t, "it waits", func() bool { return to.Waiting("k") == 1 })
+	token := s.holders(t, "k")[0]
+	for _, rdb := range s.direct {
+		for _, message := range []string{
+			"", ":", "1", "1:", "x:" + token + "k", "1:" + token, "1:short", "-5:" + token + "k", "9999999999999999999:" + token + "k",
+			"1000000:" + token + "k", "1:" + token + "another", "1:" + strings.Repeat("A", 26) + "k", strings.Repeat("z", 1<<16),
+		} {
+			must(t, rdb.Publish(context.Background(), prefix+":released", message).Err())
+		}
+	}
+	pass(300 * time.Millisecond)
+	select {
+	case <-got:
+		t.Error("two have the lock")
+	default:
+	}
+	must(t, held.Err())
+	must(t, held.Unlock(t.Context()))
+	select {
+	case held := <-got:
+		must(t, held.Unlock(t.Context()))
+	case <-time.After(patience):
+		t.Error("it waits for ever")
+	}
+}
+
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := brisk()
+	l := s.wired(t, o)
+	s.proxies[0].Blackhole(true)
+	s.servers[1].Kill()
+	must(t, l.Warm(t.Context()))
+	for _, p := range s.proxies[2:] {
+		p.ResetCounts()
+	}
+	must(t, get(t, l, "k").Unlock(t.Context()))
+	for i, p := range s.proxies[2:] {
+		if c := p.Counts(); c["EVAL"] > 0 || c["HELLO"] > 1 {
+			t.Errorf("after Warm, master %d gets %v", i+2, c)
+		}
+	}
+	s.proxies[2].Blackhole(true)
+	cold := s.wired(t, o)
+	began := time.Now()
+	if err := cold.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), "master 2") {
+		t.Errorf("Warm with two of five masters: %v", err)
+	}
+	if took := time.Since(began); took > time.Second+soon {
+		t.Errorf("Warm took %v", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	is(t, "Warm", cold.Warm(ctx), context.Canceled)
+	must(t, cold.Close())
+	is(t, "Warm after Close", cold.Warm(t.Context()), lock.ErrClosed)
+	s.proxies[0].Blackhole(false)
+	s.proxies[2].Blackhole(false)
+}
+
+// A master that goes away is said once, and once that it is back.
+func TestMastersInTheLog(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var log safeBuffer
+	o := brisk()
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	l := s.wired(t, o)
+	must(t, l.Warm(t.Context()))
+	lines := func(text string) int { return strings.Count(log.String(), text) }
+	s.proxies[3].Blackhole(true)
+	for range 5 {
+		must(t, get(t, l, "k").Unlock(t.Context()))
+	}
+	await(t, "it is said", func() bool { return lines("a master can't be used") == 1 })
+	pass(3 * o.NodeTimeout)
+	s.proxies[3].Blackhole(false)
+	await(t, "it is said that it is back", func() bool {
+		must(t, get(t, l, "k").Unlock(t.Context()))
+		return lines("a master can be used again") > 0
+	})
+	if !strings.Contains(log.String(), "master=3") || strings.Contains(log.String(), "master=1") {
+		t.Errorf("the log says:\n%s", log.String())
+	}
+}
+
+// safeBuffer is a bytes.Buffer for many goroutines.
+type safeBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,208 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Any two masters may be away, before a lock is acquired or while it is held and renewed.
+func TestTwoOfFiveAway(t *testing.T) {
+	for how, away := range outages {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			a, b := s.wired(t, brisk()), s.wired(t, brisk())
+			before := get(t, a, "before")
+			back := []func(){away(t, s, 1), away(t, s, 3)}
+			began := time.Now()
+			during := get(t, a, "during")
+			for time.Since(began) < 2*brisk().Lease {
+				for _, held := range []lock.Lock{before, during} {
+					if _, err := b.TryLock(t.Context(), held.Name()); !errors.Is(err, lock.ErrHeld) {
+						t.Fatalf("TryLock of %q by another: %v; want ErrHeld", held.Name(), err)
+					}
+					must(t, held.Err())
+				}
+				pass(brisk().Lease / 20)
+			}
+			must(t, before.Unlock(t.Context()))
+			must(t, during.Unlock(t.Context()))
+			must(t, get(t, b, "before").Unlock(t.Context()))
+			must(t, get(t, b, "during").Unlock(t.Context()))
+			for _, again := range back {
+				again()
+			}
+			s.nothingLeft(t, "before")
+			s.nothingLeft(t, "during")
+		})
+	}
+}
+
+// With three of five masters away there is an error, soon, and nothing stays on the other two.
+func TestThreeOfFiveAway(t *testing.T) {
+	for how, away := range outages {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			o := opts()
+			o.NodeTimeout = 300 * time.Millisecond
+			l := s.wired(t, o)
+			works(t, l)
+			var back []func()
+			for _, i := range []int{0, 2, 4} {
+				back = append(back, away(t, s, i))
+			}
+			for name, acquire := range map[string]func(context.Context, string) (lock.Lock, error){"lock": l.Lock, "try": l.TryLock} {
+				began := time.Now()
+				_, err := acquire(t.Context(), name)
+				took := time.Since(began)
+				switch {
+				case err == nil:
+					t.Fatalf("%s: two of five masters are no majority", name)
+				case errors.Is(err, lock.ErrHeld), !strings.Contains(err.Error(), "of 5 masters answered, 3 must"):
+					t.Errorf("%s: %v", name, err)
+				case took > o.NodeTimeout+soon:
+					t.Errorf("%s: the error took %v, with a NodeTimeout of %v", name, took, o.NodeTimeout)
+				}
+				await(t, "the masters that answer have nothing", func() bool {
+					for _, i := range []int{1, 3} {
+						if n := s.direct[i].Exists(t.Context(), prefix+":"+name).Val(); n > 0 {
+							return false
+						}
+					}
+					return true
+				})
+			}
+			for _, again := range back {
+				again()
+			}
+			works(t, l)
+			s.nothingLeft(t, "lock")
+			s.nothingLeft(t, "try")
+		})
+	}
+}
+
+// soon is what a busy machine may add.
+const soon = 3 * time.Second
+
+// A Lock that already waits rides out trouble, for one lease.
+func TestWaitsThroughTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := brisk()
+	holder, waiter := s.open(t, o), s.wired(t, o)
+	held := get(t, holder, "k")
+	got, failed := make(chan lock.Lock, 1), make(chan error, 1)
+	wait := func() {
+		l, err := waiter.Lock(t.Context(), "k")
+		if err != nil {
+			failed <- err
+			return
+		}
+		got <- l
+	}
+	go wait()
+	waits := func() {
+		t.Helper()
+		for _, p := range s.proxies {
+			p.ResetCounts()
+		}
+		await(t, "it asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 1 })
+	}
+	waits()
+	cut := func(on bool) {
+		for _, p := range s.proxies[:3] {
+			p.Blackhole(on)
+		}
+	}
+	cut(true)
+	pass(o.Lease / 2)
+	cut(false)
+	must(t, held.Unlock(t.Context()))
+	select {
+	case l := <-got:
+		must(t, l.Unlock(t.Context()))
+	case err := <-failed:
+		t.Fatalf("a Lock that waits doesn't outlast half a lease without masters: %v", err)
+	}
+
+	held = get(t, holder, "k")
+	go wait()
+	waits()
+	cut(true)
+	began := time.Now()
+	select {
+	case <-got:
+		t.Fatal("locked by two of five")
+	case err := <-failed:
+		if took := time.Since(began); took < o.Lease-o.NodeTimeout || took > o.Lease+soon {
+			t.Errorf("it gave up after %v; want the lease of %v", took, o.Lease)
+		}
+		if !strings.Contains(err.Error(), "2 of 5 masters answered") {
+			t.Errorf("it gave up with %v", err)
+		}
+	}
+	cut(false)
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// Answers that come when the time of the lock is over are none, and what was acquired is given back.
+func TestAnswersEatTheLease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.wired(t, redlock.Options{Lease: 200 * time.Millisecond, Logger: quiet})
+	l.SetNodeTimeout(patience)
+	works(t, l)
+	var gates []chan struct{}
+	for _, p := range s.proxies[:3] {
+		gate := make(chan struct{})
+		late := p.DelayReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
+		gates = append(gates, gate)
+		go func() {
+			<-late.Struck()
+			pass(250 * time.Millisecond)
+			close(gate)
+		}()
+	}
+	_, err := l.TryLock(t.Context(), "k")
+	if err == nil || !strings.Contains(err.Error(), "of a lease of 200ms") {
+		t.Errorf("answers after the lease gave %v", err)
+	}
+	for _, gate := range gates {
+		<-gate
+	}
+	s.nothingLeft(t, "k")
+}
+
+// Masters that are slower than NodeTimeout count as away, although they do what they are told in the end: then it is
+// given back.
+func TestSlowMasters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := opts()
+	o.NodeTimeout = 100 * time.Millisecond
+	l := s.wired(t, o)
+	works(t, l)
+	for _, p := range s.proxies[:3] {
+		p.Slow(2 * o.NodeTimeout)
+	}
+	if _, err := l.Lock(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "masters answered, 3 must") {
+		t.Errorf("slow masters gave %v", err)
+	}
+	// They set the lock only now, and take it away again after that.
+	await(t, "a slow master was asked", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	s.nothingLeft(t, "k")
+	for _, p := range s.proxies[:3] {
+		p.Slow(0)
+	}
+	works(t, l)
+}

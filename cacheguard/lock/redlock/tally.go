@@ -1,0 +1,147 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// quorum is how many of so many masters make a majority: any two majorities have a master in common.
+func quorum(masters int) int { return masters/2 + 1 }
+
+// tally counts what the masters answer to one question. It decides; it asks nobody.
+type tally struct {
+	masters int
+	answers []answer // that have come, of errors too
+	mine    int
+	not     int    // other and free
+	away    []bool // by master: it did not answer the last time; nil: that doesn't matter
+}
+
+func (t *tally) add(a answer) {
+	t.answers = append(t.answers, a)
+	switch a.said {
+	case mine:
+		t.mine++
+	case other, free:
+		t.not++
+	}
+}
+
+// close counts what hasn't come as no answer.
+func (t *tally) close(err error) {
+	came := make([]bool, t.masters)
+	for _, a := range t.answers {
+		came[a.master] = true
+	}
+	for i := range came {
+		if !came[i] {
+			t.add(answer{master: i, err: fmt.Errorf("master %d: %w", i, err)})
+		}
+	}
+}
+
+// pending is how many answers haven't come.
+func (t *tally) pending() int { return t.masters - len(t.answers) }
+
+// won reports whether a majority says mine.
+func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
+
+// refused reports whether so many say that it isn't, that there can be no majority that says mine.
+func (t *tally) refused() bool { return t.not > t.masters-quorum(t.masters) }
+
+// unusable reports whether no majority answers.
+func (t *tally) unusable() bool { return t.mine+t.not+t.pending() < quorum(t.masters) }
+
+// settled reports whether more answers would not change what an acquisition comes to. When a majority has answered, and
+// their votes are divided, those that were away already are not waited for: otherwise each such vote would take
+// NodeTimeout as long as one master is away, and meanwhile the votes that one has would be in the way of the others.
+func (t *tally) settled() bool {
+	return t.won() || t.unusable() || t.most() >= quorum(t.masters) ||
+		t.mine+t.not >= quorum(t.masters) && !t.pendingThere()
+}
+
+// pendingThere reports whether one of those that haven't answered did so the last time.
+func (t *tally) pendingThere() bool {
+	there := t.pending()
+	for i, away := range t.away {
+		if away && !slices.ContainsFunc(t.answers, func(a answer) bool { return a.master == i }) {
+			there--
+		}
+	}
+	return there > 0
+}
+
+// decided reports whether more answers would not change what a renewal or a release comes to.
+func (t *tally) decided() bool { return t.won() || t.refused() }
+
+// most is how many masters have the lock of one and the same other.
+func (t *tally) most() int {
+	most, count := 0, make(map[string]int)
+	for _, a := range t.answers {
+		if a.said == other {
+			count[a.holder]++
+			most = max(most, count[a.holder])
+		}
+	}
+	return most
+}
+
+// split reports whether the masters' votes are split so that nobody can have the lock: whoever has most of them has no
+// majority, even with all that didn't answer.
+func (t *tally) split() bool {
+	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
+}
+
+// left is after what time a majority of masters can be free, if nobody releases or renews anything: negative if that is
+// not known.
+func (t *tally) left() time.Duration {
+	missing := quorum(t.masters) - t.mine
+	var ends []time.Duration
+	for _, a := range t.answers {
+		if a.said == other && a.left >= 0 {
+			ends = append(ends, a.left)
+		}
+	}
+	if missing > len(ends) {
+		return -1
+	}
+	slices.Sort(ends)
+	return ends[max(missing-1, 0)]
+}
+
+// place is the asker's among those who wait, as most masters see it.
+func (t *tally) place() int {
+	var places []int
+	for _, a := range t.answers {
+		if a.said == other {
+			places = append(places, a.place)
+		}
+	}
+	if len(places) == 0 {
+		return 0
+	}
+	slices.Sort(places)
+	return places[len(places)/2]
+}
+
+// trouble is the error of a question that no majority has answered, or not alike.
+func (t *tally) trouble() error {
+	errs := []error{fmt.Errorf("%d of %d masters answered, %d must", t.mine+t.not, t.masters, quorum(t.masters))}
+	if !t.unusable() {
+		errs[0] = fmt.Errorf("%d of %d masters have it, %d have it not, %d must agree", t.mine, t.masters, t.not, quorum(t.masters))
+	}
+	for _, a := range t.answers {
+		if a.err != nil {
+			errs = append(errs, a.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validity is for how long a lock counts, from before the first request was sent: any master's clock may be faster than
+// ours by drift.
+func (o Options) validity() time.Duration {
+	return o.Lease - time.Duration(o.Drift*float64(o.Lease)) - roundingDrift
+}

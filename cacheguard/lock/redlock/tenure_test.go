@@ -1,0 +1,266 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+)
+
+// A minority that says "not yours" doesn't lose the lock: where nobody has it, it is set again, and what another has is
+// left to it.
+func TestMinorityDoesNotLose(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	held := get(t, s.open(t, brisk()), "k")
+	s.everywhere(t, "k")
+	mine := s.holders(t, "k")[2]
+	must(t, s.direct[0].Del(t.Context(), prefix+":k").Err())
+	must(t, s.direct[1].Set(t.Context(), prefix+":k", "another", patience).Err())
+	await(t, "the lock is set again", func() bool {
+		return slices.Equal(s.holders(t, "k"), []string{mine, "another", mine, mine, mine})
+	})
+	// Now that counts: three that have it are left.
+	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", patience).Err())
+	pass(2 * brisk().Lease)
+	must(t, held.Err())
+	if got := s.holders(t, "k"); !slices.Equal(got, []string{mine, "another", "another", mine, mine}) {
+		t.Errorf("after some renewals the masters have %v", got)
+	}
+	must(t, held.Unlock(t.Context()))
+	await(t, "nothing of it is left", func() bool {
+		return slices.Equal(s.holders(t, "k"), []string{"", "another", "another", "", ""})
+	})
+}
+
+// A majority that says "not yours" does, at the next renewal, whether others have it or nobody, and it is not set again.
+func TestMajorityLoses(t *testing.T) {
+	for how, take := range map[string]func(s *site, i int) error{
+		"removed": func(s *site, i int) error { return s.direct[i].Del(context.Background(), prefix+":k").Err() },
+		"another's": func(s *site, i int) error {
+			return s.direct[i].Set(context.Background(), prefix+":k", "another", patience).Err()
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			o := opts()
+			o.Lease = 10 * time.Second
+			held := get(t, s.open(t, o), "k")
+			s.everywhere(t, "k")
+			began := time.Now()
+			for i := range 3 {
+				must(t, take(s, i))
+			}
+			before := s.holders(t, "k")
+			arrives(t, "the lock is lost", held.Lost())
+			if took := time.Since(began); took > o.Lease/3+soon {
+				t.Errorf("the loss was noticed after %v; a lease is %v", took, o.Lease)
+			}
+			is(t, "Err", held.Err(), lock.ErrLost)
+			if got := s.holders(t, "k"); !slices.Equal(got, before) {
+				t.Errorf("the masters have %v after the loss, and had %v", got, before)
+			}
+			is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
+			if n := s.count(t, "k", 3, 4); n > 0 {
+				await(t, "the rest is given back", func() bool { return s.count(t, "k", 3, 4) == 0 })
+			}
+		})
+	}
+}
+
+// Unlock says by itself that the lock was lost when no renewal has noticed it.
+func TestUnlockNoticesLoss(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.open(t, opts())
+	held := get(t, l, "k")
+	s.everywhere(t, "k")
+	for i := range 3 {
+		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
+	}
+	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
+	s.nothingLeft(t, "k")
+
+	held = get(t, l, "k")
+	s.everywhere(t, "k")
+	for i := range 2 {
+		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
+	}
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// Masters that have come and gone leave renewals without an answer from a majority: that is no loss until the time is
+// over, and then it is one before any master forgets the lock.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := redlock.Options{Lease: 4 * time.Second, NodeTimeout: 200 * time.Millisecond, Drift: 0.5, Logger: quiet}
+	l := s.wired(t, o)
+	works(t, l)
+	began := time.Now()
+	held := get(t, l, "k")
+	acquired := time.Now()
+	s.everywhere(t, "k")
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(true)
+	}
+	arrives(t, "the lock is lost", held.Lost())
+	lost := time.Now()
+	valid := o.Lease/2 - 2*time.Millisecond
+	if took := lost.Sub(began); took < valid {
+		t.Errorf("the lock was lost after %v; it is valid for %v", took, valid)
+	}
+	if took := lost.Sub(acquired); took > valid+time.Second {
+		t.Errorf("the lock was lost after %v; it is valid for %v", took, valid)
+	}
+	for i, rdb := range s.direct {
+		if left := rdb.PTTL(t.Context(), prefix+":k").Val(); left < time.Second/2 {
+			t.Errorf("master %d forgets the lock %v after its holder", i, left)
+		}
+	}
+	for _, p := range s.proxies[:3] {
+		p.Blackhole(false)
+	}
+	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
+	s.nothingLeft(t, "k")
+}
+
+// A master that was restarted without its data lets a second holder in: with A on three masters, of which one forgets,
+// those two that never had it make a majority with it. The package documentation says so; this shows that it is true,
+// and that a restart that takes longer than the lease prevents it.
+func TestRestartedEmpty(t *testing.T) {
+	begin := func(t *testing.T) (s *site, o redlock.Options, first lock.Lock, second *redlock.Locker) {
+		s = newSite(t)
+		o = redlock.Options{Lease: 6 * time.Second, NodeTimeout: 500 * time.Millisecond, Logger: quiet}
+		a := s.wired(t, o)
+		s.servers[3].Kill()
+		s.servers[4].Kill()
+		first = get(t, a, "k")
+		pass(o.NodeTimeout) // or it could still reach those
+		for _, i := range []int{3, 4} {
+			must(t, s.servers[i].Restart())
+		}
+		return s, o, first, s.open(t, o)
+	}
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		s, _, first, b := begin(t)
+		must(t, s.servers[2].Restart())
+		second, err := b.TryLock(t.Context(), "k")
+		must(t, err)
+		if first.Err() != nil || second.Err() != nil {
+			t.Errorf("the first holder: %v, the second: %v; this test is to show that both hold", first.Err(), second.Err())
+		}
+		arrives(t, "the first notices it when it renews", first.Lost())
+		must(t, second.Err())
+		must(t, second.Unlock(t.Context()))
+		is(t, "Unlock of the first", first.Unlock(t.Context()), lock.ErrLost)
+	})
+	t.Run("later than a lease", func(t *testing.T) {
+		t.Parallel()
+		s, o, first, b := begin(t)
+		for _, p := range s.proxies { // it can't renew, and doesn't know of anything
+			p.Blackhole(true)
+		}
+		s.servers[2].Kill()
+		restarted := make(chan error, 1)
+		down := time.Now()
+		go func() {
+			pass(o.Lease)
+			restarted <- s.servers[2].Restart()
+		}()
+		for {
+			second, err := b.TryLock(t.Context(), "k")
+			if err == nil {
+				if first.Err() == nil {
+					t.Errorf("%v after the master went down, two hold the lock", time.Since(down))
+				}
+				must(t, second.Unlock(t.Context()))
+				break
+			}
+			if errors.Is(err, lock.ErrLost) || time.Since(down) > patience {
+				t.Fatalf("nobody gets the lock: %v", err)
+			}
+			pass(20 * time.Millisecond)
+		}
+		must(t, <-restarted)
+		for _, p := range s.proxies {
+			p.Blackhole(false)
+		}
+		is(t, "Unlock of the first", first.Unlock(t.Context()), lock.ErrLost)
+	})
+}
+
+// A lock that is held for long outlives a restart of every master, one after another, because it is set again where it
+// is missing.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	held := get(t, s.open(t, brisk()), "k")
+	s.everywhere(t, "k")
+	mine := s.holders(t, "k")[0]
+	for i, server := range s.servers {
+		must(t, server.Restart())
+		await(t, "the lock is set again", func() bool { return s.holders(t, "k")[i] == mine })
+	}
+	must(t, held.Err())
+	must(t, held.Unlock(t.Context()))
+	s.nothingLeft(t, "k")
+}
+
+// A lock outlives that each master is away for a while, never more than two at a time, although no renewal comes between.
+func TestOthersAway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := redlock.Options{Lease: 4 * time.Second, NodeTimeout: 300 * time.Millisecond, Logger: quiet}
+	l := s.wired(t, o)
+	works(t, l)
+	for _, p := range s.proxies[:2] {
+		p.Blackhole(true)
+	}
+	held := get(t, l, "k")
+	pass(2 * o.NodeTimeout) // nothing more of it is on the way
+	for _, p := range s.proxies[:2] {
+		p.Cut()
+		p.Blackhole(false)
+	}
+	if n := s.count(t, "k", 0, 1); n > 0 {
+		t.Fatalf("%d of those that were away have the lock", n)
+	}
+	for _, p := range s.proxies[3:] {
+		p.Blackhole(true)
+	}
+	pass(3 * o.Lease / 2)
+	must(t, held.Err())
+	if n := s.count(t, "k", 0, 1, 2); n != 3 {
+		t.Errorf("%d of those that answer have the lock", n)
+	}
+	must(t, held.Unlock(t.Context()))
+	for _, p := range s.proxies[3:] {
+		p.Blackhole(false)
+	}
+	s.nothingLeft(t, "k")
+}
+
+// A lock ends at MaxHold.
+func TestMaxHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := brisk()
+	o.MaxHold = 3 * time.Second
+	l := s.open(t, o)
+	held := get(t, l, "k")
+	began := time.Now()
+	arrives(t, "the lock is lost", held.Lost())
+	if took := time.Since(began); took < o.MaxHold-time.Second {
+		t.Errorf("it was lost after %v; want MaxHold, %v", took, o.MaxHold)
+	}
+	must(t, get(t, l, "k").Unlock(t.Context())) // one lease later
+	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
+}
