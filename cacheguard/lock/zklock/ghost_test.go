@@ -1,0 +1,320 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// TestLostReplyIsRecognised breaks the connection on the answer to the creation of a node: the call finds its own, and
+// there is no other.
+func TestLostReplyIsRecognised(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/lost", Lease: 10 * time.Second, OpTimeout: 10 * time.Second}
+	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), opts)
+	for _, name := range []string{"a", "b", "c"} {
+		prepare(t, operator, name)
+		proxy.Reset()
+		fault := proxy.LoseReply(inLine)
+		held := acquire(t, p, name)
+		await(t, fault.Struck(), "the fault")
+		var ops []string
+		for _, r := range proxy.Requests() {
+			ops = append(ops, r.Op)
+		}
+		if len(ops) < 3 || ops[0] != "create" || ops[1] != "sync" { // the server may be another one, which is behind
+			t.Errorf("the requests are %v", ops)
+		}
+		line := operator.line(t, "/lost", name)
+		if len(line) != 1 {
+			t.Errorf("in line are %v", line)
+		}
+		_, stat, err := operator.conn.Exists(zklock.DirOf("/lost", name) + "/" + line[0])
+		if err != nil || stat.Czxid != held.Token() {
+			t.Errorf("the token is %d, the node's %d, %v", held.Token(), stat.Czxid, err)
+		}
+		if err := held.Unlock(testContext(t)); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		if line := operator.line(t, "/lost", name); len(line) > 0 {
+			t.Errorf("left in line are %v", line)
+		}
+	}
+}
+
+// TestOneNodeForEachCall has a call get in line again whose connection is silent for longer than OpTimeout: it asks for
+// one node and not for another.
+func TestOneNodeForEachCall(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/one", Lease: 20 * time.Second, OpTimeout: 200 * time.Millisecond}
+	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Prefix: "/one", Lease: 20 * time.Second})
+	held := acquire(t, operator, "a")
+	got := make(chan error, 1)
+	go func() {
+		var next lock.Lock
+		err := error(nil)
+		for next == nil { // OpTimeout is short
+			next, err = p.Lock(testContext(t), "a")
+		}
+		if err == nil {
+			err = next.Unlock(testContext(t))
+		}
+		got <- err
+	}()
+	holder := zklock.DirOf("/one", "a") + "/" + operator.line(t, "/one", "a")[0]
+	eventually(t, "it to wait", func() bool { return slices.Contains(asked(proxy, "getData"), holder) })
+	creates := len(asked(proxy, "create"))
+	fault := proxy.LoseReply(zktest.IsOp("create"), zktest.Silence)
+	for _, node := range operator.line(t, "/one", "a")[1:] {
+		if err := operator.conn.Delete(zklock.DirOf("/one", "a")+"/"+node, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, fault.Struck(), "the fault")
+	<-time.After(3 * opts.OpTimeout) // for another one not to be asked for
+	if n := len(asked(proxy, "create")) - creates; n != 1 {
+		t.Errorf("%d creations are under way", n)
+	}
+	proxy.Cut()
+	if err := held.Unlock(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the end of the line", func() bool { return len(operator.line(t, "/one", "a")) == 0 })
+}
+
+// TestCallsThatAreGivenUpAtOnce leave nothing, whatever they had come to.
+func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
+	server := zktest.Shared(t)
+	opts := zklock.Options{Prefix: "/given/up", Lease: 20 * time.Second}
+	p, operator := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
+	for range 300 {
+		ctx, cancel := context.WithCancel(testContext(t))
+		go cancel()
+		if held, err := p.Lock(ctx, "a"); err == nil {
+			if err := held.Unlock(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.Close(); err != nil { // it waits for what is still to be removed
+		t.Fatal(err)
+	}
+	if line := operator.line(t, "/given/up", "a"); len(line) > 0 {
+		t.Errorf("left in line are %v", line)
+	}
+}
+
+// TestGhostIsRemovedWithinItsSession gives a call up whose node was created without its hearing of that, and the
+// session goes on: nothing but the locker can remove the node.
+func TestGhostIsRemovedWithinItsSession(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/ghost", Lease: 20 * time.Second}
+	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), opts)
+	for _, name := range []string{"a", "b"} {
+		prepare(t, operator, name)
+		session := p.conn.SessionID()
+		fault := proxy.LoseReply(inLine, zktest.Silence)
+		ctx, cancel := context.WithCancel(testContext(t))
+		given := make(chan error, 1)
+		go func() {
+			_, err := p.Lock(ctx, name)
+			given <- err
+		}()
+		await(t, fault.Struck(), "the fault")
+		cancel()
+		if err := <-given; !errors.Is(err, context.Canceled) {
+			t.Fatalf("Lock: %v", err)
+		}
+		ghost := operator.line(t, "/ghost", name)
+		if len(ghost) != 1 {
+			t.Fatalf("in line are %v, want a ghost", ghost)
+		}
+		proxy.Cut() // go-zookeeper would see that it is silent, in time
+		held := acquire(t, p, name)
+		if line := operator.line(t, "/ghost", name); len(line) != 1 || line[0] == ghost[0] {
+			t.Errorf("in line are %v, the ghost was %v", line, ghost)
+		}
+		if session != 0 && p.conn.SessionID() != session {
+			t.Error("it is another session: this shows nothing")
+		}
+		if err := held.Unlock(testContext(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestUnheardUnlock loses the answer to the removal of a node.
+func TestUnheardUnlock(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/unheard", Lease: 10 * time.Second, OpTimeout: 10 * time.Second}
+	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), opts)
+
+	held := acquire(t, p, "a")
+	proxy.LoseReply(zktest.IsOp("delete"))
+	if err := held.Unlock(testContext(t)); err != nil {
+		t.Errorf("Unlock whose answer was lost, and asked for again: %v", err)
+	}
+
+	// It can't be asked for in time: then it happens later.
+	held = acquire(t, p, "b")
+	proxy.Blackhole(true)
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if err := held.Unlock(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Unlock: %v", err)
+	}
+	proxy.Blackhole(false)
+	if err := acquire(t, operator, "b").Unlock(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnlockGoesOnAfterItsTime has ZooKeeper be away for longer than OpTimeout.
+func TestUnlockGoesOnAfterItsTime(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/later", Lease: 20 * time.Second, OpTimeout: 50 * time.Millisecond}
+	p := open(t, proxy.Addr(), opts)
+	opts.OpTimeout = 0
+	operator := open(t, server.Addr(), opts)
+	var held lock.Lock
+	eventually(t, "the lock", func() (ok bool) { // OpTimeout is short
+		var err error
+		held, err = p.Lock(testContext(t), "a")
+		return err == nil
+	})
+	if err := proxy.Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	if err := held.Unlock(testContext(t)); err == nil {
+		t.Error("Unlock without ZooKeeper returns nil")
+	}
+	for err := error(nil); !errors.Is(err, zk.ErrNoServer); { // that is the end of all that go-zookeeper still had to send
+		_, _, err = p.conn.Exists("/")
+	}
+	if line := operator.line(t, "/later", "a"); len(line) != 1 {
+		t.Errorf("in line are %v", line)
+	}
+	if err := proxy.Refuse(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := acquire(t, operator, "a").Unlock(testContext(t)); err != nil { // in the same session as before
+		t.Error(err)
+	}
+}
+
+// TestALockThatIsLostAndKeptIsTakenAway has holders that don't unlock, on a session that lives.
+func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
+	server := zktest.Shared(t)
+	for what, test := range map[string]struct {
+		maxHold time.Duration
+		lose    func(*process, *zktest.Proxy)
+	}{
+		"held for too long": {50 * time.Millisecond, func(*process, *zktest.Proxy) {}},
+		"closed":            {0, func(p *process, _ *zktest.Proxy) { _ = p.Close() }},
+		"cut off for a lease, and no longer": {0, func(_ *process, proxy *zktest.Proxy) {
+			proxy.Blackhole(true)
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			proxy := zktest.StartProxy(t, server.Addr())
+			opts := zklock.Options{Prefix: "/kept", Lease: time.Second, MaxHold: test.maxHold}
+			conn, err := connect(proxy.Addr(), 50*time.Second) // far longer than Lease
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			l, err := zklock.New(conn, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			p, operator := &process{l, conn}, open(t, server.Addr(), zklock.Options{Prefix: "/kept", Lease: 20 * time.Second})
+			held := acquire(t, p, what)
+			session := conn.SessionID()
+			test.lose(p, proxy)
+			await(t, held.Lost(), "Lost")
+			if line := operator.line(t, "/kept", what); len(line) != 1 {
+				t.Errorf("when it is lost, in line are %v: the holder has a lease to stop", line)
+			}
+			proxy.Blackhole(false)
+			next := acquire(t, operator, what)
+			if conn.SessionID() != session {
+				t.Error("the session has ended: this shows nothing")
+			}
+			if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("Unlock: %v", err)
+			}
+			if err := next.Unlock(testContext(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCloseDoesNotWaitForZooKeeper closes a locker that has a ghost and can't be heard.
+func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/close", Lease: 40 * time.Second, OpTimeout: 100 * time.Millisecond}
+	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Prefix: "/close", Lease: 20 * time.Second})
+	prepare(t, operator, "a")
+	fault := proxy.LoseReply(inLine, zktest.Silence)
+	eventually(t, "a ghost", func() bool {
+		if held, err := p.Lock(testContext(t), "a"); err == nil {
+			t.Fatalf("it has %v", held)
+		}
+		select {
+		case <-fault.Struck():
+			return true
+		default:
+			return false
+		}
+	})
+	closed := make(chan struct{})
+	go func() {
+		_ = p.Close()
+		close(closed)
+	}()
+	await(t, closed, "Close")
+	if line := operator.line(t, "/close", "a"); len(line) != 1 {
+		t.Fatalf("in line are %v: this shows nothing", line)
+	}
+	if _, err := p.Lock(testContext(t), "a"); !errors.Is(err, lock.ErrClosed) {
+		t.Errorf("Lock after Close: %v", err)
+	}
+	proxy.Cut() // now it connects again
+	if err := acquire(t, operator, "a").Unlock(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// inLine matches the creation of a node in line, in a directory that is prepared.
+func inLine(r zktest.Request) bool {
+	return r.Op == "create" && strings.Contains(r.Path, zklock.BeforeTurn)
+}
+
+// prepare has the node of a name be there.
+func prepare(t *testing.T, p *process, name string) {
+	t.Helper()
+	if err := acquire(t, p, name).Unlock(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+}

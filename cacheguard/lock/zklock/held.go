@@ -1,0 +1,113 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+// A follower that a client is connected to tells the leader which sessions it has heard of at the leader's next ping,
+// half a tick later: a quarter of the least session timeout. So what was answered a quarter of a Lease before the last
+// answer is known to the leader for sure, and a lock counts as held for one Lease from there. The first answer has none
+// before it, but the session's own pings, which come at a third of its timeout.
+
+// begin begins the tenure of a lock.
+func (l *Locker) begin(q *question) *tenure.Hold {
+	hold := l.keeper.Begin(tenure.Terms{
+		Name: q.name, Token: q.token,
+		Until: q.alive.Add(l.opts.Lease - l.opts.Lease/4 - l.opts.Lease/3),
+		Renew: q.verify, Every: l.opts.Lease / 4, Most: l.opts.MaxHold,
+		Release: q.release,
+	})
+	go q.guard(hold)
+	return hold
+}
+
+// verify asks ZooKeeper's leader whether the session lives and the node is there, and says until when that is so.
+func (q *question) verify(ctx context.Context) (until time.Time, held bool, err error) {
+	ctx, cancel := q.l.step(ctx)
+	defer cancel()
+	before := q.alive
+	err = q.sync(ctx)
+	if errors.Is(err, zk.ErrSessionExpired) {
+		return time.Time{}, false, nil
+	}
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	there, err := aside(ctx, func() (bool, error) {
+		there, stat, err := q.l.conn.Exists(q.path())
+		return there && stat.Czxid == q.token, err
+	})
+	if err != nil {
+		q.alive = before // the next answer is the one after this
+	}
+	return before.Add(q.l.opts.Lease), there, err
+}
+
+// guard has the lock be lost at once when its node is gone or the session is over, and removes the node when a lock
+// that was lost for another reason isn't unlocked for a Lease. It ends when the lock is given back or the node is gone.
+func (q *question) guard(hold *tenure.Hold) {
+	lost := hold.Lost()
+	var linger <-chan time.Time
+	for {
+		select {
+		case <-q.released:
+			return
+		case event := <-q.changed:
+			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // whoever wrote there didn't end the lock
+				continue
+			}
+			if errors.Is(event.Err, zk.ErrSessionExpired) && hold.Err() == nil {
+				q.l.opts.Logger.Warn("zklock: a session ended while a lock still counted as held: is Options.Lease more than the "+
+					"servers' session timeout?", "name", q.name, "lease", q.l.opts.Lease)
+			}
+			hold.Lose()
+			return
+		case <-lost:
+			lost = nil
+			timer := time.NewTimer(q.l.opts.Lease)
+			defer timer.Stop()
+			linger = timer.C
+		case <-linger:
+			q.l.tidy(q)
+			return
+		}
+	}
+}
+
+// watchAgain sets the watch again and reports whether the node is there. While that can't be known there is no watch: the
+// lock is verified all the same.
+func (q *question) watchAgain() bool {
+	ctx, cancel := q.l.step(context.Background())
+	defer cancel()
+	own, err := aside(ctx, func() (seen, error) { return q.l.look(q.path()) })
+	q.changed = own.changed
+	return !errors.Is(err, zk.ErrNoNode)
+}
+
+// release removes the node. If ZooKeeper can't be reached that goes on in the background.
+func (q *question) release(ctx context.Context) error {
+	close(q.released)
+	ctx, cancel := q.l.step(ctx)
+	defer cancel()
+	var was, doubt bool
+	err := q.l.retry(ctx, func() (err error) {
+		was, err = q.l.remove(ctx, q.path())
+		doubt = doubt || err != nil // a node that is gone then may have been removed before, and the answer lost
+		return err
+	})
+	switch {
+	case err != nil:
+		q.l.tidy(q)
+		return err
+	case !was && !doubt:
+		return lock.ErrLost
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// inside is a locker whose parts are looked at.
+func inside(t *testing.T, addr, prefix string) (*zk.Conn, *Locker) {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silent{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(conn, Options{Prefix: prefix, Lease: 6 * time.Second, OpTimeout: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(); conn.Close() })
+	return conn, l
+}
+
+// until waits for the state of something outside this process.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); runtime.Gosched() {
+		if time.Since(began) > 20*time.Second {
+			t.Errorf("still waiting for %s", what)
+			return
+		}
+	}
+}
+
+// count counts the requests of one kind that have gone through a proxy.
+func count(p *zktest.Proxy, op string) int {
+	n := 0
+	for _, r := range p.Requests() {
+		if r.Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// TestALockBeginsWithTimeLeft has the answer to a creation take so long that a lease from its question is half over.
+func TestALockBeginsWithTimeLeft(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	_, l := inside(t, proxy.Addr(), "/slow")
+	q := l.question("a")
+	if err := l.mkdir(context.Background(), q.dir); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Blackhole(true)
+	time.AfterFunc(l.opts.Lease/3, func() { proxy.Blackhole(false) })
+	if before, err := q.turn(context.Background()); before != "" || err != nil {
+		t.Fatal(before, err)
+	}
+	if count(proxy, "sync") != 1 || time.Since(q.alive) > l.opts.Lease/3 {
+		t.Errorf("what counts is a question from %v ago", time.Since(q.alive))
+	}
+	if err := q.release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGivenUpWaitsLeaveOneWatch waits again and again for a node of another.
+func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	conn, l := inside(t, proxy.Addr(), "/impatient")
+	q := l.question("a")
+	if before, err := q.turn(context.Background()); before != "" || err != nil {
+		t.Fatal(before, err)
+	}
+	node := q.node
+	q = l.question("a")
+	if before, err := q.turn(context.Background()); before != node || err != nil {
+		t.Fatal(before, err)
+	}
+	proxy.Reset()
+	for i := range 10 {
+		ctx, cancel := context.WithCancel(context.Background())
+		if i == 0 {
+			go func() {
+				until(t, "a watch", func() bool { return l.watches.on(q.dir+"/"+node) != nil })
+				cancel()
+			}()
+		} else {
+			cancel()
+		}
+		if err := q.gone(ctx, node); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := conn.Exists("/"); err != nil { // comes after whatever was asked for before
+		t.Fatal(err)
+	}
+	if watched := count(proxy, "getData"); watched != 1 {
+		t.Errorf("ten waits for one node have set %d watches", watched)
+	}
+	if err := conn.Delete(q.dir+"/"+node, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.gone(context.Background(), node); err != nil {
+		t.Error(err)
+	}
+	other := make(chan zk.Event)
+	l.watches.add("/other", other)
+	if len(l.watches.m) != 1 || l.watches.on("/other") != other {
+		t.Errorf("there are watches that are over: %v", l.watches.m)
+	}
+}
+
+// TestTidyWaitsForACreationUnderWay has a node be created when it was looked for already.
+func TestTidyWaitsForACreationUnderWay(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	conn, l := inside(t, proxy.Addr(), "/late")
+	q := l.question("a")
+	if err := l.mkdir(context.Background(), q.dir); err != nil {
+		t.Fatal(err)
+	}
+	creating := make(chan answer[string], 1)
+	q.creating = creating
+	proxy.Reset()
+	done := l.tidy(q)
+	until(t, "it to look twice", func() bool { return count(proxy, "getChildren") >= 2 })
+	node, err := conn.Create(q.dir+"/"+q.call, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	creating <- answer[string]{value: node}
+	<-done
+	if there, _, err := conn.Exists(node); there || err != nil {
+		t.Errorf("it is left: %v, %v", there, err)
+	}
+}
+
+// TestALeaseCountsFromTheAnswerBefore is what a follower needs that has to tell its leader: see held.go.
+func TestALeaseCountsFromTheAnswerBefore(t *testing.T) {
+	server := zktest.Shared(t)
+	_, l := inside(t, server.Addr(), "/verify")
+	ctx, q := context.Background(), l.question("a")
+	began := time.Now()
+	if before, err := q.turn(ctx); before != "" || err != nil {
+		t.Fatal(before, err)
+	}
+	if q.alive.Before(began) {
+		t.Errorf("it counts from %v before it began", began.Sub(q.alive))
+	}
+	for range 3 {
+		answered := q.alive
+		asked := time.Now()
+		until, held, err := q.verify(ctx)
+		if err != nil || !held {
+			t.Fatal(held, err)
+		}
+		if want := answered.Add(l.opts.Lease); !until.Equal(want) {
+			t.Errorf("it is held until %v after the answer before, want %v", until.Sub(answered), l.opts.Lease)
+		}
+		if !q.alive.After(asked) && !q.alive.Equal(asked) || q.alive.After(time.Now()) {
+			t.Errorf("the next counts from %v after the question", q.alive.Sub(asked))
+		}
+	}
+	if err := q.release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, held, err := q.verify(ctx); held || err != nil {
+		t.Errorf("a node that is gone: %v, %v", held, err)
+	}
+}

@@ -1,0 +1,157 @@
+package zklock_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// TestMain fails if a locker and its connection, both closed, leave a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(runner{zktest.Wrap(m)}) }
+
+// runner makes this process a holder of locks if a test has started it as one.
+type runner struct{ tests zktest.Runner }
+
+func (r runner) Run() int { return locktest.Main(r.tests, openSite) }
+
+// site says where a locker is and what it is like; as text it goes to child processes.
+type site struct {
+	Addr    string
+	Options zklock.Options
+}
+
+// config is the site as text.
+func (s site) config() string {
+	s.Options.Logger = nil
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func openSite(config string) (lock.Locker, func(), error) {
+	var s site
+	if err := json.Unmarshal([]byte(config), &s); err != nil {
+		return nil, nil, err
+	}
+	conn, err := connect(s.Addr, s.Options.Lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := zklock.New(conn, s.Options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, func() { _ = l.Close(); conn.Close() }, nil
+}
+
+// connect makes a connection whose session ends after a lease. The address is given twice: go-zookeeper rests for a
+// second before it comes to the same one again.
+func connect(addr string, lease time.Duration) (*zk.Conn, error) {
+	conn, _, err := zk.Connect([]string{addr, addr}, lease, zk.WithLogger(silent{}))
+	return conn, err
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// process is a locker with a session of its own, as another process would have it.
+type process struct {
+	*zklock.Locker
+	conn *zk.Conn
+}
+
+// open is a process; it ends with the test.
+func open(t *testing.T, addr string, opts zklock.Options) *process {
+	t.Helper()
+	session := opts.Lease
+	if session == 0 {
+		session = 4 * time.Second
+	}
+	conn, err := connect(addr, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	l, err := zklock.New(conn, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(); conn.Close() })
+	return &process{l, conn}
+}
+
+// line is who stands in line for a name, the holder first.
+func (p *process) line(t *testing.T, prefix, name string) []string {
+	t.Helper()
+	nodes, _, err := p.conn.Children(zklock.DirOf(prefix, name))
+	if err != nil && err != zk.ErrNoNode {
+		t.Fatal(err)
+	}
+	slices.SortFunc(nodes, func(a, b string) int {
+		first, _ := zklock.TurnOf(a)
+		second, _ := zklock.TurnOf(b)
+		return int(first - second)
+	})
+	return nodes
+}
+
+// patience is for what has to happen.
+const patience = 60 * time.Second
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// acquire gets the lock of a name.
+func acquire(t *testing.T, l lock.Locker, name string) lock.Lock {
+	t.Helper()
+	held, err := l.Lock(testContext(t), name)
+	if err != nil {
+		t.Fatalf("Lock: %v", err)
+	}
+	return held
+}
+
+func await(t *testing.T, happened <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(patience):
+		t.Fatalf("still waiting for %s", what)
+	}
+}
+
+// eventually waits for the state of something outside this process.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-timeout:
+			t.Fatalf("still waiting for %s", what)
+		case <-tick.C:
+		}
+	}
+}

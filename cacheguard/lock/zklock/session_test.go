@@ -1,0 +1,216 @@
+package zklock_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// TestLostBeforeTheSessionEnds has the operator look at the clock at the very moment at which ZooKeeper gives the lock
+// to others: the holder, who has heard nothing, knows by then.
+func TestLostBeforeTheSessionEnds(t *testing.T) {
+	server := zktest.Shared(t)
+	opts := zklock.Options{Prefix: "/expiry", Lease: time.Second}
+	for range 3 {
+		proxy := zktest.StartProxy(t, server.Addr())
+		holder, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+		held := acquire(t, holder, "held")
+		node := zklock.DirOf("/expiry", "held") + "/" + operator.line(t, "/expiry", "held")[0]
+		_, _, gone, err := operator.conn.GetW(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.Blackhole(true)
+		<-gone
+		if err := held.Err(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("the session has ended, and Err is %v", err)
+		}
+		await(t, held.Lost(), "Lost")
+		proxy.Blackhole(false)
+		proxy.Cut()
+		if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+}
+
+// TestAShortBreakKeepsTheLock cuts the connection, twice, and has the lock be verified afterwards.
+func TestAShortBreakKeepsTheLock(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	opts := zklock.Options{Prefix: "/break", Lease: 5 * time.Second}
+	holder, other := open(t, proxy.Addr(), opts), open(t, server.Addr(), opts)
+	held := acquire(t, holder, "kept")
+	line := other.line(t, "/break", "kept")
+	for range 2 {
+		proxy.Cut()
+		proxy.Reset()
+		eventually(t, "the lock to be verified", func() bool { return len(asked(proxy, "exists")) >= 2 })
+	}
+	if err := held.Err(); err != nil {
+		t.Errorf("after a short break: %v", err)
+	}
+	if after := other.line(t, "/break", "kept"); !slices.Equal(line, after) {
+		t.Errorf("in line are %v, were %v", after, line)
+	}
+	// It is the leader who is asked, before whatever server one is connected to.
+	var ops []string
+	for _, r := range proxy.Requests() {
+		if r.Op == "sync" || r.Op == "exists" {
+			ops = append(ops, r.Op)
+		}
+	}
+	if len(ops) < 2 || ops[0] != "sync" || ops[1] != "exists" {
+		t.Errorf("it is verified by %v", ops)
+	}
+	if _, err := other.TryLock(testContext(t), "kept"); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryLock of another: %v", err)
+	}
+	if err := held.Unlock(testContext(t)); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// TestARemovedNodeIsALostLock is what an operator does, after having written something into it.
+func TestARemovedNodeIsALostLock(t *testing.T) {
+	server := zktest.Shared(t)
+	opts := zklock.Options{Prefix: "/operator", Lease: 10 * time.Minute} // it isn't verified
+	holder, operator := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
+	held := acquire(t, holder, "removed")
+	node := zklock.DirOf("/operator", "removed") + "/" + operator.line(t, "/operator", "removed")[0]
+	for range 3 {
+		if _, err := operator.conn.Set(node, []byte("why does this take so long?"), -1); err != nil {
+			t.Fatal(err)
+		}
+		// The watch is set again.
+		eventually(t, "a watch", func() bool { watched, err := server.Ask("wchp"); return err == nil && strings.Contains(watched, node) })
+		if err := held.Err(); err != nil {
+			t.Fatalf("after somebody wrote there: %v", err)
+		}
+	}
+	if err := operator.conn.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+	await(t, held.Lost(), "Lost")
+	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+func TestAClosedConnectionIsALostLock(t *testing.T) {
+	server := zktest.Shared(t)
+	opts := zklock.Options{Prefix: "/closed", Lease: 10 * time.Minute} // it isn't verified
+	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
+	held := acquire(t, holder, "closed")
+	holder.conn.Close()
+	await(t, held.Lost(), "Lost")
+	next := acquire(t, other, "closed")
+	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	if _, err := holder.Lock(testContext(t), "closed"); err == nil {
+		t.Error("Lock on a closed connection")
+	}
+	if err := next.Unlock(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerRestarts has a server come back with what it knew.
+func TestServerRestarts(t *testing.T) {
+	server := zktest.Start(t)
+	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second}
+	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
+	held := acquire(t, holder, "kept")
+	waits := make(chan error, 1)
+	go func() {
+		next, err := other.Lock(testContext(t), "kept")
+		if err == nil {
+			err = next.Unlock(testContext(t))
+		}
+		waits <- err
+	}()
+	eventually(t, "one who waits", func() bool { return len(holder.line(t, "/restart", "kept")) == 2 })
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Unlock(testContext(t)); err != nil {
+		t.Errorf("Unlock after a restart: %v", err)
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("who waited over a restart: %v", err)
+	}
+}
+
+// TestServerForgets has a server come back without its data. Its clients never learn that from it: it refuses them, for
+// they have seen more than it has.
+func TestServerForgets(t *testing.T) {
+	server := zktest.Start(t)
+	opts := zklock.Options{Prefix: "/forget", Lease: 3 * time.Second}
+	held := acquire(t, open(t, server.Addr(), opts), "forgotten")
+	if err := server.RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, open(t, server.Addr(), opts), "forgotten")
+	await(t, held.Lost(), "Lost")
+	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	if err := next.Unlock(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeaseLongerThanTheSessionIsSaid has a locker that was told the wrong session timeout.
+func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.StartProxy(t, server.Addr())
+	conn, err := connect(proxy.Addr(), 500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var log lines
+	l, err := zklock.New(conn, zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	held := acquire(t, l, "wrong")
+	operator := open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+	proxy.Blackhole(true)
+	eventually(t, "the end of the session", func() bool { return len(operator.line(t, "/wrong", "wrong")) == 0 })
+	proxy.Blackhole(false)
+	proxy.Cut()
+	await(t, held.Lost(), "Lost")
+	if said := log.String(); !strings.Contains(said, "session timeout") {
+		t.Errorf("the log says %q", said)
+	}
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

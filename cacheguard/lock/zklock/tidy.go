@@ -1,0 +1,98 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// tidy removes, aside, whatever nodes a question that is given up may have or get: another call on the same session
+// would wait for them for ever. It goes on until that is done, or the connection is closed, and then closes done.
+func (l *Locker) tidy(q *question) (done <-chan struct{}) {
+	finished := make(chan struct{})
+	if q.node == "" && q.creating == nil && !q.doubt {
+		close(finished)
+		return finished
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dirty++
+	go func() {
+		defer func() {
+			close(finished)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.dirty--; l.dirty == 0 && l.idle != nil {
+				close(l.idle)
+				l.idle = nil
+			}
+		}()
+		q.tidy()
+	}()
+	return finished
+}
+
+// cleaned returns a channel that is closed when nothing is left to tidy.
+func (l *Locker) cleaned() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dirty == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	return l.idle
+}
+
+// tidy removes the nodes of a question. It is the only one that uses the question.
+func (q *question) tidy() {
+	closed, said := closedConn{conn: q.l.conn}, false
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+		answered := q.answered() // asked first: what was created before that is seen after it
+		err := q.empty()
+		if err == nil && answered || closed.after(err) {
+			return
+		}
+		if closed.found > 0 {
+			wait = firstPause
+		}
+		if err != nil && !unreachable(err) && !said {
+			q.l.opts.Logger.Error("zklock: a node can't be removed", "name", q.name, "path", q.dir+"/"+q.call, "error", err)
+			said = true
+		}
+		time.Sleep(wait)
+	}
+}
+
+// answered reports whether no creation is under way any more.
+func (q *question) answered() bool {
+	select {
+	case a := <-q.creating: // never of nil
+		_ = q.created(a)
+	default:
+	}
+	return q.creating == nil
+}
+
+// empty removes the nodes that are there now.
+func (q *question) empty() error {
+	ctx, cancel := q.l.step(context.Background())
+	defer cancel()
+	nodes := []string{q.node}
+	if q.node == "" || q.doubt || q.creating != nil {
+		var err error
+		if nodes, err = q.find(ctx); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, node := range nodes {
+		if _, err := q.l.remove(ctx, q.dir+"/"+node); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

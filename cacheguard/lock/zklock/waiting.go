@@ -1,0 +1,140 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const (
+	firstPause = 10 * time.Millisecond // between two tries when ZooKeeper can't be reached; then twice as long each time
+	mostPause  = time.Second / 2
+)
+
+// await waits in line until it is q's turn. Whoever stands directly before q is watched and nobody else, so that one
+// that leaves wakes one. When ZooKeeper can't be asked, this is tried again for one Lease: then the trouble is the
+// answer.
+func (q *question) await(ctx context.Context, before string) error {
+	var trouble time.Time // since when there has been no answer
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+		var err error
+		if before != "" { // else it isn't known who that is
+			err = q.gone(ctx, before)
+		}
+		if err == nil {
+			before, err = q.turn(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && before == "":
+			return nil
+		case err == nil:
+			trouble, wait = time.Time{}, firstPause/2
+			continue
+		case !unreachable(err):
+			return err
+		case trouble.IsZero():
+			trouble = time.Now()
+		case time.Since(trouble) > q.l.opts.Lease:
+			return err
+		}
+		pause(ctx, wait/2+rand.N(wait))
+	}
+}
+
+// gone returns when the node of another call may be gone.
+func (q *question) gone(ctx context.Context, node string) error {
+	path := q.dir + "/" + node
+	changed := q.l.watches.on(path)
+	if changed == nil {
+		var err error
+		if changed, err = q.l.watch(ctx, path); err != nil || changed == nil {
+			return err
+		}
+	}
+	for {
+		// The watch tells of it. That it is there is asked all the same, from time to time: so a Lock also hears that
+		// ZooKeeper can't be reached any more.
+		timer := time.NewTimer(q.l.opts.Lease/3 + rand.N(q.l.opts.Lease/3))
+		select {
+		case <-changed:
+			timer.Stop()
+			return nil
+		case <-q.changed: // its own
+			timer.Stop()
+			q.changed = nil
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		within, cancel := q.l.step(ctx)
+		there, err := aside(within, func() (bool, error) {
+			there, _, err := q.l.conn.Exists(path)
+			return there, err
+		})
+		cancel()
+		if err != nil || !there {
+			return err
+		}
+	}
+}
+
+// watch watches the node of another call. It returns nil if there is no such node any more.
+func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error) {
+	ctx, cancel := l.step(ctx)
+	defer cancel()
+	return aside(ctx, func() (<-chan zk.Event, error) {
+		other, err := l.look(path)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return nil, nil
+		case err == nil:
+			l.watches.add(path, other.changed) // also if nobody waits for it any more
+		}
+		return other.changed, err
+	})
+}
+
+// watches are those on the nodes of others. go-zookeeper can't take a watch back, so a call that is given up leaves its
+// own, and the next one that waits for the same node uses it: or a lock that is asked for again and again, while another
+// holds it, would leave one each time.
+type watches struct {
+	mu sync.Mutex                 // guards m
+	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it
+}
+
+// on returns a watch on a node that has not seen anything, or nil.
+func (w *watches) on(path string) <-chan zk.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.m[path]: // never of nil
+		delete(w.m, path)
+	default:
+	}
+	return w.m[path]
+}
+
+// add adds a watch, and forgets those that are over.
+func (w *watches) add(path string, changed <-chan zk.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m == nil {
+		w.m = make(map[string]<-chan zk.Event)
+	}
+	for path, changed := range w.m {
+		select {
+		case <-changed:
+			delete(w.m, path)
+		default:
+		}
+	}
+	w.m[path] = changed
+}
