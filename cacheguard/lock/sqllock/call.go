@@ -1,0 +1,148 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	firstAgain = 2 * time.Millisecond // before a statement is sent again
+	mostAgain  = 50 * time.Millisecond
+)
+
+// call has one thing be done in the database, within OpTimeout. It tries again when that may help: the database was busy,
+// a connection was broken, no answer came within half of the time. What is done recognises what it did before; doubt is
+// the error of a try before that may have done it. A try ends by its own time, not with ctx, for drivers close a
+// connection whose statement was given up; call returns when ctx ends. asking, if it isn't nil, counts tries that are
+// under way.
+func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try func(ctx context.Context, doubt error) (T, error)) (v T, err error) {
+	var doubt, said error
+	end := time.Now().Add(l.opts.OpTimeout)
+	for pause := firstAgain; ; pause = min(2*pause, mostAgain) {
+		before := doubt
+		v, err = aside(ctx, l, min(l.opts.OpTimeout/2, time.Until(end)), asking, func(ctx context.Context) (T, error) {
+			return try(ctx, before)
+		})
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return v, err
+		case !refused(err):
+			doubt = cmp.Or(doubt, err)
+		}
+		if !unanswered(err) {
+			said = err
+		}
+		if !l.passing(err) || time.Until(end) <= 2*pause {
+			return v, l.explained(cmp.Or(said, err)) // the last try may have had hardly any time
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return v, ctx.Err()
+		}
+	}
+}
+
+// aside runs a try on another goroutine and stops waiting for it when ctx or its time ends: there are drivers that don't
+// look at contexts, or not everywhere.
+func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sync.WaitGroup, try func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	done := make(chan result, 1)
+	if asking != nil {
+		asking.Add(1)
+	}
+	l.asides.Go(func() {
+		if asking != nil {
+			defer asking.Done()
+		}
+		defer cancel()
+		v, err := try(own)
+		if err != nil && own.Err() != nil {
+			err = &noAnswer{most, err}
+		}
+		done <- result{v, err}
+	})
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-own.Done():
+	case <-ctx.Done():
+	}
+	var none T
+	select {
+	case r := <-done: // both at once: an answer is better than none
+		return r.v, r.err
+	default:
+	}
+	if ctx.Err() != nil {
+		return none, ctx.Err()
+	}
+	return none, &noAnswer{most, own.Err()}
+}
+
+// query carries a statement out and returns how many rows it gave. It reads to the end, for that is when the database
+// says whether the statement's transaction was committed, or could not be.
+func (l *Locker) query(ctx context.Context, scan func(*sql.Rows) error, statement string, args ...any) (n int, err error) {
+	if statement != l.sql.look {
+		done, err := l.writes.begin(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer done()
+	}
+	rows, err := l.db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for ; rows.Next(); n++ {
+		if scan == nil {
+			continue
+		}
+		if err := scan(rows); err != nil {
+			return n, err
+		}
+	}
+	return n, rows.Err()
+}
+
+// exec carries a statement out and returns how many rows it has changed.
+func (l *Locker) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+	done, err := l.writes.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	result, err := l.db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// writes has statements that write come one after the other: SQLite has one writer, and those who find it busy sleep for
+// a while, whoever came first. It has room for one; nil has them all come at once.
+type writes chan struct{}
+
+func (w writes) begin(ctx context.Context) (done func(), err error) {
+	if w == nil {
+		return func() {}, nil
+	}
+	select {
+	case w <- struct{}{}:
+		return func() { <-w }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,176 @@
+package sqllock_test
+
+import (
+	"database/sql/driver"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+)
+
+// A process whose clock is 26 years late, and stands still, has a lock like any other: in a bubble of synctest the time
+// is that of the year 2000. What counts is the clock of the database, which it can't see.
+func TestClockOfTheClientDoesNotMatter(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		// Outside it is now.
+		type asked struct {
+			held lock.Lock
+			err  error
+		}
+		var (
+			now    = s.process(t)
+			tries  = make(chan struct{})
+			told   = make(chan asked)
+			answer = func() asked { tries <- struct{}{}; return <-told }
+		)
+		go func() {
+			for range tries {
+				held, err := now.TryLock(soon(t), "n")
+				told <- asked{held, err}
+			}
+		}()
+		defer close(tries)
+
+		synctest.Test(t, func(t *testing.T) {
+			if time.Now().Year() != 2000 {
+				t.Fatalf("in the bubble it is %v", time.Now())
+			}
+			_, db := s.spied(t)
+			defer db.Close()
+			then := s.locker(t, db)
+			defer then.Close()
+
+			held := mustTry(t, then, "n")
+			if a := answer(); a.err == nil {
+				t.Fatal("its lock is over at once")
+			}
+			mustUnlock(t, held)
+			a := answer()
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			wantHeld(t, then, "n")
+			if a.held.Token() <= held.Token() {
+				t.Errorf("tokens %d, then %d", held.Token(), a.held.Token())
+			}
+		})
+	})
+}
+
+// No time crosses the wire, only how long a lock lasts.
+func TestOnlyDurationsAreSent(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		spy, db := s.spied(t)
+		l := s.locker(t, db)
+		held := mustLock(t, l, "n")
+		wantHeld(t, l, "n")
+		s.expire(t, "n")
+		mustUnlock(t, mustLock(t, l, "n"))
+		_ = held.Unlock(soon(t))
+		statements := spy.statements()
+		if len(statements) < 4 {
+			t.Fatalf("%d statements", len(statements))
+		}
+		for _, statement := range statements {
+			for _, arg := range statement.args {
+				switch v := arg.Value.(type) {
+				case []byte, string: // names, owners, channels
+				case int64:
+					if v > int64(time.Hour/time.Microsecond) {
+						t.Errorf("%d is sent with %s", v, statement.query)
+					}
+				case driver.Value:
+					t.Errorf("%v is sent with %s", v, statement.query)
+				}
+			}
+		}
+	})
+}
+
+// The database's clock decides, wherever it stands.
+func TestClockOfTheDatabaseDecides(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		a, b := s.process(t), s.process(t)
+		_ = mustLock(t, a, "n")
+		wantHeld(t, b, "n")
+		s.expire(t, "n")
+		mustUnlock(t, mustTry(t, b, "n"))
+	})
+}
+
+// A lock was acquired in the future when the database's clock has been set back: what comes after has a larger token
+// all the same.
+func TestTokensGrowWhenTheClockIsSetBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		l := s.process(t)
+		mustUnlock(t, mustLock(t, l, "n"))
+		s.do(t, "UPDATE LOCKS SET token = token + 1000000000")
+		var tokens []int64
+		for range 3 {
+			held := mustLock(t, l, "n")
+			tokens = append(tokens, held.Token())
+			mustUnlock(t, held)
+		}
+		var before int64
+		for _, token := range tokens {
+			if token <= before || token < time.Now().UnixMicro()+100000000 {
+				t.Errorf("tokens %v", tokens)
+			}
+			before = token
+		}
+	})
+}
+
+// Between the question and the decision there may be a wait: for one who is about to commit that he has the lock. What
+// counts is the clock at the decision, for the lease that is over by then and for the one that begins.
+func TestClockIsReadWhenItIsDecided(t *testing.T) {
+	const short = 300 * time.Millisecond
+	s := onPostgreSQL(t)
+	const long = 10 * time.Second
+	l := s.process(t, func(o *sqllock.Options) { o.Lease = long })
+	mustUnlock(t, mustLock(t, l, "n"))
+	tx, err := s.db(t).BeginTx(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Exec("UPDATE " + s.Table + " SET owner = 'x', expires = clock_timestamp() + interval '300 milliseconds' WHERE name = 'n'"); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan lock.Lock, 1)
+	go func() {
+		held, err := l.TryLock(soon(t), "n")
+		if err != nil {
+			t.Error(err)
+			close(got)
+			return
+		}
+		got <- held
+	}()
+	db := s.db(t)
+	eventually(t, "one who waits for the row", func() (waits bool) {
+		err := db.QueryRow("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'", s.Table).Scan(&waits)
+		if err != nil {
+			t.Error(err)
+		}
+		return waits || err != nil
+	})
+	<-time.After(short)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	held := await(t, got, "the lock")
+	if held == nil {
+		return
+	}
+	var left float64
+	if err := db.QueryRow("SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM " + s.Table + " WHERE name = 'n'").Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if left < long.Seconds() { // a hundredth is added to a lease
+		t.Errorf("it has %v seconds left", left)
+	}
+	mustUnlock(t, held)
+}

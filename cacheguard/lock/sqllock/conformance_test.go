@@ -1,0 +1,99 @@
+package sqllock_test
+
+import (
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+// poll is the default of Options.Poll.
+const poll = 250 * time.Millisecond
+
+// ofFleet are the options of a fleet's lockers, in this process and in others.
+func ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = lease, lease }
+
+func TestConformanceOnSQLite(t *testing.T) {
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		t.Parallel() // most of the time they let time pass
+		s := onSQLite(t)
+		spy, db := s.spied(t)
+		return locktest.Fleet{
+			Lockers: []lock.Locker{s.locker(t, db, ofFleet), s.process(t, ofFleet), s.process(t, ofFleet)},
+			Lease:   lease, Poll: poll, Fenced: true, Reentrant: true,
+			Cut:       spy.cut,
+			LoseReply: func() { spy.loseReply("INSERT") },
+			Steal:     func(name string) { s.do(t, "UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = $1", []byte(name)) },
+			Process:   s.config(t),
+		}
+	})
+}
+
+func TestConformanceOnPostgreSQL(t *testing.T) {
+	pgtest.Shared(t) // or skip all at once
+	locktest.Run(t, func(t *testing.T) locktest.Fleet { return postgreSQLFleet(t, false) })
+}
+
+func TestConformanceOnPostgreSQLWithNotifications(t *testing.T) {
+	pgtest.Shared(t)
+	locktest.Run(t, func(t *testing.T) locktest.Fleet { return postgreSQLFleet(t, true) })
+}
+
+func postgreSQLFleet(t *testing.T, notified bool) locktest.Fleet {
+	t.Parallel()
+	s := onPostgreSQL(t)
+	s.Notified = notified
+	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
+	open := func(s system) *sqllock.Locker {
+		return s.process(t, ofFleet, func(o *sqllock.Options) {
+			if notified {
+				o.Listen = listen(s.Source)
+			}
+		})
+	}
+	f := locktest.Fleet{
+		Lockers: []lock.Locker{open(s.through(proxy)), open(s), open(s)},
+		Lease:   lease, Poll: poll, Fenced: true, Reentrant: true,
+		Cut: func() func() {
+			proxy.Blackhole(true)
+			return func() { proxy.Blackhole(false) }
+		},
+		LoseReply: func() { proxy.LoseReply(pgtest.Executes) },
+		Steal:     func(name string) { s.do(t, "DELETE FROM LOCKS WHERE name = $1", []byte(name)) },
+		Process:   s.config(t),
+	}
+	if notified {
+		f.Poll = 0
+	}
+	return f
+}
+
+// cut has nothing pass until heal.
+func (p *spy) cut() (heal func()) {
+	healed := make(chan struct{})
+	p.onBefore(func(s seen) error {
+		select {
+		case <-healed:
+			return nil
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	})
+	return func() { close(healed) }
+}
+
+// loseReply has the next statement with these words be carried out, and nothing be heard of it.
+func (p *spy) loseReply(words string) {
+	var done atomic.Bool
+	p.onAfter(func(s seen) error {
+		if s.is(words) && done.CompareAndSwap(false, true) {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+}

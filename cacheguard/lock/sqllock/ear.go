@@ -1,0 +1,93 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	firstPause = 20 * time.Millisecond // before listening again
+	mostPause  = 2 * time.Second
+)
+
+// ear listens to notifications, on one connection for all locks, from the first waiter on.
+type ear struct {
+	l        *Locker
+	standing atomic.Bool // notifications arrive
+
+	ctx  context.Context // ends with close; it is nobody's but the ear's
+	end  context.CancelFunc
+	once sync.Once
+}
+
+func (e *ear) init(l *Locker) {
+	e.l = l
+	e.ctx, e.end = context.WithCancel(context.Background())
+}
+
+// channel is where releases are told of: all tables of one name in a database have one.
+func (l *Locker) channel() string { return l.opts.Table }
+
+// open begins to listen, if that is wished. It is called during an acquisition, so Close waits for the goroutine.
+func (e *ear) open() {
+	if e.l.opts.Listen != nil {
+		e.once.Do(func() { e.l.keeper.Go(e.run) })
+	}
+}
+
+func (e *ear) close() { e.end() }
+
+var errNotSaid = errors.New("it returned without an error")
+
+// run holds one session after another.
+func (e *ear) run() {
+	pause, said := firstPause, false
+	for e.ctx.Err() == nil {
+		err := e.l.opts.Listen(e.ctx, e.l.channel(), func() {
+			pause = firstPause
+			if said {
+				said = false
+				e.l.opts.Logger.Info("sqllock: notifications arrive again", "channel", e.l.channel())
+			}
+			e.turn(true)
+		}, e.heard)
+		e.turn(false)
+		if e.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errNotSaid
+		}
+		if !said { // once for each break
+			said = true
+			e.l.opts.Logger.Warn("sqllock: notifications don't arrive; waiters ask from time to time", "channel", e.l.channel(), "error", err)
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-e.ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// turn says whether notifications arrive. Waiters look again in both cases: what was said meanwhile was not heard, and
+// what will be said may not be.
+func (e *ear) turn(standing bool) {
+	if e.standing.Swap(standing) != standing || standing {
+		e.l.waiting.all()
+	}
+}
+
+// heard is told of a lock that was given back. What is no name is somebody else's.
+func (e *ear) heard(payload string) {
+	if name, err := hex.DecodeString(payload); err == nil {
+		e.l.waiting.heard(string(name))
+	}
+}

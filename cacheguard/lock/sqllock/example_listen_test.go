@@ -1,0 +1,70 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+)
+
+// Waiters are woken by NOTIFY, which pgx can hear.
+func ExampleOptions_listen() {
+	const url = "postgres://app@localhost/app"
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	locks, err := sqllock.New(db, sqllock.Options{Dialect: sqllock.PostgreSQL, Listen: listen(url)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+}
+
+// listen is Options.Listen with pgx, on a connection of its own, which has to reach the server itself: a pooler that
+// gives it to others between transactions hears nothing.
+func listen(url string) sqllock.Listen {
+	const silence = 2 * time.Second // nothing came: is anybody there?
+	return func(ctx context.Context, channel string, standing func(), heard func(payload string)) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), silence)
+			defer cancel()
+			_ = conn.Close(closing)
+		}()
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+		standing()
+		for {
+			waiting, cancel := context.WithTimeout(ctx, silence)
+			n, err := conn.WaitForNotification(waiting)
+			cancel()
+			switch {
+			case err == nil:
+				heard(n.Payload)
+			case ctx.Err() != nil:
+				return nil
+			case !errors.Is(err, context.DeadlineExceeded):
+				return err
+			default:
+				answering, cancel := context.WithTimeout(ctx, silence)
+				err := conn.Ping(answering)
+				cancel()
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+}

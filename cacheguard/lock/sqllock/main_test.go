@@ -1,0 +1,35 @@
+package sqllock_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	// Those that run in parallel let time pass, more than they compute. The command line comes later, and wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	os.Exit(locktest.Main(tests{m}, openProcess))
+}
+
+// tests fails if a locker leaves a goroutine behind.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int {
+	code := pgtest.Wrap(t.m).Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}

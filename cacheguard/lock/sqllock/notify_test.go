@@ -1,0 +1,389 @@
+package sqllock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+// seldom has waiters ask so seldom that they are woken or late.
+func seldom(o *sqllock.Options) { o.Lease, o.Poll = time.Minute, time.Minute }
+
+// hears is a process that is woken by notifications.
+func (s system) hears(t *testing.T, change ...func(*sqllock.Options)) *sqllock.Locker {
+	t.Helper()
+	return s.process(t, append([]func(*sqllock.Options){seldom, func(o *sqllock.Options) { o.Listen = listen(s.Source) }}, change...)...)
+}
+
+// wanted waits until the release of a name will be told.
+func (s system) wanted(t *testing.T, name string) {
+	t.Helper()
+	db := s.db(t)
+	eventually(t, "a wish for a notification of "+name, func() (is bool) {
+		err := db.QueryRowContext(soon(t), "SELECT wanted FROM "+s.Table+" WHERE name = $1", []byte(name)).Scan(&is)
+		if err != nil {
+			t.Error(err)
+			return true
+		}
+		return is
+	})
+}
+
+func TestNotificationWakesTheWaiter(t *testing.T) {
+	s := onPostgreSQL(t)
+	a, b := s.process(t, seldom), s.hears(t)
+	var took []time.Duration
+	for range 50 {
+		held := mustLock(t, a, "n")
+		got := waiter(t, b, "n")
+		s.wanted(t, "n")
+		began := time.Now()
+		if err := held.Unlock(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		next := await(t, got, "the waiter")
+		took = append(took, time.Since(began))
+		mustUnlock(t, next)
+	}
+	slices.Sort(took)
+	t.Logf("from Unlock to Lock in another process: p50 %v, p90 %v, most %v", took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+	if median := took[len(took)/2]; median > 500*time.Millisecond {
+		t.Errorf("half of them needed more than %v", median)
+	}
+}
+
+// A notification is the business of those who wait for this lock.
+func TestNotificationWakesNobodyElse(t *testing.T) {
+	s := onPostgreSQL(t)
+	a := s.process(t, seldom)
+	spy, db := s.spied(t)
+	b := s.locker(t, db, seldom, func(o *sqllock.Options) { o.Listen = listen(s.Source) })
+	x, y := mustLock(t, a, "x"), mustLock(t, a, "y")
+	gotX, gotY := waiter(t, b, "x"), waiter(t, b, "y")
+	s.wanted(t, "x")
+	s.wanted(t, "y")
+	spy.statements()
+	began := time.Now()
+	mustUnlock(t, x)
+	mustUnlock(t, await(t, gotX, "the waiter"))
+	about := func(name string) (n int) {
+		for _, statement := range spy.statements() {
+			if string(statement.args[0].Value.([]byte)) == name {
+				n++
+			}
+		}
+		return n
+	}
+	if n := about("y"); n > 0 && time.Since(began) < 500*time.Millisecond { // later it looks again by itself
+		t.Errorf("the waiter for another lock asked %d times", n)
+	}
+	mustUnlock(t, y)
+	mustUnlock(t, await(t, gotY, "the other waiter"))
+}
+
+// The commit of a notification is something that all others wait for, so there is none unless somebody wants it.
+func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
+	s := onPostgreSQL(t)
+	a, b := s.process(t), s.hears(t)
+	var (
+		mu   sync.Mutex
+		told []string
+	)
+	ctx, cancel := context.WithCancel(t.Context())
+	standing, ended := make(chan struct{}), make(chan error)
+	go func() {
+		ended <- listen(s.Source)(ctx, s.Table, func() { close(standing) }, func(payload string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, payload)
+		})
+	}()
+	await(t, standing, "LISTEN")
+	for range 5 {
+		mustUnlock(t, mustLock(t, a, "quiet"))
+	}
+	held := mustLock(t, a, "wanted")
+	got := waiter(t, b, "wanted")
+	s.wanted(t, "wanted")
+	mustUnlock(t, held)
+	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, mustLock(t, a, "wanted")) // not any more
+	held = mustLock(t, a, "last")
+	got = waiter(t, b, "last")
+	s.wanted(t, "last")
+	mustUnlock(t, held)
+	mustUnlock(t, await(t, got, "the waiter"))
+
+	want := []string{hex.EncodeToString([]byte("wanted")), hex.EncodeToString([]byte("last"))}
+	eventually(t, "the last notification", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(told, want[1])
+	})
+	cancel()
+	if err := await(t, ended, "the end of listening"); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told: %q, want %q", told, want)
+	}
+}
+
+// What was given back before notifications arrive is not heard of, so waiters look again when they do.
+func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
+	s := onPostgreSQL(t)
+	a := s.process(t, seldom)
+	stand := make(chan struct{})
+	spy, db := s.spied(t)
+	b := s.locker(t, db, seldom, func(o *sqllock.Options) {
+		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
+			return listen(s.Source)(ctx, channel, func() {
+				select {
+				case <-stand:
+					standing()
+				case <-ctx.Done():
+				}
+			}, heard)
+		}
+	})
+	held := mustLock(t, a, "n")
+	got := waiter(t, b, "n")
+	asksSeldom(t, spy)
+	mustUnlock(t, held)
+	began := time.Now()
+	close(stand)
+	mustUnlock(t, await(t, got, "the waiter"))
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it looked again after %v", took)
+	}
+	if !b.Hears() {
+		t.Error("notifications don't arrive")
+	}
+}
+
+// While nobody listens, waiters poll; it is said once that they do, and once that they needn't any more.
+func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
+	s := onPostgreSQL(t)
+	a := s.process(t)
+	var log lines
+	broken := make(chan struct{})
+	var tries sync.WaitGroup
+	tries.Add(3)
+	n := 0
+	b := s.process(t, func(o *sqllock.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
+			if n++; n <= 3 {
+				tries.Done()
+				return errors.New("out of order")
+			}
+			select {
+			case <-broken:
+			case <-ctx.Done():
+				return nil
+			}
+			return listen(s.Source)(ctx, channel, standing, heard)
+		}
+	})
+	held := mustLock(t, a, "n")
+	got := waiter(t, b, "n")
+	tries.Wait()
+	mustUnlock(t, held)
+	mustUnlock(t, await(t, got, "the waiter"))
+	if n := log.count("out of order"); n != 1 {
+		t.Errorf("it was said %d times that notifications don't arrive", n)
+	}
+	close(broken)
+	eventually(t, "the line that they arrive again", func() bool { return log.count("arrive again") == 1 })
+}
+
+// lines is a log that is written to and read at once.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(words string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), words)
+}
+
+// The connection on which nobody listens any more stays open for hours if nobody asks.
+func TestHalfOpenListenerIsNoticed(t *testing.T) {
+	s := onPostgreSQL(t)
+	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
+	a := s.process(t, seldom)
+	b := s.process(t, func(o *sqllock.Options) {
+		o.Lease, o.Listen = time.Minute, listen(s.through(proxy).Source)
+	})
+	held := mustLock(t, a, "n")
+	got := waiter(t, b, "n")
+	eventually(t, "notifications", b.Hears)
+	proxy.Blackhole(true)
+	eventually(t, "that the silence is noticed", func() bool { return !b.Hears() })
+	mustUnlock(t, held)
+	mustUnlock(t, await(t, got, "the waiter"))
+	proxy.Blackhole(false)
+	eventually(t, "notifications again", b.Hears)
+}
+
+// An acquisition whose answer was lost is asked for again, and by then somebody waits already.
+func TestWishOutlivesARepeatedAcquisition(t *testing.T) {
+	s := onPostgreSQL(t)
+	spy, db := s.spied(t)
+	a, b := s.locker(t, db, seldom), s.hears(t)
+	var got <-chan lock.Lock
+	spy.onAfter(func(q seen) error {
+		if !q.is("INSERT") || got != nil {
+			return nil
+		}
+		got = waiter(t, b, "n")
+		s.wanted(t, "n")
+		return io.ErrUnexpectedEOF
+	})
+	held := mustTry(t, a, "n")
+	began := time.Now()
+	mustUnlock(t, held)
+	mustUnlock(t, await(t, got, "the waiter"))
+	if took := time.Since(began); took > 700*time.Millisecond {
+		t.Errorf("the waiter was not told: it had the lock after %v", took)
+	}
+}
+
+// What a waiter has heard before it stood in line is old when its turn comes: it asks, and wishes, for itself.
+func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
+	s := onPostgreSQL(t)
+	a, b := s.process(t, seldom), s.hears(t)
+	held := mustLock(t, a, "n")
+	other := waiter(t, b, "n")
+	s.wanted(t, "n")
+
+	// Two ask at once, and both hear that there will be a notification.
+	spy, db := s.spied(t)
+	c := s.locker(t, db, seldom, func(o *sqllock.Options) { o.Listen = listen(s.Source) })
+	elsewhere := mustLock(t, a, "elsewhere")
+	listening := waiter(t, c, "elsewhere") // from the first waiter on
+	eventually(t, "notifications", c.Hears)
+	mustUnlock(t, elsewhere)
+	mustUnlock(t, await(t, listening, "the first waiter"))
+	var asked atomic.Int32
+	both := make(chan struct{})
+	spy.onAfter(func(q seen) error {
+		if !q.is("INSERT") || string(q.args[0].Value.([]byte)) != "n" {
+			return nil
+		}
+		switch asked.Add(1) {
+		case 1:
+			<-both
+		case 2:
+			close(both)
+			eventually(t, "the first in line", func() bool { return c.Waiting("n") == 1 })
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	left, got := make(chan error), make(chan lock.Lock)
+	go func() {
+		_, err := c.Lock(ctx, "n")
+		left <- err
+	}()
+	eventually(t, "the first question", func() bool { return asked.Load() == 1 })
+	go func() {
+		held, err := c.Lock(soon(t), "n")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- held
+	}()
+	eventually(t, "both in line", func() bool { return c.Waiting("n") == 2 })
+
+	// Then there won't be one, and the first leaves.
+	s.do(t, "UPDATE LOCKS SET wanted = false WHERE name = 'n'")
+	cancel()
+	if err := await(t, left, "the first"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	began := time.Now()
+	s.wanted(t, "n")
+	if took := time.Since(began); took > 700*time.Millisecond {
+		t.Errorf("the next one asked after %v", took)
+	}
+	mustUnlock(t, held)
+	for range 2 {
+		select {
+		case next := <-got:
+			mustUnlock(t, next)
+		case next := <-other:
+			mustUnlock(t, next)
+		case <-time.After(patience):
+			t.Fatal("still waiting for the last two")
+		}
+	}
+}
+
+// Several processes take turns, each of them woken by the others: no wish for a notification gets lost between the look
+// and the wish, or when the lock goes from one to the next. Who is not woken looks after a second.
+func TestNoWakeUpIsLost(t *testing.T) {
+	s := onPostgreSQL(t)
+	const processes, waiters, rounds = 3, 12, 5
+	var lockers []*sqllock.Locker
+	for range processes {
+		lockers = append(lockers, s.hears(t))
+	}
+	late := 0
+	for range rounds {
+		held := mustLock(t, lockers[0], "n")
+		got := make(chan time.Time, waiters)
+		var all sync.WaitGroup
+		for i := range waiters {
+			all.Go(func() {
+				held, err := lockers[i%processes].Lock(soon(t), "n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got <- time.Now()
+				if err := held.Unlock(soon(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for _, l := range lockers {
+			eventually(t, "waiters", func() bool { return l.Hears() && l.Waiting("n") == waiters/processes })
+		}
+		s.wanted(t, "n")
+		last := time.Now()
+		mustUnlock(t, held)
+		for range waiters {
+			at := await(t, got, "the next one")
+			if at.Sub(last) > 900*time.Millisecond {
+				late++
+			}
+			last = at
+		}
+		all.Wait()
+	}
+	if late > 1 { // a busy machine is forgiven once
+		t.Errorf("%d waits of %d were not ended by a notification", late, rounds*waiters)
+	}
+}

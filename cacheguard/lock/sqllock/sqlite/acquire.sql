@@ -1,0 +1,17 @@
+-- Takes the lock if nobody has it. No row: somebody has.
+-- Parameters: name, owner, lease in milliseconds.
+--
+-- The clock is that of SQLite, read once it has the right to write; in this form every version has it with milliseconds.
+--
+-- An owner that has the lock gets it again, with the same token: a reply can be lost. An owner that has given it back
+-- does not: this is a late copy of its request.
+INSERT INTO cacheguard_locks AS l (name, owner, token, expires)
+VALUES (?1, ?2, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000,
+	CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) + ?3)
+ON CONFLICT (name) DO UPDATE SET
+	owner = excluded.owner,
+	token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+	expires = excluded.expires
+WHERE CASE WHEN l.owner = excluded.owner THEN l.expires > 0
+	ELSE l.expires <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) END
+RETURNING true, token, 0, false

@@ -1,0 +1,5 @@
+-- Gives a lock more time. No row: it is another's, or nobody's.
+-- Parameters: name, owner, lease in milliseconds.
+UPDATE cacheguard_locks SET expires = CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) + ?3
+WHERE name = ?1 AND owner = ?2 AND expires > 0
+RETURNING 1

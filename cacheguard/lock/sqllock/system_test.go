@@ -1,0 +1,271 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+const (
+	patience = 20 * time.Second      // for what has to happen
+	moment   = 30 * time.Millisecond // for what must not happen
+	lease    = 2 * time.Second       // long enough for a busy machine
+)
+
+// system is a database with a table of locks of the test's own.
+type system struct {
+	Dialect sqllock.Dialect
+	Source  string // for the driver
+	Table   string
+
+	Notified bool // a child process listens
+}
+
+var tables atomic.Int64
+
+// onSQLite is a file that several processes may use.
+func onSQLite(t *testing.T) system {
+	t.Helper()
+	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
+	source := "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(500)"
+	return system{Dialect: sqllock.SQLite, Source: source}.created(t)
+}
+
+// onPostgreSQL is a table of the server that all tests share.
+func onPostgreSQL(t *testing.T) system {
+	t.Helper()
+	return at(t, pgtest.Shared(t).Addr())
+}
+
+// at is a table of the server at host:port.
+func at(t *testing.T, addr string) system {
+	t.Helper()
+	return system{Dialect: sqllock.PostgreSQL, Source: pgtest.URL(addr), Table: fmt.Sprintf("locks_%d", tables.Add(1))}.created(t)
+}
+
+// through is the same by another way: that of a proxy.
+func (s system) through(p *pgtest.Proxy) system {
+	s.Source = pgtest.URL(p.Addr())
+	return s
+}
+
+func (s system) created(t *testing.T) system {
+	t.Helper()
+	if err := s.locker(t, s.db(t)).Create(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// onEach runs a test on each database.
+func onEach(t *testing.T, test func(t *testing.T, s system)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, onSQLite(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, onPostgreSQL(t)) })
+}
+
+// connect opens a connection without database/sql.
+func (s system) connect() (driver.Conn, error) {
+	if s.Dialect == sqllock.SQLite {
+		return (&sqlite.Driver{}).Open(s.Source)
+	}
+	connector, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(s.Source)
+	if err != nil {
+		return nil, err
+	}
+	return connector.Connect(context.Background())
+}
+
+// db is a pool of connections, as a process has one.
+func (s system) db(t *testing.T) *sql.DB {
+	t.Helper()
+	_, db := s.spied(t)
+	return db
+}
+
+func (s system) spied(t *testing.T) (*spy, *sql.DB) {
+	t.Helper()
+	p := &spy{open: s.connect}
+	db := p.db()
+	db.SetMaxIdleConns(8)
+	t.Cleanup(func() { _ = db.Close() })
+	return p, db
+}
+
+// locker makes one, with short leases unless change says otherwise.
+func (s system) locker(t *testing.T, db *sql.DB, change ...func(*sqllock.Options)) *sqllock.Locker {
+	t.Helper()
+	opts := sqllock.Options{Dialect: s.Dialect, Table: s.Table, Lease: lease, Logger: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&opts)
+	}
+	if opts.OpTimeout == 0 {
+		opts.OpTimeout = min(patience, opts.Lease)
+	}
+	l, err := sqllock.New(db, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// process is a locker with connections of its own, as another process has it.
+func (s system) process(t *testing.T, change ...func(*sqllock.Options)) *sqllock.Locker {
+	t.Helper()
+	return s.locker(t, s.db(t), change...)
+}
+
+// table is how statements name it.
+func (s system) table() string {
+	if s.Table == "" {
+		return "cacheguard_locks"
+	}
+	return s.Table
+}
+
+// do carries out a statement, in which LOCKS stands for the table, and returns how many rows it changed.
+func (s system) do(t *testing.T, statement string, args ...any) int64 {
+	t.Helper()
+	result, err := s.db(t).ExecContext(soon(t), strings.ReplaceAll(statement, "LOCKS", s.table()), args...)
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// expire has the lock of a name be over, as if its holder had died long ago.
+func (s system) expire(t *testing.T, name string) {
+	t.Helper()
+	past := "clock_timestamp() - interval '1 millisecond'"
+	if s.Dialect == sqllock.SQLite {
+		past = "1"
+	}
+	if n := s.do(t, "UPDATE LOCKS SET expires = "+past+" WHERE name = $1", []byte(name)); n != 1 {
+		t.Fatalf("%d locks of %q", n, name)
+	}
+}
+
+// token is that of a name's last holder.
+func (s system) token(t *testing.T, name string) (token int64) {
+	t.Helper()
+	if err := s.db(t).QueryRowContext(soon(t), "SELECT token FROM "+s.table()+" WHERE name = $1", []byte(name)).Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// config is the system as a child process is told of it.
+func (s system) config(t *testing.T) string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// openProcess is what a child process does with it.
+func openProcess(config string) (lock.Locker, func(), error) {
+	var s system
+	if err := json.Unmarshal([]byte(config), &s); err != nil {
+		return nil, nil, err
+	}
+	db := (&spy{open: s.connect}).db()
+	opts := sqllock.Options{Dialect: s.Dialect, Table: s.Table}
+	ofFleet(&opts)
+	if s.Notified {
+		opts.Listen = listen(s.Source)
+	}
+	l, err := sqllock.New(db, opts)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return l, func() { _, _ = l.Close(), db.Close() }, nil
+}
+
+// soon ends a test that hangs.
+func soon(t *testing.T) context.Context { return within(t, patience) }
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustLock(t *testing.T, l lock.Locker, name string) lock.Lock {
+	t.Helper()
+	held, err := l.Lock(soon(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func mustTry(t *testing.T, l lock.Locker, name string) lock.Lock {
+	t.Helper()
+	held, err := l.TryLock(soon(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func mustUnlock(t *testing.T, held lock.Lock) {
+	t.Helper()
+	if err := held.Unlock(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantHeld(t *testing.T, l lock.Locker, name string) {
+	t.Helper()
+	if _, err := l.TryLock(soon(t), name); !errors.Is(err, lock.ErrHeld) {
+		t.Fatalf("TryLock of %q: %v; want ErrHeld", name, err)
+	}
+}
+
+func await[T any](t *testing.T, happened <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-happened:
+	case <-time.After(patience):
+		t.Fatalf("still waiting for %s", what)
+	}
+	return v
+}
+
+// eventually waits for the state of something outside this process.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-timeout:
+			t.Fatalf("still waiting for %s", what)
+		case <-tick.C:
+		}
+	}
+}

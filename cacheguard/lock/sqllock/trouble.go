@@ -1,0 +1,97 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// noAnswer is the error of a try whose time is over. It doesn't wrap context.DeadlineExceeded, which would look as if it
+// were the caller's context that has ended.
+type noAnswer struct {
+	within time.Duration
+	said   error // what the driver had to say
+}
+
+func (e *noAnswer) Error() string {
+	return fmt.Sprintf("no answer within %v (%v)", e.within.Round(time.Millisecond), e.said)
+}
+
+// Timeout is that of net.Error.
+func (*noAnswer) Timeout() bool { return true }
+
+func unanswered(err error) bool {
+	var n *noAnswer
+	return errors.As(err, &n)
+}
+
+// state is the SQLSTATE of an error of PostgreSQL, or "". Both pgx and lib/pq have it.
+func state(err error) string {
+	var said interface{ SQLState() string }
+	if errors.As(err, &said) {
+		return said.SQLState()
+	}
+	return ""
+}
+
+// busy says that SQLite has another writer. Drivers agree on the words only.
+func busy(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked") || strings.Contains(text, "SQLITE_BUSY")
+}
+
+// refused says that the database itself has said no, so that nothing was done.
+func refused(err error) bool {
+	switch s := state(err); {
+	case s == "":
+		return busy(err)
+	case strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"): // the connection, or the server, has ended
+		return false
+	default:
+		return true
+	}
+}
+
+// passing says that the same may go well in a moment.
+func (l *Locker) passing(err error) bool {
+	switch s := state(err); {
+	case s == "":
+		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL // it was not reached
+	case strings.HasPrefix(s, "40"), // serialization failure, deadlock
+		strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"), // it has ended, or begins
+		s == "53300", // too many connections
+		s == "55P03": // lock_timeout
+		return true
+	}
+	return false
+}
+
+// exists says that a table, or a part of it, is there already.
+func exists(err error) bool {
+	switch state(err) {
+	case "23505", "42P07", "42710":
+		return true
+	}
+	return false
+}
+
+// explained adds to an error what its reader may want to do about it.
+func (l *Locker) explained(err error) error {
+	text := err.Error()
+	switch s := state(err); {
+	case s == "42P01", s == "3F000", strings.Contains(text, "no such table"):
+		hint := "make it with Locker.Create, or with what Locker.Schema says"
+		if l.opts.Dialect == SQLite {
+			hint += "; mind that each connection to :memory: has a database of its own"
+		}
+		return fmt.Errorf("there is no table %s; %s: %w", l.opts.Table, hint, err)
+	case s == "42703", s == "42804", s == "42883", strings.Contains(text, "no such column"):
+		return fmt.Errorf("the table %s is not one of locks; see Locker.Schema: %w", l.opts.Table, err)
+	case unanswered(err):
+		if stats := l.db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+			return fmt.Errorf("all %d connections of the db are in use: %w", stats.MaxOpenConnections, err)
+		}
+	}
+	return err
+}

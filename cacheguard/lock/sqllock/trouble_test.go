@@ -1,0 +1,532 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+func hasty(o *sqllock.Options) { o.OpTimeout = 200 * time.Millisecond }
+
+func wantError(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error doesn't say %q: %v", w, err)
+		}
+	}
+	if errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is taken for another: %v", err)
+	}
+}
+
+func TestMissingTableIsNamed(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		s.Table = "no_such_table"
+		l := s.process(t)
+		_, err := l.Lock(soon(t), "n")
+		wantError(t, err, "no_such_table", "Locker.Create", "Locker.Schema")
+		_, err = l.TryLock(soon(t), "n")
+		wantError(t, err, "no_such_table")
+	})
+}
+
+func TestTableOfOthersIsNamed(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		name := fmt.Sprintf("others_%d", tables.Add(1))
+		s.do(t, "CREATE TABLE "+name+" (name text PRIMARY KEY, since text)")
+		s.Table = name
+		_, err := s.process(t).TryLock(soon(t), "n")
+		wantError(t, err, name, "Locker.Schema")
+	})
+}
+
+func TestCreate(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		s.Table = "Order" // a word of SQL, and case counts
+		if s.Dialect == sqllock.PostgreSQL {
+			schema := fmt.Sprintf("Created_%d", tables.Add(1))
+			s.do(t, `CREATE SCHEMA "`+schema+`"`)
+			s.Table = schema + ".Order"
+		}
+		made := make(chan error)
+		for range 5 { // processes that start together
+			l := s.process(t)
+			go func() { made <- l.Create(soon(t)) }()
+		}
+		for range 5 {
+			if err := await(t, made, "Create"); err != nil {
+				t.Error(err)
+			}
+		}
+		l := s.process(t)
+		held := mustLock(t, l, "n")
+		if err := l.Create(soon(t)); err != nil { // it is there
+			t.Error(err)
+		}
+		wantHeld(t, s.process(t), "n")
+		s.Table = `"` + strings.ReplaceAll(s.Table, ".", `"."`) + `"`
+		if token := s.token(t, "n"); token != held.Token() {
+			t.Errorf("the token in the table is %d, want %d", token, held.Token())
+		}
+		mustUnlock(t, held)
+		if !strings.Contains(l.Schema(), "CREATE TABLE") {
+			t.Errorf("Schema is %q", l.Schema())
+		}
+	})
+}
+
+// The application has all connections of the pool. What it is told says so, and a lock that is held is renewed as soon as
+// there is one.
+func TestPoolIsExhausted(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		db := s.db(t)
+		db.SetMaxOpenConns(1)
+		l := s.locker(t, db, hasty, func(o *sqllock.Options) { o.Lease = 600 * time.Millisecond })
+		held := mustLock(t, l, "mine")
+		wantHeld(t, l, "mine")
+		theirs, err := db.Conn(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.TryLock(soon(t), "n")
+		wantError(t, err, "all 1 connections of the db are in use")
+		_ = theirs.Close()
+		mustUnlock(t, mustTry(t, l, "n"))
+
+		// Of one connection a locker needs no second one, also while somebody waits.
+		lost := time.After(1200 * time.Millisecond)
+		waiting, cancel := context.WithCancel(t.Context())
+		got := make(chan error)
+		go func() {
+			_, err := l.Lock(waiting, "mine")
+			got <- err
+		}()
+		<-lost
+		if err := held.Err(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := await(t, got, "the waiter"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		mustUnlock(t, held)
+	})
+}
+
+// The driver doesn't see that the time is over. The caller does, and what the driver acquires in the end is given back.
+func TestDriverThatLooksAtNoContext(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		spy, db := s.spied(t)
+		stuck := make(chan struct{})
+		spy.onBefore(func(s seen) error {
+			if s.is("INSERT") {
+				<-stuck
+			}
+			return nil
+		})
+		l := s.locker(t, db, seldom, hasty)
+		_, err := l.TryLock(soon(t), "n")
+		wantError(t, err, "no answer")
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error)
+		go func() {
+			_, err := l.Lock(ctx, "n")
+			got <- err
+		}()
+		cancel()
+		if err := await(t, got, "Lock"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		close(stuck)
+		other := s.process(t, seldom)
+		eventually(t, "that the lock is given back", func() bool {
+			held, err := other.TryLock(soon(t), "n")
+			return err == nil && held.Unlock(soon(t)) == nil
+		})
+	})
+}
+
+// Close doesn't wait for ever for such a driver.
+func TestCloseWithADriverThatHangs(t *testing.T) {
+	s := onSQLite(t)
+	spy, db := s.spied(t)
+	stuck := make(chan struct{})
+	spy.onBefore(func(seen) error { <-stuck; return nil })
+	l := s.locker(t, db, hasty)
+	got := make(chan error)
+	go func() {
+		_, err := l.Lock(soon(t), "n")
+		got <- err
+	}()
+	eventually(t, "the statement", func() bool { return spy.count("") > 0 })
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = l.Close()
+	}()
+	await(t, closed, "Close")
+	if err := await(t, got, "Lock"); !errors.Is(err, lock.ErrClosed) {
+		t.Errorf("Lock: %v", err)
+	}
+	close(stuck)
+}
+
+// Another program writes to the database. It is waited for, for OpTimeout.
+func TestSQLiteIsBusy(t *testing.T) {
+	s := onSQLite(t)
+	s.Source = strings.Replace(s.Source, "busy_timeout(500)", "busy_timeout(0)", 1)
+	writer, err := s.db(t).Conn(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := writer.ExecContext(soon(t), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("BEGIN IMMEDIATE")
+	_, err = s.process(t, hasty).TryLock(soon(t), "n")
+	wantError(t, err, "locked")
+
+	spy, db := s.spied(t)
+	l := s.locker(t, db)
+	got := make(chan error)
+	go func() {
+		held, err := l.TryLock(soon(t), "n")
+		if err == nil {
+			err = held.Unlock(soon(t))
+		}
+		got <- err
+	}()
+	eventually(t, "some tries", func() bool { return spy.count("INSERT") > 2 })
+	exec("COMMIT")
+	if err := await(t, got, "TryLock"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a write-ahead log a reader keeps a writer from committing, when the row is written and returned already. A
+// lock counts only once it is committed.
+func TestSQLiteCannotCommit(t *testing.T) {
+	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
+	s := system{Dialect: sqllock.SQLite, Source: "file:" + file + "?_pragma=journal_mode(delete)&_pragma=busy_timeout(0)"}.created(t)
+	s.do(t, "INSERT INTO LOCKS VALUES ('a', '', 1, 1), ('b', '', 1, 1)")
+	reader, err := s.db(t).QueryContext(soon(t), "SELECT name FROM cacheguard_locks")
+	if err != nil || !reader.Next() {
+		t.Fatal(err)
+	}
+	_, err = s.process(t, hasty).TryLock(soon(t), "n")
+	wantError(t, err, "locked")
+	_ = reader.Close()
+	other := s.process(t)
+	eventually(t, "that nobody has it", func() bool {
+		held, err := other.TryLock(soon(t), "n")
+		return err == nil && held.Unlock(soon(t)) == nil
+	})
+}
+
+// A request is carried out and its answer lost; the next one recognises what the first did.
+func TestLostReplies(t *testing.T) {
+	s := onPostgreSQL(t)
+	spy, db := s.spied(t)
+	l, other := s.locker(t, db), s.process(t)
+
+	spy.loseReply("INSERT")
+	held := mustTry(t, l, "n")
+	if n := spy.count("INSERT"); n != 2 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	wantHeld(t, other, "n")
+	var token int64
+	if err := db.QueryRow("SELECT token FROM " + s.Table + " WHERE name = 'n'").Scan(&token); err != nil || token != held.Token() {
+		t.Errorf("token %d, in the database %d, %v", held.Token(), token, err)
+	}
+
+	spy.loseReply("SET expires = clock_timestamp()")
+	eventually(t, "two renewals", func() bool { return spy.count("SET expires = clock_timestamp()") >= 2 })
+	if err := held.Err(); err != nil {
+		t.Error(err)
+	}
+
+	spy.loseReply("pg_notify")
+	mustUnlock(t, held)
+	mustUnlock(t, mustTry(t, other, "n"))
+
+	// Between the first request to give it back and the second one, somebody else gets it: then it can't be told any
+	// more whether the lock was held until the first one.
+	held = mustTry(t, l, "n")
+	var next lock.Lock
+	var done atomic.Bool
+	spy.onAfter(func(s seen) error {
+		if s.is("pg_notify") && done.CompareAndSwap(false, true) {
+			next = mustTry(t, other, "n")
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+	if err := held.Unlock(soon(t)); err == nil || errors.Is(err, lock.ErrLost) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Unlock: %v; want an error that leaves it open", err)
+	}
+	if err := next.Err(); err != nil {
+		t.Error(err)
+	}
+	mustUnlock(t, next)
+}
+
+// A copy of a request is carried out when the lock was given back: it acquires nothing.
+func TestLateCopyAcquiresNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		spy, db := s.spied(t)
+		l := s.locker(t, db, seldom)
+		held := mustLock(t, l, "n")
+		var copies []seen
+		for _, statement := range spy.statements() {
+			if statement.is("INSERT") {
+				copies = append(copies, statement)
+			}
+		}
+		again := func() {
+			t.Helper()
+			for _, c := range copies {
+				args := make([]any, len(c.args))
+				for i := range args {
+					args[i] = c.args[i].Value
+				}
+				rows, err := db.QueryContext(soon(t), c.query, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rows.Next() {
+				}
+				if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		again() // while it is held that changes nothing
+		wantHeld(t, l, "n")
+		if token := s.token(t, "n"); token != held.Token() {
+			t.Errorf("the token has become %d, it was %d", token, held.Token())
+		}
+		mustUnlock(t, held)
+		again()
+		other := s.process(t, seldom)
+		next := mustTry(t, other, "n")
+		again()
+		mustUnlock(t, next)
+		if len(copies) != 1 {
+			t.Errorf("%d copies", len(copies))
+		}
+	})
+}
+
+// The waiter's request is carried out when the waiter has left.
+func TestAcquisitionNobodyHeardOfIsGivenBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		spy, db := s.spied(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		spy.onAfter(func(s seen) error {
+			if s.is("INSERT") {
+				cancel()
+				<-ctx.Done()
+			}
+			return nil
+		})
+		l, other := s.locker(t, db, seldom), s.process(t, seldom)
+		held, err := l.Lock(ctx, "n")
+		switch {
+		case err == nil:
+			mustUnlock(t, held) // the answer came with the end of the context
+		case !errors.Is(err, context.Canceled):
+			t.Fatal(err)
+		}
+		eventually(t, "that the lock is given back", func() bool {
+			held, err := other.TryLock(soon(t), "n")
+			return err == nil && held.Unlock(soon(t)) == nil
+		})
+	})
+}
+
+func TestStolenLockIsLost(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		a, b := s.process(t), s.process(t)
+		held := mustLock(t, a, "n")
+		s.do(t, "DELETE FROM LOCKS WHERE name = $1", []byte("n"))
+		next := mustTry(t, b, "n")
+		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() { // SQLite's clock may be the same
+			t.Errorf("tokens %d, then %d", held.Token(), next.Token())
+		}
+		await(t, held.Lost(), "Lost")
+		if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		wantHeld(t, a, "n")
+		mustUnlock(t, next)
+	})
+}
+
+// It was taken by hand, and its holder gives it back before it finds out.
+func TestUnlockOfWhatIsAnothers(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		a, b := s.process(t, seldom), s.process(t)
+		held := mustLock(t, a, "n")
+		s.expire(t, "n")
+		next := mustTry(t, b, "n")
+		if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		wantHeld(t, a, "n")
+		mustUnlock(t, next)
+	})
+}
+
+// A server that is restarted, or crashes, knows its locks afterwards; connections that are dead cost no error.
+func TestServerRestarts(t *testing.T) {
+	server := pgtest.Start(t)
+	s := at(t, server.Addr())
+	a, b := s.process(t, seldom), s.process(t, seldom)
+	held := mustLock(t, a, "n")
+	mustUnlock(t, mustLock(t, b, "other"))
+	waiting := waiter(t, b, "n")
+	var before time.Time
+	for _, restart := range []func() error{
+		server.Restart,
+		func() error { server.Kill(); return server.Restart() },
+	} {
+		if err := restart(); err != nil {
+			t.Fatal(err)
+		}
+		wantHeld(t, b, "n")
+		if err := held.Err(); err != nil {
+			t.Error(err)
+		}
+		var expires time.Time
+		if err := s.db(t).QueryRow("SELECT expires FROM " + s.Table + " WHERE name = 'n'").Scan(&expires); err != nil || expires.Before(before) {
+			t.Errorf("it expires at %v, before at %v, %v", expires, before, err)
+		}
+		before = expires
+	}
+	mustUnlock(t, held)
+	next := await(t, waiting, "the waiter")
+	if next.Token() <= held.Token() {
+		t.Errorf("tokens %d, then %d", held.Token(), next.Token())
+	}
+	mustUnlock(t, next)
+}
+
+// Renewals go on when the server is back within the lease.
+func TestLockIsRenewedAfterARestart(t *testing.T) {
+	server := pgtest.Start(t)
+	s := at(t, server.Addr())
+	const long = 6 * time.Second
+	held := mustLock(t, s.process(t, func(o *sqllock.Options) { o.Lease = long }), "n")
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	other := s.process(t)
+	for time.Since(began) < long {
+		if _, err := other.TryLock(soon(t), "n"); !errors.Is(err, lock.ErrHeld) {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		<-time.After(long / 20)
+	}
+	mustUnlock(t, held)
+}
+
+// A server that stands still has its holders lose their locks, and nobody else get them meanwhile.
+func TestServerStandsStill(t *testing.T) {
+	server := pgtest.Start(t)
+	s := at(t, server.Addr())
+	a, b := s.process(t, hasty), s.process(t, hasty)
+	held := mustLock(t, a, "n")
+	if err := server.Pause(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("it can't be paused here")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.TryLock(soon(t), "n")
+	wantError(t, err)
+	await(t, held.Lost(), "Lost")
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	next := mustLock(t, b, "n")
+	if next.Token() <= held.Token() {
+		t.Errorf("tokens %d, then %d", held.Token(), next.Token())
+	}
+	if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	mustUnlock(t, next)
+}
+
+// Who waits stays for as long as a lease may last, then gives up, and all who stand behind give up with it.
+func TestWaitersGiveUpAfterALease(t *testing.T) {
+	s := onPostgreSQL(t)
+	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
+	mustLock(t, s.process(t, seldom), "n")
+	l := s.through(proxy).process(t)
+	const waiters = 20
+	got := make(chan error)
+	wait := func() {
+		_, err := l.Lock(soon(t), "n")
+		got <- err
+	}
+	go wait()
+	eventually(t, "the first waiter", func() bool { return l.Waiting("n") == 1 })
+	for range waiters - 1 {
+		go wait()
+	}
+	eventually(t, "the others", func() bool { return l.Waiting("n") == waiters })
+	began := time.Now()
+	proxy.Blackhole(true)
+	for range waiters {
+		wantError(t, await(t, got, "a waiter"), "no answer")
+	}
+	if took := time.Since(began); took < lease || took > 5*lease { // the OpTimeout is a lease, too, for each who asks
+		t.Errorf("they gave up after %v", took)
+	}
+	proxy.Blackhole(false)
+}
+
+// A pooled connection that was left in a transaction: pgx throws it away, and a lock is not part of it.
+func TestTransactionLeftOpen(t *testing.T) {
+	s := onPostgreSQL(t)
+	db := s.db(t)
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(soon(t), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	held := mustLock(t, s.locker(t, db), "n")
+	wantHeld(t, s.process(t), "n")
+	mustUnlock(t, held)
+}
+
+// A server that takes no writes says so, and is not asked again and again.
+func TestServerIsReadOnly(t *testing.T) {
+	s := onPostgreSQL(t)
+	s.Source += "&default_transaction_read_only=on"
+	began := time.Now()
+	_, err := s.process(t).TryLock(soon(t), "n")
+	wantError(t, err, "read-only")
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it was tried again and again, for %v", took)
+	}
+}
