@@ -1,0 +1,103 @@
+package lockstore_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/cacheguard/storetest"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(redistest.Wrap(m),
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+// silent drops what go-redis logs.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func client(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func newLocker(t *testing.T, addr string) *redislock.Locker {
+	t.Helper()
+	l, err := redislock.New(client(t, addr), redislock.Options{Lease: time.Minute, OpTimeout: 20 * time.Second, Logger: quiet})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func wrap(t *testing.T, store cacheguard.Store, locker lock.Locker) *lockstore.Store {
+	t.Helper()
+	s, err := lockstore.New(store, locker, lockstore.Options{Patience: 5 * time.Second, Logger: quiet})
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// elsewhere are the cases in which a load goes on in another process than it began in. No cache does that, and its lock
+// can't.
+var elsewhere = []string{
+	"lease knows its own token", "release with any number", "grants have a stamp", "many: leases of each kind", "many: fills of each kind",
+}
+
+// conformance is the suite but for those cases. Nor is it told how to lose leases: a key whose lease was lost isn't free,
+// which is what the lock is for.
+func conformance(t *testing.T, open func(t *testing.T) storetest.Fleet) {
+	for _, c := range storetest.Cases() {
+		if !slices.Contains(elsewhere, c.Name) {
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+		}
+	}
+}
+
+func TestConformanceMemory(t *testing.T) {
+	addr := miniredis.RunT(t).Addr()
+	conformance(t, func(t *testing.T) storetest.Fleet {
+		s := memstore.New(memstore.Options{})
+		t.Cleanup(func() { s.Close() })
+		return storetest.Fleet{Stores: []cacheguard.Store{wrap(t, s, newLocker(t, addr)), wrap(t, s, newLocker(t, addr))}}
+	})
+}
+
+func TestConformanceRedis(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	open := func(t *testing.T) cacheguard.Store {
+		s, err := redisstore.New(client(t, addr), redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
+		must(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return wrap(t, s, newLocker(t, addr))
+	}
+	conformance(t, func(t *testing.T) storetest.Fleet {
+		return storetest.Fleet{Stores: []cacheguard.Store{open(t), open(t)}}
+	})
+}

@@ -1,0 +1,60 @@
+package lockstore_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+// The values are in one Redis, the locks of their loads in another one.
+func Example() {
+	values, locks := miniredis.NewMiniRedis(), miniredis.NewMiniRedis()
+	for _, server := range []*miniredis.Miniredis{values, locks} {
+		if err := server.Start(); err != nil {
+			panic(err)
+		}
+		defer server.Close()
+	}
+	client := func(server *miniredis.Miniredis) *redis.Client {
+		return redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	}
+	valuesClient, locksClient := client(values), client(locks)
+	defer valuesClient.Close()
+	defer locksClient.Close()
+
+	store, err := redisstore.New(valuesClient, redisstore.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	locker, err := redislock.New(locksClient, redislock.Options{Lease: 3 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close()
+
+	guarded := lockstore.Wrap(store, locker)
+	defer guarded.Close()
+	products, err := cacheguard.New(guarded, cacheguard.Options[string]{Name: "product", TTL: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	defer products.Close()
+
+	name, err := products.Get(context.Background(), "42", func(ctx context.Context) (string, error) {
+		fmt.Println("a load, under", len(locks.Keys()) > 0)
+		return "lamp", nil
+	})
+	fmt.Println(name, err)
+	// Output:
+	// a load, under true
+	// lamp <nil>
+}

@@ -1,0 +1,156 @@
+package lockstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+// Lease asks the store for the lease, and whoever gets it asks for the lock. Most askers get something else from the
+// store and never touch the lock: what they learn, and how they are woken, is the store's.
+func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	asked := time.Now()
+	answer, err := s.Store.Lease(ctx, k, ask)
+	if err != nil || answer.State != cacheguard.LeaseGranted {
+		return answer, err
+	}
+	return s.lock(ctx, k, ask, answer, asked, make(chan struct{}, 1)), nil
+}
+
+// LeaseMany is Lease for many keys. The locks are asked for at the same time.
+func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+	asked := time.Now()
+	replies := s.Store.LeaseMany(ctx, keys, asks)
+	room := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i := range replies {
+		if replies[i].Err == nil && replies[i].Answer.State == cacheguard.LeaseGranted {
+			all.Go(func() { replies[i].Answer = s.lock(ctx, keys[i], asks[i], replies[i].Answer, asked, room) })
+		}
+	}
+	all.Wait()
+	return replies
+}
+
+// atOnce is how many locks a batch asks for at a time. Those that are held are waited for all at once.
+const atOnce = 16
+
+// lock gets the lock of a key whose lease was granted, or gives the lease back. It is done when the lease is to be renewed
+// for the first time, which nobody does before; it asks when there is room.
+func (s *Store) lock(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
+) cacheguard.LeaseAnswer {
+	load := load{k, ask.Token}
+	kept, first := s.locks.begin(load, granted.Grant)
+	if !first { // the load asks again, for it hasn't heard the first answer
+		<-kept.ready
+		s.locks.extend(load, ask.TTL)
+		return granted
+	}
+	room <- struct{}{} // soon: who is in there stays for Patience at most, and not after the deadline
+	if !s.usable() {
+		<-room
+		s.locks.end(load, kept, nil, time.Time{})
+		return granted
+	}
+	ctx, cancel := context.WithDeadline(ctx, asked.Add(ask.TTL/3))
+	defer cancel()
+	held, err := s.acquire(ctx, lockName(k), func() { <-room })
+	s.locks.end(load, kept, held, time.Now().Add(ask.TTL))
+	switch {
+	case err == nil:
+		s.recovered()
+		return granted
+	case errors.Is(err, lock.ErrHeld): // by a load that has lost its lease and doesn't know it
+		s.recovered()
+		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token) // or it ends by itself
+		return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL)}
+	default:
+		s.trouble(err)
+		return granted
+	}
+}
+
+// acquire asks for a lock, for no longer than Patience, whether or not the load's callers would wait for another load:
+// one that has just been given back is not held by anybody. It calls leave when it knows whether it is held.
+func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lock, error) {
+	within, cancel := context.WithTimeout(ctx, s.opts.Patience)
+	defer cancel()
+	held, err := s.locker.TryLock(within, name)
+	leave()
+	if !errors.Is(err, lock.ErrHeld) {
+		return held, err
+	}
+	held, err = s.locker.Lock(within, name)
+	if err != nil && within.Err() != nil {
+		return nil, lock.ErrHeld // as TryLock has said
+	}
+	return held, err
+}
+
+// Fill stores a load's result. The lock isn't needed any more: a fill counts by its lease.
+func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+	s.locks.drop(load{k, g.Token})
+	return s.Store.Fill(ctx, k, g, frame, ttl)
+}
+
+// FillMany is Fill for many keys.
+func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+	for _, f := range fills {
+		s.locks.drop(load{f.Key, f.Grant.Token})
+	}
+	return s.Store.FillMany(ctx, fills)
+}
+
+// Conclude ends a load without a value.
+func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+	s.locks.drop(load{k, g.Token})
+	return s.Store.Conclude(ctx, k, g, o, keep, backoff)
+}
+
+// Release ends a load that was given up.
+func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
+	s.locks.drop(load{k, token})
+	return s.Store.Release(ctx, k, token)
+}
+
+// Claim ends the load under way, also its lock, if it is of this process; another one hears of it.
+func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+	g, err := s.Store.Claim(ctx, k, token, ttl)
+	s.locks.changed(k)
+	return g, err
+}
+
+// Renew renews the lease, and with it the time for which the lock is kept.
+func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+	sent := time.Now()
+	holding, err := s.Store.Renew(ctx, k, g, ttl)
+	if err != nil {
+		s.locks.keep(load{k, g.Token}, g)
+		return holding, err
+	}
+	return s.locks.renewed(load{k, g.Token}, g, holding, sent.Add(ttl), min(s.opts.Patience, ttl/3)/4), nil
+}
+
+// RenewMany is Renew for many keys.
+func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+	sent := time.Now()
+	replies := s.Store.RenewMany(ctx, keys, grants, ttl)
+	var all sync.WaitGroup
+	for i := range replies {
+		r, load := &replies[i], load{keys[i], grants[i].Token}
+		if r.Err != nil {
+			s.locks.keep(load, grants[i])
+			continue
+		}
+		all.Go(func() {
+			r.Answer = s.locks.renewed(load, grants[i], r.Answer, sent.Add(ttl), min(s.opts.Patience, ttl/3)/4)
+		})
+	}
+	all.Wait()
+	return replies
+}

@@ -1,0 +1,183 @@
+package lockstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// many are so many keys, and the questions for their leases.
+func many(n int, ttl time.Duration) (keys []cacheguard.Key, asks []cacheguard.LeaseAsk) {
+	for i := range n {
+		keys = append(keys, cacheguard.Key{Cache: "c", Key: fmt.Sprint(i)})
+		asks = append(asks, cacheguard.LeaseAsk{Token: cacheguard.ID{2, byte(i), byte(i >> 8)}, TTL: ttl})
+	}
+	return keys, asks
+}
+
+// Locks are not waited for until the leases are over, however many keys a batch has, and however slow the locker is.
+func TestBatchEndsWithinItsLeases(t *testing.T) {
+	const n, ttl = 1000, 3 * time.Second
+	for name, c := range map[string]struct {
+		harm func(f *fake, keys []cacheguard.Key)
+		want cacheguard.LeaseState
+	}{
+		"slow": {func(f *fake, _ []cacheguard.Key) { f.takes = 150 * time.Millisecond }, cacheguard.LeaseGranted},
+		"held": {func(f *fake, keys []cacheguard.Key) {
+			for _, k := range keys {
+				f.held["c{"+k.Key+"}"] = true
+			}
+		}, cacheguard.LeaseHeld},
+		"slow and silent": {func(f *fake, _ []cacheguard.Key) { f.silent, f.takes = true, 10*time.Millisecond }, cacheguard.LeaseGranted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 1, nil)
+				keys, asks := many(n, ttl)
+				f.locker.set(func(f *fake) { c.harm(f, keys) })
+				began := time.Now()
+				replies := f.stores[0].LeaseMany(t.Context(), keys, asks)
+				if took := time.Since(began); took > ttl/2 {
+					t.Errorf("%d leases that last %v took %v", n, ttl, took)
+				}
+				for i, r := range replies {
+					if r.Err != nil || r.Answer.State != c.want {
+						t.Fatalf("lease %d: %v, %v; want state %v", i, r.Answer, r.Err, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A Patience that is longer than a lease doesn't outlast it.
+func TestPatienceEndsWithinTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, nil)
+		s, err := lockstore.New(f.memory, f.locker, lockstore.Options{Patience: time.Hour, Logger: quiet})
+		must(t, err)
+		defer s.Close()
+		keys, asks := many(1, 3*time.Second)
+		f.locker.set(func(f *fake) { f.held["c{0}"] = true })
+		began := time.Now()
+		a, err := s.Lease(t.Context(), keys[0], asks[0])
+		if took := time.Since(began); took >= asks[0].TTL || err != nil || a.State != cacheguard.LeaseHeld {
+			t.Errorf("after %v of a lease of %v: %v, %v", took, asks[0].TTL, a, err)
+		}
+	})
+}
+
+// away is a store whose leases can't be renewed while it is down.
+type away struct {
+	*memstore.Store
+	down atomic.Bool
+}
+
+var errAway = errors.New("failing over")
+
+func (s *away) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+	if s.down.Load() {
+		return 0, errAway
+	}
+	return s.Store.Renew(ctx, k, g, ttl)
+}
+
+func (s *away) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+	if !s.down.Load() {
+		return s.Store.RenewMany(ctx, keys, grants, ttl)
+	}
+	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
+	for i := range replies {
+		replies[i].Err = errAway
+	}
+	return replies
+}
+
+// A store that can't be reached for longer than a lease, as in a failover, doesn't begin a second load beside the first:
+// that goes on under its lock to its end.
+func TestStoreIsAwayForLongerThanALease(t *testing.T) {
+	get := map[string]func(f *fleet, c *cacheguard.Cache[string]) error{
+		"one": func(f *fleet, c *cacheguard.Cache[string]) error {
+			_, err := c.Get(context.Background(), "k", f.load("v", 20*time.Second))
+			return err
+		},
+		"many": func(f *fleet, c *cacheguard.Cache[string]) error {
+			_, err := c.GetMany(context.Background(), []string{"k", "l"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+				v, err := f.load("v", 20*time.Second)(ctx)
+				return map[string]string{"k": v, "l": v}, err
+			})
+			return err
+		},
+	}
+	for name, get := range get {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 1, nil)
+				store := &away{Store: f.memory}
+				s, err := lockstore.New(store, f.locker, lockstore.Options{Logger: quiet})
+				must(t, err)
+				defer s.Close()
+				first, err := cacheguard.New(s, cacheguard.Options[string]{Name: "c", LeaseTTL: 3 * time.Second, Logger: quiet})
+				must(t, err)
+				defer first.Close()
+
+				var all sync.WaitGroup
+				all.Go(func() {
+					if err := get(f, first); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(5 * time.Second) // it is renewed
+				store.down.Store(true)
+				time.Sleep(8 * time.Second)
+				store.down.Store(false)
+				all.Go(func() {
+					if _, err := f.caches[0].Get(t.Context(), "k", f.load("w", time.Second)); err != nil {
+						t.Error(err)
+					}
+				})
+				all.Wait()
+				synctest.Wait()
+				if most := f.most.Load(); most != 1 {
+					t.Errorf("%d loads at once", most)
+				}
+				if n := f.locker.heldNow(); n != 0 {
+					t.Errorf("%d locks are left", n)
+				}
+			})
+		})
+	}
+}
+
+// Nor does a renewal, that finds another load's lease and waits for word of a change.
+func TestPatienceEndsWithinARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, nil)
+		s, err := lockstore.New(f.memory, f.locker, lockstore.Options{Patience: time.Hour, Logger: quiet})
+		must(t, err)
+		defer s.Close()
+		keys, asks := many(2, 3*time.Second)
+		k, ask := keys[0], asks[0]
+		a, err := s.Lease(t.Context(), k, ask)
+		must(t, err)
+		f.loseLease(t, k)
+		_, err = f.memory.Lease(t.Context(), k, asks[1])
+		must(t, err)
+		began := time.Now()
+		replies := s.RenewMany(t.Context(), []cacheguard.Key{k}, []cacheguard.Grant{a.Grant}, ask.TTL)
+		held, err := s.Renew(t.Context(), k, a.Grant, ask.TTL)
+		if took := time.Since(began); took >= ask.TTL || err != nil || held != cacheguard.HoldingGone || replies[0].Answer != held {
+			t.Errorf("after %v: %v, %v, %v", took, replies, held, err)
+		}
+		must(t, s.Release(t.Context(), k, ask.Token))
+	})
+}
