@@ -1,0 +1,66 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// usageError is a command line that can't be used.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// parse reads a command line that has flags and nothing else.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return usageError(err.Error())
+	}
+	if flags.NArg() > 0 {
+		return usageError(fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
+	}
+	return nil
+}
+
+// within returns an error unless the flag's value is from least to most.
+func within[T cmp.Ordered](name string, value, least, most T) error {
+	if value < least || value > most {
+		return usageError(fmt.Sprintf("-%s is %v, it must be from %v to %v", name, value, least, most))
+	}
+	return nil
+}
+
+// chosen splits the value of a flag that names some of these.
+func chosen(flag, names string, of []string) ([]string, error) {
+	list := strings.Split(names, ",")
+	for _, name := range list {
+		if !slices.Contains(of, name) {
+			return nil, usageError(fmt.Sprintf("-%s has %q, which is none of %s", flag, name, strings.Join(of, ", ")))
+		}
+	}
+	return list, nil
+}
+
+// counts splits the value of a flag that has numbers, which may be none.
+func counts(flag, list string, least, most int) (ns []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, usageError(fmt.Sprintf("-%s has %q, which is no number", flag, part))
+		}
+		if err := within(flag, n, least, most); err != nil {
+			return nil, err
+		}
+		ns = append(ns, n)
+	}
+	return ns, nil
+}

@@ -1,0 +1,179 @@
+package program
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// lockSystem is where a locker keeps its locks. The parent starts it and tells its processes where it is.
+type lockSystem struct {
+	start func(redis string) (where string, stop func(), err error)
+	open  func(ctx context.Context, where string) (lock.Locker, func(), error)
+}
+
+// lockSystems are those that a stampede can have under the loader, by the protection's name.
+var lockSystems = map[string]lockSystem{
+	"redislock":  {thatRedis, openRedislock},
+	"redlock":    {fiveRedis, openRedlock},
+	"zklock":     {startZooKeeper, openZklock},
+	"sqlite":     {sqliteFile, openSQLite},
+	"postgresql": {startPostgreSQL, openPostgreSQL},
+}
+
+// lockSystemNames are in the order in which they are listed.
+var lockSystemNames = []string{"redislock", "redlock", "zklock", "sqlite", "postgresql"}
+
+const (
+	benchLease  = 3 * time.Second // as the loader's lease
+	lockTimeout = time.Second     // for a step in a system of locks: the machine is busy
+)
+
+func thatRedis(redis string) (string, func(), error) { return redis, func() {}, nil }
+
+func openRedislock(ctx context.Context, where string) (lock.Locker, func(), error) {
+	rdb := redis.NewClient(&redis.Options{Addr: where, ContextTimeoutEnabled: true})
+	l, err := redislock.New(rdb, redislock.Options{Lease: benchLease, OpTimeout: lockTimeout})
+	if err == nil {
+		err = l.Warm(ctx)
+	}
+	return l, func() { _ = l.Close(); _ = rdb.Close() }, err
+}
+
+func fiveRedis(string) (string, func(), error) {
+	var addrs []string
+	var servers []*redistest.Server
+	stop := func() {
+		for _, s := range servers {
+			_ = s.Stop()
+		}
+	}
+	for range 5 {
+		s, err := redistest.NewServer()
+		if err != nil {
+			stop()
+			return "", nil, err
+		}
+		servers, addrs = append(servers, s), append(addrs, s.Addr())
+	}
+	return strings.Join(addrs, ","), stop, nil
+}
+
+func openRedlock(_ context.Context, where string) (lock.Locker, func(), error) {
+	var masters []redis.UniversalClient
+	for _, addr := range strings.Split(where, ",") {
+		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}))
+	}
+	l, err := redlock.New(masters, redlock.Options{Lease: benchLease, NodeTimeout: benchLease / 10})
+	return l, func() {
+		_ = l.Close()
+		for _, m := range masters {
+			_ = m.Close()
+		}
+	}, err
+}
+
+func startZooKeeper(string) (string, func(), error) {
+	s, err := zktest.NewServer()
+	if err != nil {
+		return "", nil, err
+	}
+	return s.Addr(), func() { _ = s.Stop() }, nil
+}
+
+func openZklock(_ context.Context, where string) (lock.Locker, func(), error) {
+	conn, _, err := zk.Connect([]string{where}, benchLease, zk.WithLogInfo(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := zklock.New(conn, zklock.Options{Lease: benchLease})
+	return l, func() { _ = l.Close(); conn.Close() }, err
+}
+
+func sqliteFile(string) (string, func(), error) {
+	dir, err := os.MkdirTemp("", "cacheguard-bench-*")
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(dir, "locks.db"), func() { _ = os.RemoveAll(dir) }, nil
+}
+
+func openSQLite(ctx context.Context, where string) (lock.Locker, func(), error) {
+	return openSQL(ctx, "sqlite", "file:"+where+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)", sqllock.SQLite)
+}
+
+func startPostgreSQL(string) (string, func(), error) {
+	s, err := pgtest.NewServer()
+	if err != nil {
+		return "", nil, err
+	}
+	return s.URL(), func() { _ = s.Stop() }, nil
+}
+
+func openPostgreSQL(ctx context.Context, where string) (lock.Locker, func(), error) {
+	return openSQL(ctx, "pgx", where, sqllock.PostgreSQL)
+}
+
+func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect) (lock.Locker, func(), error) {
+	db, err := sql.Open(driver, where)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: benchLease, OpTimeout: lockTimeout})
+	if err == nil {
+		err = l.Create(ctx)
+	}
+	return l, func() { _ = l.Close(); _ = db.Close() }, err
+}
+
+// startLocks starts what a protection needs, if it needs anything, and says where that is.
+func startLocks(name, redis string) (where string, stop func(), err error) {
+	s, ok := lockSystems[name]
+	if !ok {
+		return "", func() {}, nil
+	}
+	where, stop, err = s.start(redis)
+	switch {
+	case errors.Is(err, redistest.ErrNoServer), errors.Is(err, zktest.ErrNoServer), errors.Is(err, pgtest.ErrNoServer):
+		return "", nil, fmt.Errorf("%s can't be had here: %w", name, err)
+	case err != nil:
+		return "", nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return where, stop, nil
+}
+
+// openLocks opens a locker, and has it dial by having it lock something.
+func openLocks(ctx context.Context, name, where string) (lock.Locker, func(), error) {
+	l, stop, err := lockSystems[name].open(ctx, where)
+	if err != nil {
+		if stop != nil {
+			stop()
+		}
+		return nil, nil, err
+	}
+	err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), func(context.Context, lock.Lock) error { return nil })
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return l, stop, nil
+}

@@ -1,0 +1,116 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// TestMain makes the test binary a replica when a run has started it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		Main(testPeers)
+	}
+	if os.Getenv("GORACE") == "" {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // or each replica takes a second to end under -race
+	}
+	os.Exit(redistest.Main(m))
+}
+
+// bench runs a command as main does and returns what it prints.
+func bench(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), testPeers, args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// rowOf returns the cells of a table's row, nil if there is none of this name.
+func rowOf(table, name string) []string {
+	for line := range strings.Lines(table) {
+		if cells := strings.Fields(line); len(cells) > 1 && cells[0] == name {
+			return cells
+		}
+	}
+	return nil
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	for _, args := range []string{
+		"stampedes", "stampede -rounds 0", "stampede -protections nobody", "stampede more", "stampede -load -1s",
+		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections lease",
+		"handover -lockers nobody", "handover -contenders 1", "handover -contenders 2 -processes 3", "handover -growth 1", "handover -growth 2,many",
+		"proxy", "proxy -origin localhost:8000", "proxy -origin http://127.0.0.1:1 -time -1s", "proxy -origin http://127.0.0.1:1 more",
+	} {
+		if code, _, stderr := bench(t, strings.Fields(args)...); code != 2 || stderr == "" {
+			t.Errorf("bench %s: exit code %d, want 2; stderr %q", args, code, stderr)
+		}
+	}
+}
+
+func TestStampede(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "stampede", "-redis", addr, "-processes", "2", "-callers", "5", "-rounds", "1",
+		"-repeat", "1", "-load", "20ms", "-protections", "flight,cacheguard")
+	if row := rowOf(stdout, "cacheguard"); code != 0 || row == nil || row[1] != "1" || row[2] != "0" {
+		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
+	}
+}
+
+// TestStampedeOnLocks has the loader on each locker: 4 processes with 50 callers make one load.
+func TestStampedeOnLocks(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	for _, name := range lockSystemNames {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := bench(t, "stampede", "-redis", addr, "-processes", "4", "-callers", "50", "-rounds", "3",
+				"-repeat", "1", "-load", "20ms", "-protections", name)
+			if strings.Contains(stderr, "can't be had here") && !redistest.Full() {
+				t.Skip(stderr)
+			}
+			if row := rowOf(stdout, name); code != 0 || row == nil || row[1] != "1" || row[2] != "0" {
+				t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
+			}
+		})
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "expiry", "-redis", addr, "-processes", "2", "-rate", "50", "-time", "300ms",
+		"-ttl", "100ms", "-load", "10ms")
+	if code != 0 {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, name := range []string{"noop", "get", "singleflight", "xfetch", "lease", "swr", "early", "early+swr"} {
+		row := rowOf(stdout, name)
+		if row == nil || row[1] != "30" || row[2] != "0" || (row[3] == "0") != (name == "noop" || name == "get") {
+			t.Errorf("%s: want 30 requests without an error, and loads where something expires:\n%s", name, stdout)
+		}
+	}
+}
+
+func TestOutage(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "outage", "-redis", addr, "-processes", "2", "-rate", "50", "-before", "100ms",
+		"-outage", "500ms", "-after", "200ms", "-backoff", "200ms", "-ttl", "100ms", "-load", "10ms", "-json")
+	var printed struct {
+		Results map[string][]outageTally
+	}
+	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
+	}
+	for _, name := range []string{"stale", "stale-only-if-error", "none", "singleflight"} {
+		ts := printed.Results[name]
+		if len(ts) != 1 || ts[0].Requests != 50 || ts[0].Attempts == 0 {
+			t.Errorf("%s: want 50 requests and an attempt: %+v", name, ts)
+			continue
+		}
+		if keeps := strings.HasPrefix(name, "stale"); keeps != (ts[0].Stale > 0) || keeps != (ts[0].Errors == 0) {
+			t.Errorf("%s: want stale answers instead of errors, or errors: %+v", name, ts[0])
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// outagePlan is what outage measures.
+type outagePlan struct {
+	steady
+	Before, Outage, After, Backoff time.Duration
+}
+
+const (
+	shortestBackoff = 0.8 // of Options.Backoff, which is shortened by a random fifth at most
+	longestBackoff  = 3   // and grows with the failures in a row
+)
+
+// outage runs the scenario of an origin that fails for a while under steady load.
+func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	p, err := parseOutage(args, stderr)
+	if err != nil {
+		return err
+	}
+	server, err := openRedis(p.Redis)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	p.Redis = server.addr
+
+	all := make(map[string][]outageTally)
+	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
+	if err := p.each(ctx, c, func(name string, seen sight) {
+		all[name] = append(all[name], p.tally(seen))
+	}); err != nil {
+		return err
+	}
+	return p.print(stdout, server.about(ctx), all)
+}
+
+func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
+	flags := flag.NewFlagSet("bench outage", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	p.flags(flags, "stale", "stale-only-if-error", "none", "singleflight")
+	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
+	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
+	flags.DurationVar(&p.After, "after", 0, "how long it works again; default: the longest back-off, which is three times the first, and two TTLs")
+	flags.DurationVar(&p.Backoff, "backoff", 5*time.Second, "Options.Backoff")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	if p.After == 0 {
+		p.After = longestBackoff*p.Backoff + 2*(p.TTL+p.Load)
+	}
+	return p, cmp.Or(p.validate(), within("before", p.Before, 0, time.Hour), within("outage", p.Outage, time.Millisecond, time.Hour),
+		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
+}
+
+// outageTally is what one repetition of one protection showed. Times are in nanoseconds.
+type outageTally struct {
+	Requests, Errors, Stale int    // that arrived during the outage
+	Error                   string // one of them
+	Attempts                int    // loads that began during the outage
+	MostPerBackoff          int    // of them, in any time as long as the shortest back-off
+	P50, P99, P999, Max     int64  // of all who arrived during the outage
+	ErrorP50, ErrorP99      int64  // of those of them who got an error
+	AtOnce                  int    // of those, in less than a tenth of the time of a load
+	Recovered               bool   // a fresh value was given after the origin's return
+	FirstFresh              int64  // from the origin's return to when it first was
+	LastBad                 int64  // from the origin's return to the last answer that was an error or older than that
+	Late                    int    // arrivals issued too late
+	LateP999                int64  // of all arrivals
+}
+
+func (p outagePlan) tally(seen sight) outageTally {
+	t := outageTally{Error: seen.error()}
+	t.Late, t.LateP999 = seen.late()
+	var latencies, errors []int64
+	for q := range seen.requests(seen.Outage) {
+		t.Requests++
+		latencies = append(latencies, q.Latency)
+		switch q.Kind {
+		case failed:
+			t.Errors++
+			errors = append(errors, q.Latency)
+			if q.Latency < int64(p.Load)/10 {
+				t.AtOnce++
+			}
+		case stale:
+			t.Stale++
+		}
+	}
+	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)
+	t.ErrorP50, t.ErrorP99 = quantile(errors, 0.5), quantile(errors, 0.99)
+
+	var attempts []int64
+	for _, l := range seen.loads() {
+		if seen.Outage.has(l.Begin) {
+			attempts = append(attempts, l.Begin)
+		}
+	}
+	t.Attempts = len(attempts)
+	t.MostPerBackoff = mostWithin(attempts, time.Duration(shortestBackoff*float64(p.Backoff)))
+
+	back := seen.Outage.To
+	for q := range seen.requests(period{seen.Start, seen.End}) {
+		after := q.Due + q.Latency - back
+		switch {
+		case after < 0:
+		case q.Kind == failed || int64(q.Made) < back:
+			t.LastBad = max(t.LastBad, after)
+		case !t.Recovered || after < t.FirstFresh:
+			t.FirstFresh, t.Recovered = after, true
+		}
+	}
+	return t
+}
+
+func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally) error {
+	if p.JSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"about": about, "plan": p, "results": all})
+	}
+	p.heading(w, fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "protection\trequests\terrors\tstale\tattempts\tper back-off\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\terror p50 ms\terror p99 ms\tat once\tfresh after ms\tbad until ms\tlate\tlate p99.9 ms\t")
+	for _, name := range p.Protections {
+		ts := all[name]
+		var sum outageTally
+		recovered := true
+		for _, one := range ts {
+			sum.Requests += one.Requests
+			sum.Errors += one.Errors
+			sum.Stale += one.Stale
+			sum.AtOnce += one.AtOnce
+			sum.Attempts += one.Attempts
+			sum.MostPerBackoff = max(sum.MostPerBackoff, one.MostPerBackoff)
+			sum.Late += one.Late
+			recovered = recovered && one.Recovered
+		}
+		errorP50, errorP99, atOnce, firstFresh := "-", "-", "-", "never"
+		if sum.Errors > 0 {
+			errorP50 = ms(ts, func(t outageTally) int64 { return t.ErrorP50 })
+			errorP99 = ms(ts, func(t outageTally) int64 { return t.ErrorP99 })
+			atOnce = fmt.Sprintf("%.1f%%", 100*float64(sum.AtOnce)/float64(sum.Errors))
+		}
+		if recovered {
+			firstFresh = ms(ts, func(t outageTally) int64 { return t.FirstFresh })
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Stale,
+			sum.Attempts, sum.MostPerBackoff,
+			ms(ts, func(t outageTally) int64 { return t.P50 }), ms(ts, func(t outageTally) int64 { return t.P99 }),
+			ms(ts, func(t outageTally) int64 { return t.P999 }), ms(ts, func(t outageTally) int64 { return t.Max }),
+			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }), sum.Late,
+			ms(ts, func(t outageTally) int64 { return t.LateP999 }))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nrequests, errors, stale and latencies: of requests that arrived during the outage. A load fails when its time is over.")
+	fmt.Fprintf(w, "attempts: loads begun during the outage, by all processes. per back-off: most of them within %v, the shortest back-off there is:\n",
+		time.Duration(shortestBackoff*float64(p.Backoff)))
+	fmt.Fprintf(w, "a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.\n", longestBackoff*p.Backoff)
+	fmt.Fprintln(w, "at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.")
+	noise(w)
+	_, err := fmt.Fprintln(w, "fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.")
+	return err
+}

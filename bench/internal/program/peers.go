@@ -1,0 +1,12 @@
+package program
+
+import "slices"
+
+// Peers are the contenders that a program has besides those of this module. Whoever has libraries of others to show
+// lives in a module of its own, so that they are no dependencies of this one.
+type Peers struct {
+	Lockers []Locker // for handover
+}
+
+// lockers are the program's own and the peers'.
+func (p Peers) lockers() []Locker { return slices.Concat(lockers, p.Lockers) }

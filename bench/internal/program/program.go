@@ -1,0 +1,59 @@
+// Package program is the benchmark: the command bench, and the command bench/peers, which has libraries of others besides.
+package program
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Main runs the program's command line, with these peers besides what it has itself, and ends the process.
+func Main(peers Peers) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, peers, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is Main for tests too. It returns 2 for a wrong command line.
+func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	command := "stampede"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		command, args = args[0], args[1:]
+	}
+	var err error
+	switch command {
+	case "stampede":
+		err = stampede(ctx, args, stdout, stderr)
+	case "replica": // what stampede starts
+		err = replica(ctx, args, stdin, stdout)
+	case "expiry":
+		err = expiry(ctx, args, stdout, stderr)
+	case "outage":
+		err = outage(ctx, args, stdout, stderr)
+	case "handover":
+		err = handover(ctx, peers, args, stdout, stderr)
+	case "handover-process": // what handover starts
+		err = handoverProcess(ctx, peers, args, stdin, stdout)
+	case "proxy":
+		err = proxy(ctx, args, stdout, stderr)
+	case "steady-replica": // what expiry and outage start
+		err = steadyReplica(ctx, stdin, stdout)
+	default:
+		err = usageError(fmt.Sprintf("there is no command %q; there are: stampede, expiry, outage, handover, proxy", command))
+	}
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(stderr, "bench:", err)
+		return 2
+	}
+	fmt.Fprintln(stderr, "bench:", err)
+	return 1
+}

@@ -1,0 +1,162 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// proxyPlan is what proxy runs.
+type proxyPlan struct {
+	Listen, Redis string
+	Origin        *url.URL
+	Time          time.Duration
+	Options       middleware.Options
+}
+
+const proxyGrace = 5 * time.Second // for requests that are under way at the end
+
+// proxy serves an origin through the middleware until ctx ends, or for -time: the way to point a public test-suite for
+// HTTP caches at it.
+func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	p, err := parseProxy(args, stderr)
+	if err != nil {
+		return err
+	}
+	if p.Time > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.Time)
+		defer cancel()
+	}
+	store, closeStore, err := p.store()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	p.Options.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cache, err := middleware.New(store, p.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cache.Close()) }()
+
+	listener, err := net.Listen("tcp", p.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           cache.Handler(p.origin(stderr)),
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          slog.NewLogLogger(p.Options.Logger.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxyGrace)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		_ = server.Close() // what is still under way has had its time
+	}
+	<-served
+	return nil
+}
+
+func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
+	flags := flag.NewFlagSet("bench proxy", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	o := &p.Options
+	flags.StringVar(&p.Listen, "listen", "127.0.0.1:0", "host:port to listen on; the address is the first line that is printed")
+	origin := flags.String("origin", "", "http://host:port of the server to put the cache in front of; required")
+	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: this process' memory")
+	flags.DurationVar(&p.Time, "time", 0, "end after so long; default: when told to by a signal")
+	flags.DurationVar(&o.DefaultTTL, "default-ttl", 0, "Options.DefaultTTL")
+	flags.DurationVar(&o.NegativeTTL, "negative-ttl", 0, "Options.NegativeTTL")
+	flags.Float64Var(&o.Heuristic, "heuristic", 0, "Options.Heuristic")
+	flags.DurationVar(&o.StaleWhileRevalidate, "stale-while-revalidate", 0, "Options.StaleWhileRevalidate")
+	flags.DurationVar(&o.StaleIfError, "stale-if-error", 0, "Options.StaleIfError")
+	flags.DurationVar(&o.Keep, "keep", 0, "Options.Keep")
+	flags.DurationVar(&o.HitForMiss, "hit-for-miss", 0, "Options.HitForMiss")
+	flags.IntVar(&o.MaxBody, "max-body", 0, "Options.MaxBody")
+	flags.IntVar(&o.LocalBytes, "local", 0, "Options.LocalBytes")
+	flags.BoolVar(&o.IgnoreRequestDirectives, "ignore-request-directives", false, "Options.IgnoreRequestDirectives")
+	flags.BoolVar(&o.ShowKey, "show-key", false, "Options.ShowKey")
+	targeted := flags.String("targeted", "", "Options.TargetedFields, separated by commas")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	if *targeted != "" {
+		o.TargetedFields = strings.Split(*targeted, ",")
+	}
+	p.Origin, err = url.Parse(*origin)
+	if err != nil || p.Origin.Host == "" || p.Origin.Scheme != "http" && p.Origin.Scheme != "https" {
+		return p, usageError(fmt.Sprintf("-origin is %q, it must be an http or https URL", *origin))
+	}
+	return p, within("time", p.Time, 0, 24*time.Hour)
+}
+
+// store is what the cache stands on.
+func (p proxyPlan) store() (store cacheguard.Store, closeAll func() error, err error) {
+	if p.Redis == "" {
+		s := memstore.New(memstore.Options{})
+		return s, s.Close, nil
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true})
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "bench-proxy"})
+	if err != nil {
+		return nil, nil, errors.Join(err, rdb.Close())
+	}
+	return s, func() error { return errors.Join(s.Close(), rdb.Close()) }, nil
+}
+
+// origin is the handler behind the cache: it asks the origin for what it is asked for, as it is asked for.
+func (p proxyPlan) origin(stderr io.Writer) http.Handler {
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
+	reverse := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(p.Origin)
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // also if it can't be parsed: it is part of the key
+			r.Out.Host = r.In.Host
+		},
+		Transport: transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			fmt.Fprintln(stderr, "bench: origin:", err)
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reverse.ServeHTTP(seldomFlushed{w}, r) })
+}
+
+// seldomFlushed flushes event streams only. ReverseProxy flushes each part of a response whose length it doesn't know,
+// which a cache has to take for a stream that may never end.
+type seldomFlushed struct{ http.ResponseWriter }
+
+func (w seldomFlushed) FlushError() error {
+	if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		return http.ErrNotSupported
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap lets ReverseProxy take connections over. It finds FlushError first.
+func (w seldomFlushed) Unwrap() http.ResponseWriter { return w.ResponseWriter }

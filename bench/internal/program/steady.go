@@ -1,0 +1,195 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+)
+
+// steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage have in common.
+type steady struct {
+	Processes, Rate, Size, Repeat int
+	TTL, Load                     time.Duration
+	Redis                         string
+	Protections                   []string
+	JSON                          bool `json:"-"`
+
+	names *string // -protections as it was given
+	of    []string
+}
+
+// warmUp is for how long requests arrive before the clock starts: the cache is filled, connections are dialled.
+func (s *steady) warmUp(run time.Duration) time.Duration { return max(2*s.Load, min(run, time.Second)) }
+
+func (s *steady) flags(flags *flag.FlagSet, of ...string) {
+	flags.IntVar(&s.Processes, "processes", 4, "replicas, each a process")
+	flags.IntVar(&s.Rate, "rate", 500, "requests per second of each, whether or not earlier ones have been answered")
+	flags.DurationVar(&s.TTL, "ttl", time.Second, "how long a value is fresh")
+	flags.DurationVar(&s.Load, "load", 100*time.Millisecond, "how long a load takes")
+	flags.IntVar(&s.Size, "size", 1024, "bytes of the value")
+	flags.IntVar(&s.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
+	flags.StringVar(&s.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	s.of = of
+	s.names = flags.String("protections", strings.Join(of, ","), "which to compare, of "+strings.Join(of, ", "))
+	flags.BoolVar(&s.JSON, "json", false, "print JSON")
+}
+
+func (s *steady) validate() (err error) {
+	s.Protections, err = chosen("protections", *s.names, s.of)
+	return cmp.Or(err,
+		within("processes", s.Processes, 1, 256), within("rate", s.Rate, 1, 100000), within("size", s.Size, versionDigits, 64<<20),
+		within("repeat", s.Repeat, 1, 1000), within("ttl", s.TTL, 10*time.Millisecond, time.Hour),
+		within("load", s.Load, 0, 30*time.Second))
+}
+
+// course is how a run goes: for how long, and when the origin is down.
+type course struct {
+	Time, Backoff        time.Duration
+	OutageAfter, Outlast time.Duration // Outlast 0: never
+}
+
+// sight is what a fleet has seen of one protection in one repetition.
+type sight struct {
+	Start, End int64 // of the clock
+	Outage     period
+	Replicas   []record
+	Interval   time.Duration
+	Offset     time.Duration // of each replica's arrivals from those of the one before
+}
+
+// due is when the k-th request of a replica was to arrive.
+func (s sight) due(replica, k int) int64 {
+	return s.Start + int64(replica)*int64(s.Offset) + int64(k)*int64(s.Interval)
+}
+
+// each has a fleet run for each protection in each repetition, one after another, and every repetition begin with
+// another one.
+func (s *steady) each(ctx context.Context, c course, look func(name string, seen sight)) error {
+	for n := range s.Repeat {
+		for i := range s.Protections {
+			name := s.Protections[(i+n)%len(s.Protections)]
+			seen, err := s.run(ctx, c, name, n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			look(name, seen)
+		}
+	}
+	return nil
+}
+
+// run runs a fleet for one protection.
+func (s *steady) run(ctx context.Context, c course, name string, repetition int) (seen sight, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Time+2*time.Minute) // replicas that hang are killed
+	defer cancel()
+	fleet, err := startFleet(ctx, s.Processes, "steady-replica")
+	if err != nil {
+		return seen, err
+	}
+	defer func() { err = errors.Join(err, fleet.stop()) }()
+	for i, child := range fleet {
+		if err := child.order(setup{
+			Redis: s.Redis, Protection: name, Key: fmt.Sprintf("hot:%s:%d", name, repetition), Replica: i,
+			Size: s.Size, TTL: s.TTL, Load: s.Load, Backoff: c.Backoff,
+		}); err != nil {
+			return seen, err
+		}
+	}
+	for _, child := range fleet {
+		if err := child.read(&record{}); err != nil { // ready
+			return seen, err
+		}
+	}
+	interval := time.Second / time.Duration(s.Rate)
+	warmUp := s.warmUp(c.Time)
+	start := time.Now().Add(warmUp + 100*time.Millisecond)
+	seen = sight{Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(), Replicas: make([]record, len(fleet)),
+		Interval: interval, Offset: interval / time.Duration(s.Processes)}
+	if c.Outlast > 0 {
+		from := start.Add(c.OutageAfter)
+		seen.Outage = period{From: from.UnixNano(), To: from.Add(c.Outlast).UnixNano()}
+	}
+	for i, child := range fleet {
+		if err := child.order(shift{
+			Start: seen.due(i, 0), Interval: interval, Warm: int(warmUp / interval), Count: int(c.Time / interval), Outage: seen.Outage,
+		}); err != nil {
+			return seen, err
+		}
+	}
+	for i, child := range fleet {
+		if err := child.read(&seen.Replicas[i]); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+// loads are those of all replicas.
+func (s sight) loads() (all []load) {
+	for _, r := range s.Replicas {
+		all = append(all, r.Loads...)
+	}
+	return all
+}
+
+// late counts the arrivals that were issued too late, and tells by how much the latest thousandth of all was.
+func (s sight) late() (count int, p999 int64) {
+	var all []int64
+	for _, r := range s.Replicas {
+		all = append(all, r.Late...)
+	}
+	for _, by := range all {
+		if by > int64(tooLate) {
+			count++
+		}
+	}
+	return count, quantile(all, 0.999)
+}
+
+// error is one of the errors.
+func (s sight) error() string {
+	for _, r := range s.Replicas {
+		if r.Error != "" {
+			return r.Error
+		}
+	}
+	return ""
+}
+
+// request is one of those that arrived after the clock started.
+type request struct {
+	Due, Latency int64
+	Kind         kind
+	Made         version
+}
+
+// requests are those of all replicas, which arrived in a time.
+func (s sight) requests(in period) iter.Seq[request] {
+	return func(yield func(request) bool) {
+		for i, r := range s.Replicas {
+			for k := range r.Latency {
+				q := request{Due: s.due(i, k), Latency: r.Latency[k], Kind: r.Kind[k], Made: r.Made[k]}
+				if in.has(q.Due) && !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// noise explains the last columns.
+func noise(w io.Writer) {
+	fmt.Fprintf(w, "late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.\n", tooLate)
+}
+
+// heading says what was run.
+func (s *steady) heading(w io.Writer, what string, about about) {
+	fmt.Fprintf(w, "%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %d repetitions\n%v\n\n",
+		s.Processes, s.Rate, s.TTL, s.Load, s.Size, what, s.Repeat, about)
+}

@@ -1,0 +1,33 @@
+package program
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// version names a value and says when its load ended: nanoseconds since 1970, with the replica in the lowest byte, so
+// that no two are alike.
+type version int64
+
+const versionDigits = 19
+
+func newVersion(now time.Time, replica int) version {
+	return version(now.UnixNano()&^0xff | int64(replica&0xff))
+}
+
+// value is what the origin returns: the version in so many bytes.
+func (v version) value(size int) string {
+	s := fmt.Sprintf("%0*d", versionDigits, int64(v))
+	return s + strings.Repeat(".", max(size-len(s), 0))
+}
+
+// versionOf reads a value. A protection that answers quickly and wrongly has not won.
+func versionOf(value string, size int) (version, error) {
+	if len(value) != max(size, versionDigits) {
+		return 0, fmt.Errorf("got a wrong value of %d bytes", len(value))
+	}
+	n, err := strconv.ParseInt(value[:versionDigits], 10, 64)
+	return version(n), err
+}
