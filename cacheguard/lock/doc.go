@@ -18,14 +18,15 @@
 //
 // They differ in where the lock is kept, and so in what has to fail for two to have it:
 //
-//	             where                    two holders when                                     token        a waiter is
-//	redislock    one Redis                a failover, a restart or an eviction loses the key   grows (1)    woken, in order on request
-//	redlock      most of N Redis masters  a node forgets; clocks jump                          none         see there
-//	zklock       ZooKeeper                never in ZooKeeper; a stopped holder (2)             czxid        woken, in order
-//	sqllock      a row in a database      a failover to a replica that lags; (2)               grows        asking; woken by NOTIFY
+//	           where                   two holders when                                   token    who waits is
+//	redislock  one Redis               a failover, a restart or an eviction loses it (2)  (1)      woken in order (3)
+//	redlock    most of N masters       a master forgets, clocks jump (2)                  none     woken, in order as a rule
+//	zklock     ZooKeeper               (2)                                                czxid    woken, and has it in order
+//	sqllock    a row in a database     a failover to a replica that lags (2)              (1)      asking, or woken by NOTIFY
 //
-//	(1) by the server's clock, also after a loss, unless the clock is set back
-//	(2) as with all: a holder that stands still past its lease and goes on
+//	(1) the last one and one, or the server's clock in microseconds: also after a loss, unless that clock is set back
+//	(2) as with all: a holder stands still past its lease and goes on
+//	(3) and has it in order with Options.Fair
 //
 // All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder dies, give it back
 // in the owner's name only, and know a holder again by its context (see Context).
@@ -37,26 +38,29 @@
 //
 //	                             mutual      release on  re-       performance and        release by
 //	                             exclusion   timeout     entrancy  availability           the owner only
-//	mutex in the process         1 process   no          no        fast                   yes (3)
+//	mutex in the process         1 process   no          no        at once; one process   no (a)
 //	SETNX, spin                  yes         no          no        polls, 100 ms          no
-//	SETNX, then EXPIRE           yes         mostly (4)  no        polls                  no
-//	SET NX EX, plain DEL         no (5)      yes         no        polls                  no
-//	unique value, GET then DEL   no (5)      yes         no        polls                  mostly (6)
-//	unique value, Lua            no (5)      yes         no        polls                  yes
-//	Lua and watchdog             yes (7)     yes         no        polls                  yes
+//	SETNX, then EXPIRE           yes         mostly (b)  no        polls                  no
+//	timestamp, GETSET            no (g)      yes         no        polls                  no
+//	SET NX EX, plain DEL         no (c)      yes         no        polls                  no
+//	unique value, GET then DEL   no (c)      yes         no        polls                  mostly (d)
+//	unique value, WATCH or Lua   no (c)      yes         no        polls                  yes
+//	Lua and watchdog             yes (e)     yes         no        polls                  yes
 //	unique row without expiry    yes         no          no        polls                  as written
-//	redislock                    yes (7)     yes         yes       pushed; one server     yes
-//	redlock                      yes (7)     yes         yes       N/2+1 of N masters     yes
-//	zklock                       yes (7)     yes         yes       pushed; a quorum       yes
-//	sqllock                      yes (7)     yes         yes       polls or NOTIFY; one   yes
-//	cacheguard's lease           yes (7)     yes         no (8)    pushed with the value  yes
+//	redislock                    yes (e)     yes         yes       pushed; one server     yes
+//	redlock                      yes (e)     yes         yes       pushed; N/2+1 of N     yes
+//	ZooKeeper, all watch all     yes (e)     yes         no        a herd wakes up        yes
+//	zklock                       yes (e)     yes         yes       pushed; a quorum       yes
+//	sqllock                      yes (e)     yes         yes       polls or NOTIFY; one   yes
+//	cacheguard's lease           yes (e)     yes         no (f)    pushed with the value  yes
 //
-//	(3) whoever can reach the mutex
-//	(4) not when the holder dies between the two commands
-//	(5) a holder slower than the time doesn't know that it has ended; with plain DEL it also ends the next one's
-//	(6) not when the lock ends between the two commands
-//	(7) within what the table above says
-//	(8) a load that asks for its own key is an error that says so
+//	(a) Go's can be unlocked by whoever reaches it
+//	(b) not when the holder dies between the two commands
+//	(c) a holder slower than the time doesn't know that it has ended; with plain DEL it also ends the next one's
+//	(d) not when the lock ends between the two commands
+//	(e) within what the table above says
+//	(f) a load that asks for its own key is an error that says so
+//	(g) by the clocks of the clients, and the loser moves the winner's deadline
 //
 // # Writing a Locker
 //
