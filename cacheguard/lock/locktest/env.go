@@ -59,6 +59,37 @@ func (e *env) unlucky(format string, args ...any) {
 	panic(badLuck{fmt.Sprintf(format, args...)})
 }
 
+// luckily does a part of a case that may begin again by itself.
+func (e *env) luckily(part func()) {
+	e.Helper()
+	for n := 1; ; n++ {
+		again := unlucky(part)
+		switch {
+		case again == nil:
+			return
+		case n == attempts:
+			panic(*again)
+		default:
+			e.Logf("once more, for %s", again.reason)
+		}
+	}
+}
+
+// unlucky does what may have bad luck, and returns which.
+func unlucky(do func()) (luck *badLuck) {
+	defer func() {
+		if r := recover(); r != nil {
+			bad, ok := r.(badLuck)
+			if !ok {
+				panic(r)
+			}
+			luck = &bad
+		}
+	}()
+	do()
+	return nil
+}
+
 // atEnd has do called when the case is over; what was said last is done first.
 func (e *env) atEnd(do func()) { e.ended = append(e.ended, do) }
 

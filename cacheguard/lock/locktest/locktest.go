@@ -110,18 +110,8 @@ func (s spec) run(t TB, f Fleet) {
 func (s spec) once(t TB, f Fleet) (again *badLuck) {
 	t.Helper()
 	e := newEnv(t, f, s.rule)
-	defer func() {
-		if r := recover(); r != nil {
-			luck, ok := r.(badLuck)
-			if !ok {
-				panic(r)
-			}
-			again = &luck
-		}
-	}()
 	defer e.close()
-	s.test(e)
-	return nil
+	return unlucky(func() { s.test(e) })
 }
 
 // The rules that cases protect.

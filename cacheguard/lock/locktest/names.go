@@ -35,17 +35,27 @@ func longNames(unique string) (long []string) {
 	return long
 }
 
+// namesAny has many locks, and so more bad luck than other cases: each family begins again by itself.
 func namesAny(e *env) {
 	for _, family := range oddNames {
-		unique := e.name()
-		var before, after []string
-		for _, odd := range family {
-			before, after = append(before, odd+unique), append(after, unique+odd)
-		}
-		e.heldTogether(before)
-		e.heldTogether(after)
+		e.luckily(func() {
+			unique := e.name()
+			var all []string
+			for _, odd := range family {
+				all = append(all, odd+unique)
+			}
+			e.heldTogether(all)
+		})
+		e.luckily(func() {
+			unique := e.name()
+			var all []string
+			for _, odd := range family {
+				all = append(all, unique+odd)
+			}
+			e.heldTogether(all)
+		})
 	}
-	e.heldTogether(longNames(e.name()))
+	e.luckily(func() { e.heldTogether(longNames(e.name())) })
 }
 
 // heldTogether holds all locks at once: each must be free, then held, then free again.
@@ -59,7 +69,6 @@ func (e *env) heldTogether(all []string) {
 		}
 		w := e.asked(e.ctx, step, name)
 		if w.err != nil && (errors.Is(w.err, lock.ErrHeld) || w.neverGot()) {
-			e.isHeld(locks...)
 			e.Fatalf("%q can't be had, although nobody has it: it is taken for another name", name)
 		}
 		held := w.lock()
@@ -68,12 +77,22 @@ func (e *env) heldTogether(all []string) {
 			e.Errorf("the lock of %q says that its name is %q", name, held.Name())
 		}
 	}
+	lost := 0
 	for _, held := range locks {
+		if errors.Is(held.Err(), lock.ErrLost) {
+			lost++
+			continue
+		}
 		e.refused(e.b, held)
 	}
 	for _, held := range locks {
-		e.unlock(held)
+		if err, _ := e.unlocked(e.ctx, held); err != nil && !errors.Is(err, lock.ErrLost) {
+			e.unlucky("Unlock of %q, which is held: %v", held.Name(), err)
+		}
 		e.unlock(e.try(e.c, held.Name()))
+	}
+	if lost > len(locks)/2 {
+		e.unlucky("%d of %d locks were lost", lost, len(locks))
 	}
 }
 
