@@ -28,7 +28,8 @@ func ListenAnywhere() (net.Listener, error) {
 	return nil, err
 }
 
-func freePort() (int, error) {
+// FreePort returns a port of the same range that nobody listens on just now.
+func FreePort() (int, error) {
 	l, err := ListenAnywhere()
 	if err != nil {
 		return 0, err

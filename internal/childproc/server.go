@@ -51,7 +51,7 @@ func New(program Program) (*Server, error) {
 	s := &Server{program: program, dir: dir}
 	// Between choosing a port and binding it another process may take it.
 	for range 10 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			break
 		}
 		if err = s.launch(); !errors.Is(err, syscall.EADDRINUSE) {

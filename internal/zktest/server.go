@@ -32,7 +32,10 @@ type Server struct{ *childproc.Server }
 // NewServer starts a ZooKeeper and returns once it serves. The arguments are lines of its configuration, such as
 // "maxSessionTimeout=2000", or properties of its Java, such as "-Dzookeeper.forceSync=yes". On Linux it dies with this
 // process, however that ends. NewServer returns ErrNoServer if there is none to start.
-func NewServer(args ...string) (*Server, error) {
+func NewServer(args ...string) (*Server, error) { return newServer(0, args) }
+
+// newServer starts a standalone server, or the member of an ensemble with this number; the arguments say who else is one.
+func newServer(member int, args []string) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
 		return nil, ErrNoServer
@@ -46,32 +49,15 @@ func NewServer(args ...string) (*Server, error) {
 		Name: "zookeeper",
 		Command: func(dir string, port int) (*exec.Cmd, error) {
 			data = dataOf(dir)
-			lines := []string{
-				"tickTime=" + strconv.FormatInt(Tick.Milliseconds(), 10),
-				"minSessionTimeout=" + strconv.FormatInt(2*Tick.Milliseconds(), 10),
-				"maxSessionTimeout=60000",
-				"dataDir=" + data,
-				"clientPort=" + strconv.Itoa(port),
-				"clientPortAddress=" + childproc.Loopback,
-				"maxClientCnxns=0",
-				"admin.enableServer=false",
-				"4lw.commands.whitelist=*",
-				"",
+			if err := os.MkdirAll(data, 0o700); err != nil {
+				return nil, err
 			}
-			properties := []string{
-				"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it starts sooner, and lives short
-				"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-				"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // kill -9 is as far as a test goes
+			if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(member)), 0o600); err != nil {
+				return nil, err
 			}
-			for _, a := range args {
-				if strings.HasPrefix(a, "-") {
-					properties = append(properties, a)
-				} else {
-					lines = append(lines, a)
-				}
-			}
+			properties, lines := split(args)
 			config := filepath.Join(dir, "zoo.cfg")
-			if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			if err := os.WriteFile(config, []byte(configuration(data, port)+lines), 0o600); err != nil {
 				return nil, err
 			}
 			main := []string{"-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config}
@@ -88,6 +74,39 @@ func NewServer(args ...string) (*Server, error) {
 		return nil, err
 	}
 	return &Server{s}, nil
+}
+
+// configuration is that of every server.
+func configuration(data string, port int) string {
+	return strings.Join([]string{
+		"tickTime=" + strconv.FormatInt(Tick.Milliseconds(), 10),
+		"minSessionTimeout=" + strconv.FormatInt(2*Tick.Milliseconds(), 10),
+		"maxSessionTimeout=60000",
+		"dataDir=" + data,
+		"clientPort=" + strconv.Itoa(port),
+		"clientPortAddress=" + childproc.Loopback,
+		"maxClientCnxns=0",
+		"admin.enableServer=false",
+		"4lw.commands.whitelist=*",
+		"",
+	}, "\n")
+}
+
+// split returns the properties of Java, with those that every server has before them, and the lines of configuration.
+func split(args []string) (properties []string, lines string) {
+	properties = []string{
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it starts sooner, and lives short
+		"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // kill -9 is as far as a test goes
+	}
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") {
+			properties = append(properties, a)
+		} else {
+			lines += a + "\n"
+		}
+	}
+	return properties, lines
 }
 
 // RestartEmpty kills the server if it runs, and starts it again without its data, as after the loss of a disk.

@@ -51,10 +51,10 @@ func (l *Locker) step(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, l.opts.OpTimeout, errNoAnswer)
 }
 
-// broken reports whether an error says that the connection or the session ended, so that the same may succeed with the
-// next one; what it was about may have been done or not.
+// broken reports whether an error says that the connection or the session ended, or that there is none just now, as
+// while ZooKeeper elects a leader: the same may succeed with the next one, and what it was about may have been done.
 func broken(err error) bool {
-	for _, b := range []error{zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing} {
+	for _, b := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing} {
 		if errors.Is(err, b) {
 			return true
 		}
@@ -64,9 +64,7 @@ func broken(err error) bool {
 }
 
 // unreachable reports whether an error is one of those that pass, when ZooKeeper can be reached again.
-func unreachable(err error) bool {
-	return broken(err) || errors.Is(err, errNoAnswer) || errors.Is(err, zk.ErrNoServer)
-}
+func unreachable(err error) bool { return broken(err) || errors.Is(err, errNoAnswer) }
 
 // retry does something again until it succeeds, fails for another reason than a connection that broke, or ctx ends: a
 // broken connection is given until then to come back, unless it is closed.

@@ -23,6 +23,9 @@ func inside(t *testing.T, addr, prefix string) (*zk.Conn, *Locker) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, _, err := conn.Exists("/"); err != nil { // see settle in main_test.go
+		t.Fatal(err)
+	}
 	l, err := New(conn, Options{Prefix: prefix, Lease: 6 * time.Second, OpTimeout: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)

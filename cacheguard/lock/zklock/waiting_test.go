@@ -40,7 +40,10 @@ func TestReleaseWakesOne(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // its own, and the one before
+	eventually(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // own, and the one before
+	for _, p := range lockers {                                                                    // on each connection, all has been answered
+		settle(p.conn)
+	}
 	proxy.Reset()
 	if err := held.Unlock(ctx); err != nil {
 		t.Fatal(err)
@@ -253,6 +256,7 @@ func TestRefusedTryLockWritesNothing(t *testing.T) {
 	opts := zklock.Options{Prefix: "/try", Lease: 20 * time.Second}
 	held := acquire(t, open(t, server.Addr(), opts), "taken")
 	other := open(t, proxy.Addr(), opts)
+	proxy.Reset()
 	if _, err := other.TryLock(testContext(t), "taken"); !errors.Is(err, lock.ErrHeld) {
 		t.Fatalf("TryLock: %v", err)
 	}
