@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestProxyPassesCutsAndSwallows(t *testing.T) {
@@ -36,18 +37,31 @@ func TestProxyPassesCutsAndSwallows(t *testing.T) {
 func TestProxyLosesAReply(t *testing.T) {
 	s := Shared(t)
 	direct := connect(t, s.Addr())
-	do(t, direct, "CREATE TABLE lost (n int)")
+	do(t, direct, "DROP TABLE IF EXISTS lost", "CREATE TABLE lost (n int)")
 	p := StartProxy(t, s.Addr())
 	db := connect(t, p.Addr())
 	one(t, db, "SELECT 1")
 
 	lost := p.LoseReply(Executes)
-	if _, err := db.ExecContext(within(t, moment), "INSERT INTO lost VALUES ($1)", 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a reply: %v", err)
-	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := db.ExecContext(ctx, "INSERT INTO lost VALUES ($1)", 1)
+		ended <- err
+	}()
 	await(t, lost, "the reply")
 	if n := one(t, direct, "SELECT count(*) FROM lost"); n != 1 {
 		t.Errorf("it was carried out %d times", n)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("without a reply: %v", err)
+	case <-time.After(moment):
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("without a reply: %v", err)
 	}
 	one(t, db, "SELECT 1") // on another connection
 }

@@ -46,12 +46,12 @@
 // the release notifies in its own transaction. All processes that listen hear that, the first waiters for this name ask,
 // and one of them has it: with n processes that wait for the same name, a release costs n statements. One without waiters
 // notifies nobody, for PostgreSQL commits transactions with notifications one after the other. A lost notification costs
-// two seconds, for then waiters look by themselves. Listening takes a connection for each Locker, from its first waiter
-// on; poolers like PgBouncer in transaction mode can't pass it on. ExampleOptions_listen has it for pgx.
+// two seconds at most, for waiters look by themselves, too. Listening takes a connection for each Locker, from its first
+// waiter on; poolers like PgBouncer in transaction mode can't pass it on. ExampleOptions_listen has it for pgx.
 //
 // Rows of names that nobody has locked for an hour are removed in the background after releases, by one process of the
-// fleet each minute. This needs the right to DELETE; without it a line is logged. Otherwise SELECT, INSERT and UPDATE on
-// the table are enough.
+// fleet each minute. That needs the right to DELETE; without it a line is logged each time. Otherwise SELECT, INSERT and
+// UPDATE on the table are enough.
 //
 // To end a lock by hand, take it from its owner; he hears of it at the next renewal, when he unlocks at the latest. A row
 // that is deleted takes its token along: the next one is larger by the clock alone.

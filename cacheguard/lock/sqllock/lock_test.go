@@ -56,13 +56,13 @@ func waiter(t *testing.T, l *sqllock.Locker, name string) <-chan lock.Lock {
 
 func TestLockIsRenewedUntilItMayNotBeHeldAnyLonger(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
-		const short = 300 * time.Millisecond
-		a := s.process(t, func(o *sqllock.Options) { o.Lease, o.MaxHold = short, 3*short })
+		const most = lease + lease/2
+		a := s.process(t, func(o *sqllock.Options) { o.MaxHold = most })
 		b := s.process(t)
 		held := mustLock(t, a, "n")
 		began := time.Now()
 		next := mustLock(t, b, "n")
-		if took := time.Since(began); took < 2*short {
+		if took := time.Since(began); took < most {
 			t.Errorf("another had it after %v", took)
 		}
 		await(t, held.Lost(), "Lost")

@@ -27,10 +27,11 @@ const (
 type Dialect uint8
 
 const (
-	PostgreSQL Dialect = iota + 1
-	SQLite
+	PostgreSQL Dialect = iota + 1 // 9.5 or later; 15 is what is tested
+	SQLite                        // 3.35 or later
 )
 
+// String is its name.
 func (d Dialect) String() string {
 	switch d {
 	case PostgreSQL:

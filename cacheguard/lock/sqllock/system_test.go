@@ -73,10 +73,14 @@ func (s system) created(t *testing.T) system {
 	return s
 }
 
-// onEach runs a test on each database.
+// onEach runs a test on each database, at the same time.
 func onEach(t *testing.T, test func(t *testing.T, s system)) {
-	t.Run("SQLite", func(t *testing.T) { test(t, onSQLite(t)) })
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, onPostgreSQL(t)) })
+	for name, open := range map[string]func(*testing.T) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
 }
 
 // connect opens a connection without database/sql.

@@ -95,7 +95,7 @@ func TestPoolIsExhausted(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		db := s.db(t)
 		db.SetMaxOpenConns(1)
-		l := s.locker(t, db, hasty, func(o *sqllock.Options) { o.Lease = 600 * time.Millisecond })
+		l := s.locker(t, db, hasty)
 		held := mustLock(t, l, "mine")
 		wantHeld(t, l, "mine")
 		theirs, err := db.Conn(soon(t))
@@ -108,7 +108,7 @@ func TestPoolIsExhausted(t *testing.T) {
 		mustUnlock(t, mustTry(t, l, "n"))
 
 		// Of one connection a locker needs no second one, also while somebody waits.
-		lost := time.After(1200 * time.Millisecond)
+		lost := time.After(lease + lease/5)
 		waiting, cancel := context.WithCancel(t.Context())
 		got := make(chan error)
 		go func() {
