@@ -13,7 +13,7 @@ import (
 
 const (
 	// suiteLease is long enough for a busy machine and short enough to be waited for.
-	suiteLease  = 1500 * time.Millisecond
+	suiteLease  = 2 * time.Second
 	suitePrefix = "/suite/locks"
 )
 

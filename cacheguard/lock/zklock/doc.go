@@ -28,7 +28,7 @@
 //     minority of the servers forgets nothing.
 //   - A holder hears of the end of it. Lost is closed at once when the node is removed, when the session ends or when the
 //     connection is closed; and when ZooKeeper's leader could not be asked for so long that it may have ended the session.
-//     A connection that breaks and comes back in time keeps the lock.
+//     A connection that breaks and is back within a third of Lease keeps the lock.
 //   - Fencing tokens grow with each holder of a name: they are the number of the transaction that created the holder's
 //     node (czxid), which ZooKeeper counts over all its nodes.
 //   - Who waits has the lock in the order of the calls, over all processes; a call whose session ends gets in line again.

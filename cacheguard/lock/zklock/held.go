@@ -11,10 +11,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// A follower that a client is connected to tells the leader which sessions it has heard of at the leader's next ping,
-// half a tick later: a quarter of the least session timeout. So what was answered a quarter of a Lease before the last
-// answer is known to the leader for sure, and a lock counts as held for one Lease from there. The first answer has none
-// before it, but the session's own pings, which come at a third of its timeout.
+// The time of a session runs with ZooKeeper's leader, from when that last heard of it. The server that a client is
+// connected to tells the leader whom it has heard at the leader's next ping, up to half a tick later: a quarter of the
+// least session timeout. So when the leader answers, it is known to have heard of what was asked a quarter of a Lease
+// before, and the lock counts as held for one Lease from there. Before the first question there is no other, but there
+// are the pings of the client, which come at a third of the session timeout.
 
 // begin begins the tenure of a lock.
 func (l *Locker) begin(q *question) *tenure.Hold {

@@ -32,8 +32,8 @@ type Options struct {
 	// Lost, and it is taken away one Lease later, or when it is unlocked. Default 1 h; negative: no limit.
 	MaxHold time.Duration
 
-	// OpTimeout bounds every step in ZooKeeper, including the time in which a broken connection comes back. Default 2 s,
-	// or half of Lease if that is less; at least 10 ms, at most Lease.
+	// OpTimeout bounds every step in ZooKeeper, including the time in which a broken connection comes back or a leader is
+	// elected. Default 2 s, or half of Lease if that is less; at least 10 ms, at most Lease.
 	OpTimeout time.Duration
 
 	// ACL is that of every node that is made. Lockers of one prefix need all rights on them. Default: the whole world

@@ -68,7 +68,7 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		switch {
 		case !there || q.changed == nil: // its session ended, or somebody removed it
 			q.node, q.changed = "", nil
-		case before != "" || time.Since(q.alive) < q.l.opts.Lease/4: // or it would begin with no time left
+		case before != "" || time.Since(q.alive) < q.l.opts.Lease/24: // or too little of the first Until would be left
 			return before, nil
 		}
 	}
@@ -84,7 +84,8 @@ func (q *question) see(ctx context.Context) ([]string, error) {
 	if q.changed != nil {
 		return q.l.list(ctx, q.dir)
 	}
-	looked := begin(func() (seen, error) { return q.l.look(q.path()) })
+	path := q.path()
+	looked := begin(func() (seen, error) { return q.l.look(path) })
 	nodes, err := q.l.list(ctx, q.dir)
 	if err != nil {
 		return nil, err
