@@ -23,13 +23,14 @@ func (l *Locker) cleanSometimes() {
 		return
 	}
 	l.keeper.Go(func() {
-		if err := l.clean(context.Background()); err != nil {
+		if err := l.clean(context.Background(), retention); err != nil {
 			l.opts.Logger.Warn("sqllock: rows of old locks are not removed", "table", l.opts.Table, "error", err)
 		}
 	})
 }
 
-func (l *Locker) clean(ctx context.Context) error {
+// clean removes the rows that nobody has locked for as long.
+func (l *Locker) clean(ctx context.Context, as time.Duration) error {
 	c := l.claim("")
 	c.row = []byte{}
 	if a, err := c.askFor(ctx, cleanEvery); err != nil || !a.mine {
@@ -37,7 +38,7 @@ func (l *Locker) clean(ctx context.Context) error {
 	}
 	for range cleanBatches {
 		removed, err := call(ctx, l, nil, func(ctx context.Context, _ error) (int64, error) {
-			return l.exec(ctx, l.sql.clean, int64(l.retain/l.sql.unit))
+			return l.exec(ctx, l.sql.clean, int64(as/l.sql.unit))
 		})
 		if removed == 0 || err != nil {
 			return err

@@ -20,6 +20,5 @@ func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 
 // Clean removes rows that nobody has locked for a time.
 func (l *Locker) Clean(ctx context.Context, after time.Duration) error {
-	l.retain = after
-	return l.clean(ctx)
+	return l.clean(ctx, after)
 }

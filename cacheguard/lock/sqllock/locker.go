@@ -25,8 +25,7 @@ type Locker struct {
 	ear     ear
 	asides  sync.WaitGroup // statements under way
 
-	retain  time.Duration // how long rows are kept that nobody has locked
-	cleaned atomic.Int64  // when this process last tried to remove rows, since born
+	cleaned atomic.Int64 // when this process last tried to remove rows, since born
 	born    time.Time
 }
 
@@ -44,7 +43,7 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 	}
 	l := &Locker{
 		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table), keeper: tenure.NewKeeper(),
-		waiting: lines{byName: make(map[string]*line)}, retain: retention, born: time.Now(),
+		waiting: lines{byName: make(map[string]*line)}, born: time.Now(),
 	}
 	if opts.Dialect == SQLite {
 		l.writes = make(writes, 1)
