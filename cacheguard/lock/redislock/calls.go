@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -26,22 +29,28 @@ type calls struct {
 	arriving bool // messages do
 	said     bool // that they don't
 	closed   bool
-	woken    map[string]chan struct{} // by owner
+	ears     map[string]*ear // by owner
 }
 
-// add has messages for the owner sent to the channel it returns, which never blocks.
-func (c *calls) add(owner string) chan struct{} {
-	woken := make(chan struct{}, 1)
+// ear is where a call that waits hears.
+type ear struct {
+	word  chan struct{} // look again
+	token atomic.Int64  // of the lock that it was given, if it was
+}
+
+// add has messages for the owner go to the ear that it returns.
+func (c *calls) add(owner string) *ear {
+	e := &ear{word: make(chan struct{}, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.woken[owner] = woken
-	return woken
+	c.ears[owner] = e
+	return e
 }
 
 func (c *calls) remove(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.woken, owner)
+	delete(c.ears, owner)
 }
 
 // arrive reports whether messages arrive.
@@ -104,10 +113,19 @@ func (c *calls) close() {
 	}
 }
 
-func (c *calls) heard(owner string) {
+// heard is told an owner, and the token if it was given the lock. One who has left gives it back when it leaves.
+func (c *calls) heard(message string) {
+	owner, text, given := strings.Cut(message, " ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wake(c.woken[owner])
+	e := c.ears[owner]
+	if e == nil {
+		return
+	}
+	if token, err := strconv.ParseInt(text, 10, 64); given && err == nil {
+		e.token.Store(token)
+	}
+	e.wake()
 }
 
 func (c *calls) restored(context.Context) {
@@ -140,15 +158,15 @@ func (c *calls) lost(err error) {
 }
 
 func (c *calls) wakeAll() {
-	for _, woken := range c.woken {
-		wake(woken)
+	for _, e := range c.ears {
+		e.wake()
 	}
 }
 
 // wake leaves word, unless there is one already.
-func wake(woken chan struct{}) {
+func (e *ear) wake() {
 	select {
-	case woken <- struct{}{}:
+	case e.word <- struct{}{}:
 	default:
 	}
 }

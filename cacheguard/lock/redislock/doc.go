@@ -2,7 +2,7 @@
 // its owner's name, and deleted only in that name.
 //
 // While a holder lives its lock is renewed; when it dies the lock ends by itself, one Lease later at most. Those who wait
-// stand in line in Redis, and a lock that is given back wakes one of them by a message, so a hand-over costs one message
+// stand in line in Redis, and whoever gives a lock back gives it to the first of them, so a hand-over costs one message
 // and two steps, however many wait.
 //
 //	locker, err := redislock.New(rdb, redislock.Options{})
@@ -25,8 +25,9 @@
 //     recognises its lock, and one that is given up takes back what it may have been given.
 //   - Fencing tokens grow with each holder of a name: each is the server's clock in microseconds, or the last one and one.
 //     They grow also after everything in Redis was lost, unless the clock has been set back.
-//   - Whoever waits is woken when the lock is free: in the order of their calls. With Options.Fair they get it in this
-//     order too. A message that was lost costs a third of Lease, a third of a second at worst while none arrive.
+//   - A lock that is given back is the next one's who waits, in the order of their calls, and of no newcomer. (In a
+//     cluster, and after a lock that ended by itself, those who wait have to be quick, unless Options.Fair keeps the
+//     order.) A message that was lost costs a third of Lease, a third of a second at worst while none arrive.
 //   - Calls with the lock's own context (lock.Context) get it at once.
 //
 // # What is not
@@ -46,10 +47,12 @@
 //
 // # What it costs
 //
-// Lock and Unlock are one round trip each when nobody has the lock. A call that waits asks once for its place and once
-// when it is woken, and again every third of Lease. A hand-over is the step of Unlock, one message on the channel of one
-// process, however many others wait, and the step that takes the lock: a message in a channel that all listen to would
-// reach every process each time. (In a cluster Redis itself carries each message to all of its nodes.)
+// Lock and Unlock are one round trip each when nobody has the lock. A call that waits asks once for its place, and again
+// every third of Lease. A hand-over is the step of Unlock, in which the next one gets the lock, and one message on the
+// channel of its process, however many others wait: a message in a channel that all listen to would reach every process
+// each time. The lease of one that was given the lock so counts from its last question, so it asks no new one before it
+// believes: a message that comes late finds it believing nothing. In a cluster, where Redis carries each message to all
+// nodes and can't say whom it has reached, the message wakes the next one, which asks.
 //
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes: mind that where names
 // are many, as under the loads of a cache.

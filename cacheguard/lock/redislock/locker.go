@@ -44,7 +44,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	l := &Locker{link: link, opts: opts, process: uuid.NewString(), keeper: tenure.NewKeeper()}
 	l.calls = &calls{
 		link: link, channel: l.channels() + l.process, logger: opts.Logger,
-		refused: make(chan struct{}), woken: make(map[string]chan struct{}),
+		refused: make(chan struct{}), ears: make(map[string]*ear),
 	}
 	return l, nil
 }
@@ -72,7 +72,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 // ask asks until it has the lock, or gives the question up: then nothing of it stays behind.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
 	if wait && l.calls.arrive() { // a place at once: otherwise only when it is known that there is need for one
-		q.woken = l.calls.add(q.owner)
+		q.ear = l.calls.add(q.owner)
 		defer l.calls.remove(q.owner)
 	}
 	a, err := l.put(ctx, q)
@@ -155,8 +155,8 @@ func (l *Locker) channels() string { return l.opts.Prefix + ":" }
 type question struct {
 	name  string
 	names names
-	owner string        // of the lock, when it is granted; no two questions have the same
-	woken chan struct{} // gets a message for this question; nil while it doesn't wait
+	owner string // of the lock, when it is granted; no two questions have the same
+	ear   *ear   // for messages to this question; nil while it doesn't wait
 
 	asking sync.WaitGroup // steps under way
 	place  atomic.Value   // string: among those who wait, once it has one

@@ -23,11 +23,10 @@ type Options struct {
 	// Lost, and it ends in Redis one Lease later, or when it is unlocked. Default 1 h; negative: no limit.
 	MaxHold time.Duration
 
-	// Fair has the lock go to whoever has waited longest, also before somebody who asks just when it is free. Without,
-	// those who wait are woken in their order too, but a newcomer may be quicker than the one that was woken, which
-	// makes hand-overs faster under load. One that has died while it waited costs nothing then, and one that stands
-	// still costs up to a third of Lease: with Fair each of them costs up to one Lease. Lockers of one prefix should
-	// agree.
+	// Fair has the lock go to whoever has waited longest, also before somebody who asks just when it is free. Without, a
+	// lock that is given back is that one's too, but where it isn't given back, because its holder died, and in a
+	// cluster, a newcomer may be quicker. A process that died while it waited costs nothing then; with Fair it costs up
+	// to one Lease, as one that stands still does anyway. Lockers of one prefix should agree.
 	Fair bool
 
 	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try when no answer came

@@ -84,77 +84,140 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 }
 
-// With Fair a newcomer stands behind those who wait, also in the moment in which nobody has the lock.
-func TestFairNewcomer(t *testing.T) {
+// A lock that is given back goes to who waits, and to no newcomer. One that ends otherwise is a newcomer's, too, but for
+// Fair; who waits keeps its place.
+func TestNewcomer(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
 			const prefix, name = "newcomer", "n"
 			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
 			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Minute}
-			proxy := newProxy(t, addr)
-			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+			a, b, c := locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts)
 			held := locked(t, a, name)
 			waits := calls(t.Context(), b, name)
-			line(t, client(t, addr), prefix, name, 1)
-			gate := make(chan struct{})
+			line(t, rdb, prefix, name, 1)
 			later := calls(t.Context(), a, name)
-			before := line(t, client(t, addr), prefix, name, 2)
-			woken := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
+			line(t, rdb, prefix, name, 2)
 			unlock(t, held)
-			<-woken.Struck() // it was woken, and its question is on its way
+			if held, err := c.TryLock(t.Context(), name); !errors.Is(err, lock.ErrHeld) {
+				t.Fatalf("the newcomer got %v, %v before one that waits", held, err)
+			}
+			held = waits.lock(t)
 
+			before := line(t, rdb, prefix, name, 1)
+			must(t, rdb.Del(t.Context(), redislock.LockName(prefix, name)).Err())
 			newcomer, err := c.TryLock(t.Context(), name)
 			switch {
 			case fair && !errors.Is(err, lock.ErrHeld):
 				t.Fatalf("the newcomer got %v, %v before one that waits", newcomer, err)
 			case !fair && err != nil:
 				t.Fatalf("the lock is free and the newcomer got %v", err)
-			}
-			close(gate)
-			if !fair {
-				if after := line(t, client(t, addr), prefix, name, 2); !slices.Equal(before, after) {
-					t.Errorf("it doesn't have its place again: %q, before %q", after, before)
+			case !fair:
+				if after := line(t, rdb, prefix, name, 1); !slices.Equal(before, after) {
+					t.Errorf("the line was %q and is %q", before, after)
 				}
 				unlock(t, newcomer)
 			}
-			unlock(t, waits.lock(t))
 			unlock(t, later.lock(t))
+			if err := held.Unlock(context.Background()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("what was taken away was given back: %v", err)
+			}
 		})
 	}
 }
 
-// A waiter that leaves after it was woken passes the word on.
+// ownWire is a locker whose messages come over a wire of their own.
+func ownWire(t *testing.T, addr string, opts redislock.Options) (*redislock.Locker, *redistest.Proxy) {
+	t.Helper()
+	wire := newProxy(t, addr)
+	l := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
+	must(t, l.Warm(t.Context()))
+	return l, wire
+}
+
+// A waiter that leaves when it has just been given the lock, and doesn't know, gives it to the next one.
 func TestLeavingPassesOn(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
 			const prefix, name = "leaving", "n"
 			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
 			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Hour}
-			proxy := newProxy(t, addr)
-			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+			a, c := locker(t, addr, opts), locker(t, addr, opts)
+			b, wire := ownWire(t, addr, opts)
 			held := locked(t, a, name)
 			ctx, cancel := context.WithCancel(t.Context())
 			leaves := calls(ctx, b, name)
-			line(t, client(t, addr), prefix, name, 1)
+			line(t, rdb, prefix, name, 1)
 			stays := calls(t.Context(), c, name)
-			line(t, client(t, addr), prefix, name, 2)
+			line(t, rdb, prefix, name, 2)
 
-			gate := make(chan struct{})
-			woken := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
+			wire.Blackhole(true)
+			defer wire.Blackhole(false)
 			unlock(t, held)
-			<-woken.Struck()
+			line(t, rdb, prefix, name, 1)
 			cancel()
 			<-leaves.done
 			if !errors.Is(leaves.err, context.Canceled) {
 				t.Errorf("it left with %v", leaves.err)
 			}
-			close(gate) // its question arrives after all
 			unlock(t, stays.lock(t))
-			if n := client(t, addr).ZCard(t.Context(), redislock.LineName(prefix, name)).Val(); n != 0 {
+			if n := rdb.ZCard(t.Context(), redislock.LineName(prefix, name)).Val(); n != 0 {
 				t.Errorf("%d stand in line for a lock that nobody wants", n)
 			}
 		})
 	}
+}
+
+// One that was given the lock and didn't hear of it finds out when it asks again.
+func TestGivenAndNotHeard(t *testing.T) {
+	const prefix, name, lease = "notheard", "n", 2 * time.Second
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
+	a := locker(t, addr, opts)
+	b, wire := ownWire(t, addr, opts)
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, client(t, addr), prefix, name, 1)
+	wire.Blackhole(true)
+	defer wire.Blackhole(false)
+	unlock(t, held)
+	owner := client(t, addr).Get(t.Context(), redislock.LockName(prefix, name)).Val()
+	next := waits.lock(t)
+	if now := client(t, addr).Get(t.Context(), redislock.LockName(prefix, name)).Val(); now != owner {
+		t.Errorf("it was given as %q and is held as %q", owner, now)
+	}
+	unlock(t, next)
+}
+
+// One that hears too late that it was given the lock doesn't take it for held: others have had it since.
+func TestHeardTooLate(t *testing.T) {
+	const prefix, name, lease = "toolate", "n", time.Second
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
+	a := locker(t, addr, opts)
+	commands, messages := newProxy(t, addr), newProxy(t, addr)
+	b := open(t, separate{client(t, commands.Addr()), client(t, messages.Addr())}, opts)
+	must(t, b.Warm(t.Context()))
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, client(t, addr), prefix, name, 1)
+	commands.Blackhole(true) // it stands still, as far as Redis can see
+	messages.Blackhole(true)
+	unlock(t, held)
+	other := locked(t, a, name) // when the lease of the one that was given it is over
+	messages.Blackhole(false)
+	commands.Blackhole(false)
+	if waits.returned() && waits.err == nil && waits.held.Err() == nil && other.Err() == nil {
+		t.Error("two have it")
+	}
+	unlock(t, other)
+	next := waits.lock(t)
+	if next.Token() <= other.Token() {
+		t.Errorf("token %d follows %d", next.Token(), other.Token())
+	}
+	unlock(t, next)
 }
 
 // Waiters whose process is gone hold up nobody, unless the order is kept: then one Lease at most.

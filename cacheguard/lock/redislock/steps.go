@@ -22,6 +22,7 @@ type answer struct {
 	granted bool
 	token   int64         // if granted
 	until   time.Time     // if granted
+	sent    time.Time     // when the question was
 	left    time.Duration // until the lock ends by itself, or somebody else's turn; negative: it has no end
 }
 
@@ -53,7 +54,7 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	place, _ := q.place.Load().(string)
 	reply, err := l.run(ctx, acquireScript,
 		[]string{q.names.lock, q.names.line, q.names.seen, q.names.fence},
-		q.owner, l.opts.Lease.Milliseconds(), flag(q.woken != nil), place, flag(l.opts.Fair), l.channels(),
+		q.owner, l.opts.Lease.Milliseconds(), flag(q.ear != nil), place, flag(l.opts.Fair), l.channels(),
 		l.opts.Lease.Milliseconds(), fenceMemory.Milliseconds())
 	if err != nil {
 		return answer{}, err
@@ -70,15 +71,22 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 		if !time.Now().Before(until) {
 			return answer{}, fmt.Errorf("the answer came after %v, when the lock had ended again", l.opts.Lease)
 		}
-		return answer{granted: true, token: token, until: until}, nil
+		return answer{granted: true, token: token, until: until, sent: sent}, nil
 	case len(parts) == 3 && parts[0] == "held":
 		left, _ := parts[1].(int64)
 		place, _ := parts[2].(string)
 		q.place.Store(place)
-		return answer{left: time.Duration(left) * time.Millisecond}, nil
+		return answer{sent: sent, left: time.Duration(left) * time.Millisecond}, nil
 	default:
 		return answer{}, fmt.Errorf("the answer makes no sense: %v", reply)
 	}
+}
+
+// given is the lock that a message says this question was given, if it still has it: one lease counts from the last
+// question that was answered, for that is how long it counted as there.
+func (l *Locker) given(q *question, last answer) (answer, bool) {
+	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
+	return answer{granted: true, token: token, until: until}, token > 0 && time.Now().Before(until)
 }
 
 // renew gives the lock more time.
@@ -92,8 +100,9 @@ func (l *Locker) renew(ctx context.Context, q *question) (until time.Time, held 
 func (l *Locker) release(ctx context.Context, q *question) error {
 	// In a cluster PUBLISH tells of one node's listeners only.
 	counts := !l.link.IsCluster()
-	reply, err := l.run(ctx, releaseScript, []string{q.names.lock, q.names.line, q.names.seen, q.names.given(q.owner)},
-		q.owner, flag(l.opts.Fair), l.channels(), flag(counts), 2*l.opts.OpTimeout.Milliseconds())
+	reply, err := l.run(ctx, releaseScript,
+		[]string{q.names.lock, q.names.line, q.names.seen, q.names.given(q.owner), q.names.fence},
+		q.owner, flag(l.opts.Fair), l.channels(), flag(counts), 2*l.opts.OpTimeout.Milliseconds(), fenceMemory.Milliseconds())
 	switch {
 	case err != nil:
 		return fmt.Errorf("redislock: %q: giving it back: %w", q.name, err)

@@ -17,14 +17,15 @@ const (
 // asked again for one Lease: then the trouble is the answer.
 func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold, error) {
 	var err error
-	if q.woken == nil {
+	if q.ear == nil {
 		// Messages have to arrive before the answer that they make out of date: so this is asked once more.
-		q.woken = l.calls.add(q.owner)
+		q.ear = l.calls.add(q.owner)
 		defer l.calls.remove(q.owner)
 		l.calls.settle(ctx, l.opts.OpTimeout)
 		a, err = l.put(ctx, q)
 	}
-	var trouble time.Time // since when there has been no answer
+	last := a             // that there was
+	var trouble time.Time // since when there has been none
 	most := min(mostPoll, l.opts.Lease/3)
 	for poll := min(firstPoll, most); ; poll = min(2*poll, most) {
 		switch {
@@ -33,7 +34,7 @@ func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold
 		case err == nil && a.granted:
 			return l.begin(q, a), nil
 		case err == nil:
-			trouble = time.Time{}
+			last, trouble = a, time.Time{}
 		case trouble.IsZero():
 			trouble = time.Now()
 		case time.Since(trouble) > l.opts.Lease:
@@ -45,7 +46,11 @@ func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold
 		}
 		timer := time.NewTimer(pause)
 		select {
-		case <-q.woken:
+		case <-q.ear.word:
+			if a, ok := l.given(q, last); ok {
+				timer.Stop()
+				return l.begin(q, a), nil
+			}
 			poll = firstPoll / 2
 		case <-timer.C:
 		case <-ctx.Done():
@@ -57,8 +62,8 @@ func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold
 	}
 }
 
-// pause is how long a question waits for its message, when the lock, or another's turn, ends by itself in left. It is asked again before it
-// counts as gone, and no sooner than the lock may be free.
+// pause is how long a question waits for its message, when the lock, or another's turn, ends by itself in left. It is
+// asked again before it counts as gone, and no sooner than the lock may be free.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3
 	if left > 0 && left < pause {
