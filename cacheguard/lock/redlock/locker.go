@@ -67,32 +67,12 @@ func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
 
-// enter looks at what the caller has already, and else acquires.
 func (l *Locker) enter(ctx context.Context, name string, acquire func(context.Context, string) (*tenure.Hold, error)) (lock.Lock, error) {
-	if err := tenure.CheckName(name); err != nil {
-		return nil, fmt.Errorf("redlock: %w", err)
-	}
-	again, err := l.keeper.Again(ctx, name)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("redlock: %q: %w", name, err)
-	case again != nil:
-		return again, nil
-	}
-	ctx, leave, err := l.keeper.Enter(ctx)
+	held, err := l.keeper.Acquire(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
+		return acquire(ctx, name)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("redlock: %q: %w", name, err)
-	}
-	defer leave()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("redlock: %q: %w", name, tenure.Why(ctx))
-	}
-	held, err := acquire(ctx, name)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = tenure.Why(ctx)
-		}
-		return nil, fmt.Errorf("redlock: %q: %w", name, err)
+		return nil, err
 	}
 	return held, nil
 }
