@@ -15,7 +15,10 @@ const (
 	brief    = 500 * time.Millisecond // a session that ends soon
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(Wrap(m)) }
+func TestMain(m *testing.M) {
+	SuppressRace()
+	goleak.VerifyTestMain(Wrap(m))
+}
 
 var (
 	_ TB     = testing.TB(nil)

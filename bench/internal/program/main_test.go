@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
 // TestMain makes the test binary a replica when a run has started it as one.
 func TestMain(m *testing.M) {
+	zktest.SuppressRace()
 	if os.Getenv(childEnv) != "" {
 		Main(testPeers)
 	}

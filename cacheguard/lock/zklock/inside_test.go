@@ -23,7 +23,7 @@ func inside(t *testing.T, addr, prefix string) (*zk.Conn, *Locker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := conn.Exists("/"); err != nil { // see settle in main_test.go
+	if _, _, err := conn.Exists("/"); err != nil {
 		t.Fatal(err)
 	}
 	l, err := New(conn, Options{Prefix: prefix, Lease: 6 * time.Second, OpTimeout: 6 * time.Second})

