@@ -14,7 +14,7 @@ type Keeper struct {
 
 	mu      sync.Mutex // guards what follows
 	idle    *sync.Cond // that busy is 0
-	busy    int        // acquisitions and goroutines
+	busy    int        // acquisitions, renewals and goroutines
 	tenures map[*tenure]struct{}
 }
 
@@ -61,7 +61,6 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 		t.last = time.Now().Add(terms.Most)
 	}
 	t.until = t.bounded(terms.Until)
-	t.ctx, t.over = context.WithCancel(context.Background())
 	k.mu.Lock()
 	k.tenures[t] = struct{}{}
 	k.mu.Unlock()
@@ -74,7 +73,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	if t.check() == nil {
 		t.expireInTime()
 		if terms.Renew != nil && terms.Every > 0 && !terms.Until.IsZero() {
-			k.Go(t.renewInTime)
+			t.renewal = time.AfterFunc(t.pause(), t.renew)
 		}
 	}
 	return newHold(t)
@@ -99,9 +98,7 @@ func (k *Keeper) Again(ctx context.Context, name string) (*Hold, error) {
 
 // Go runs work on a goroutine that Close waits for.
 func (k *Keeper) Go(work func()) {
-	k.mu.Lock()
-	k.busy++
-	k.mu.Unlock()
+	k.occupy()
 	go func() {
 		defer k.done()
 		work()
@@ -130,6 +127,13 @@ func (k *Keeper) Close() {
 
 // Closed is closed by Close.
 func (k *Keeper) Closed() <-chan struct{} { return k.life.Done() }
+
+// occupy begins what Close waits for, and done ends it.
+func (k *Keeper) occupy() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.busy++
+}
 
 func (k *Keeper) done() {
 	k.mu.Lock()

@@ -62,15 +62,15 @@ type tenure struct {
 	terms  Terms
 	last   time.Time // it ends then, renewed or not; zero: there is no such time
 
-	lost chan struct{}      // closed when it is lost
-	ctx  context.Context    // ends when it is lost or unlocked: nobody renews any more
-	over context.CancelFunc // ends it
+	lost chan struct{} // closed when it is lost
 
-	mu     sync.Mutex // guards what follows; the keeper's is taken under it, never the other way round
-	holds  int
-	state  error // nil, ErrLost or ErrNotHeld
-	until  time.Time
-	expiry *time.Timer // at until, if there is one
+	mu      sync.Mutex // guards what follows; the keeper's is taken under it, never the other way round
+	holds   int
+	state   error // nil, ErrLost or ErrNotHeld
+	until   time.Time
+	expiry  *time.Timer        // at until, if there is one
+	renewal *time.Timer        // at the next one, if there is one: a goroutine for each lock would be woken by each Unlock
+	over    context.CancelFunc // of the renewal under way, or nil
 
 	released chan struct{} // closed when Release has returned
 	answer   error         // of Release; read it after released
@@ -110,18 +110,19 @@ func (t *tenure) end(state error) {
 	if state == ErrLost {
 		close(t.lost)
 	}
-	t.over()
+	if t.renewal != nil {
+		t.renewal.Stop()
+	}
+	if t.over != nil {
+		t.over()
+	}
 	t.keeper.forget(t)
 }
 
-// extend notes that the lock is held until then.
+// extend notes that the lock, which has not ended, is held until then. It is called with t.mu held.
 func (t *tenure) extend(until time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.check() == nil {
-		t.until = t.bounded(until)
-		t.expireInTime()
-	}
+	t.until = t.bounded(until)
+	t.expireInTime()
 }
 
 // bounded is the end of the lock if it lasts in the system until then, for which zero is for ever.
@@ -172,51 +173,51 @@ func (t *tenure) unhold() (last bool, before error) {
 	return true, before
 }
 
-// renewInTime renews the lock until it is over.
-func (t *tenure) renewInTime() {
-	timer := time.NewTimer(t.pause())
-	defer timer.Stop()
-	for {
-		select {
-		case <-t.ctx.Done():
-			return
-		case <-timer.C:
-			timer.Reset(t.renew())
-		}
+// renew renews the lock once, and sees to the next time.
+func (t *tenure) renew() {
+	ctx, over := t.beginRenewal()
+	if over == nil {
+		return
 	}
-}
-
-// renew asks once, and returns when to ask next.
-func (t *tenure) renew() time.Duration {
-	ctx, cancel := t.whileHeld()
-	defer cancel()
+	defer t.keeper.done()
+	defer over()
 	until, held, err := t.terms.Renew(ctx)
-	switch {
-	case err != nil:
-		return t.terms.Every / 8 // the lock ends by itself if this doesn't succeed in time
-	case !held:
-		t.lose()
-	default:
-		t.extend(until)
-	}
-	return t.pause()
-}
 
-// pause is how long to wait before a renewal: one can be missed, if the last answer has not taken too long.
-func (t *tenure) pause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.over = nil
+	switch {
+	case t.check() != nil:
+	case err != nil:
+		t.renewal.Reset(t.terms.Every / 8) // the lock ends by itself if this doesn't succeed in time
+	case !held:
+		t.end(ErrLost)
+	default:
+		t.extend(until)
+		t.renewal.Reset(t.pause())
+	}
+}
+
+// beginRenewal returns a context that ends when the tenure is over, and what ends it sooner; nothing if it is over.
+func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.check() != nil {
+		return nil, nil
+	}
+	t.keeper.occupy() // under t.mu: so Close, which loses this tenure, either waits for the renewal or prevents it
+	ctx, over := context.WithDeadline(context.Background(), t.until)
+	t.over = over
+	return ctx, over
+}
+
+// pause is how long to wait before a renewal: one can be missed, if the last answer has not taken too long. It is called
+// with t.mu held.
+func (t *tenure) pause() time.Duration {
 	if t.until.IsZero() {
 		return t.terms.Every
 	}
 	return max(min(t.terms.Every, time.Until(t.until)/2), time.Millisecond)
-}
-
-// whileHeld is a context that ends when the tenure is over.
-func (t *tenure) whileHeld() (context.Context, context.CancelFunc) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return context.WithDeadline(t.ctx, t.until)
 }
 
 // release gives the lock back.

@@ -310,9 +310,36 @@ func TestErrLooksAtTheClock(t *testing.T) {
 		_, err := k.Again(had.Carry(t.Context()), "n")
 		wantErr(t, "Again", err, ErrLost)
 		wantErr(t, "Unlock", unlocked.Unlock(t.Context()), ErrLost)
-		renewed.tenure.extend(time.Now().Add(lease))
-		wantErr(t, "Err after a renewal that was answered late", renewed.Err(), ErrLost)
+		if _, over := renewed.tenure.beginRenewal(); over != nil {
+			t.Error("it is renewed after its end")
+		}
+		wantErr(t, "Err after a renewal that came too late", renewed.Err(), ErrLost)
 	})
+}
+
+// TestRenewalAnsweredTooLate: the lock may have been another's in between.
+func TestRenewalAnsweredTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, k *Keeper, s *system) {
+		gate := make(chan struct{})
+		terms := s.terms()
+		terms.Renew = func(context.Context) (time.Time, bool, error) {
+			<-gate
+			return time.Now().Add(lease), true, nil
+		}
+		h := k.Begin(terms)
+		pass(terms.Every)
+		h.tenure.expiry.Stop() // as if this process had stood still
+		pass(lease)
+		close(gate)
+		synctest.Wait()
+		wantErr(t, "Err", h.Err(), ErrLost)
+	})
+}
+
+func extend(h *Hold) {
+	h.tenure.mu.Lock()
+	defer h.tenure.mu.Unlock()
+	h.tenure.extend(time.Now().Add(lease))
 }
 
 // TestExtendedWhileItEnds: the timer of an end that was put off does nothing.
@@ -322,14 +349,12 @@ func TestExtendedWhileItEnds(t *testing.T) {
 		terms.Renew = nil
 		h := k.Begin(terms)
 		pass(lease - 1)
-		h.tenure.extend(time.Now().Add(lease))
+		extend(h)
 		pass(lease - 1)
 		wantErr(t, "Err before its new end", h.Err(), nil)
-		h.tenure.extend(time.Now().Add(lease))
+		extend(h)
 		pass(lease)
 		wantErr(t, "Err at its last end", h.Err(), ErrLost)
-		h.tenure.extend(time.Now().Add(lease))
-		wantErr(t, "Err after it was extended too late", h.Err(), ErrLost)
 	})
 }
 
