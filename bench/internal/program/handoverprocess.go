@@ -60,7 +60,9 @@ func handoverProcess(ctx context.Context, peers Peers, args []string, stdin io.R
 	if i < 0 {
 		return fmt.Errorf("there is no locker %q", *name)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: *addr, ContextTimeoutEnabled: true, PoolSize: 10000, // a locker may have a connection for each that waits
+	})
 	defer rdb.Close()
 	metered := &meter{}
 	rdb.AddHook(metered)

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"sync"
@@ -31,6 +32,7 @@ const lockTTL = 10 * time.Second
 var lockers = []Locker{
 	{"redislock", ours(redislock.Options{})},
 	{"redislock-fair", ours(redislock.Options{Fair: true})},
+	{"list", list},
 	{"poll", poll},
 	{"broadcast", broadcast},
 }
@@ -145,4 +147,24 @@ func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error)
 			}
 		}
 	}, stop, nil
+}
+
+// list is the floor of a hand-over: a list with one entry, which Redis itself gives to whoever has waited longest. There is
+// no lease: a holder that dies takes the lock along.
+func list(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		entry := name + ":entry"
+		first, err := rdb.SetNX(ctx, name, "made", 0).Result()
+		if err == nil && first {
+			err = rdb.LPush(ctx, entry, "free").Err()
+		}
+		for err == nil && ctx.Err() == nil {
+			if err = rdb.BLPop(ctx, time.Second, entry).Err(); err == nil {
+				return func(ctx context.Context) error { return rdb.LPush(ctx, entry, "free").Err() }, nil
+			} else if errors.Is(err, redis.Nil) {
+				err = nil // a second is over
+			}
+		}
+		return nil, errors.Join(err, ctx.Err())
+	}, func() {}, rdb.Ping(ctx).Err()
 }
