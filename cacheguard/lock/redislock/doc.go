@@ -57,7 +57,7 @@
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes: mind that where names
 // are many, as under the loads of a cache.
 //
-// With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem
+// With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin
 // +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
 // +cluster|slots for a cluster's.
 // Without SUBSCRIBE those who wait ask from time to time.

@@ -181,7 +181,7 @@ func TestLeastRightsCluster(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-const leastRights = "~least:* &least:* +get +set +del +pexpire +pttl +time +zadd +zrem +zrange +hset +hget +hdel " +
+const leastRights = "~least:* &least:* +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin +zrange +hset +hget +hdel " +
 	"+publish +subscribe +ping +evalsha +eval +script|load"
 
 // grant makes a user who may do that and nothing else.
