@@ -45,7 +45,7 @@ func (s *Store) lock(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
 	load := load{k, ask.Token}
-	kept, first := s.locks.begin(load, granted.Grant)
+	kept, first := s.locks.begin(load, granted.Grant, ask.TTL)
 	if !first { // the load asks again, for it hasn't heard the first answer
 		<-kept.ready
 		s.locks.extend(load, ask.TTL)

@@ -27,7 +27,7 @@ type locks struct {
 	caches map[string]func() // those that are listened to: stop
 	closed bool
 
-	unlocking sync.WaitGroup // added to with mu held and closed false
+	work sync.WaitGroup // added to with mu held and closed false
 }
 
 // kept is a lock that is held for a load, or that is being got.
@@ -35,8 +35,9 @@ type kept struct {
 	ready   chan struct{} // closed when it is known whether it is held
 	dropped chan struct{} // closed when it is given back, or was not got
 	grant   cacheguard.Grant
-	lock    lock.Lock   // nil if it isn't held; read it after ready
-	timer   *time.Timer // drops it; nil if it isn't held
+	ttl     time.Duration // of the lease
+	lock    lock.Lock     // nil if it isn't held; read it after ready
+	timer   *time.Timer   // drops it; nil if it isn't held
 }
 
 func (l *locks) init(store cacheguard.Store) {
@@ -47,14 +48,14 @@ func (l *locks) init(store cacheguard.Store) {
 }
 
 // begin returns what is kept for a load, and whether the caller has to get the lock: then it calls end.
-func (l *locks) begin(of load, g cacheguard.Grant) (k *kept, first bool) {
+func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, first bool) {
 	l.listen(of.key.Cache)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.held[of]; k != nil {
 		return k, false
 	}
-	k = &kept{grant: g, ready: make(chan struct{}), dropped: make(chan struct{})}
+	k = &kept{grant: g, ttl: ttl, ready: make(chan struct{}), dropped: make(chan struct{})}
 	if l.closed {
 		return k, true // it is given back by end
 	}
@@ -173,7 +174,7 @@ func (l *locks) giveBack(held lock.Lock) {
 		go unlock(held)
 		return
 	}
-	l.unlocking.Go(func() { unlock(held) })
+	l.work.Go(func() { unlock(held) })
 }
 
 // unlock gives a lock back. What can't be given back ends by itself, and a lock that was lost has ended.
@@ -204,11 +205,26 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-func (l *locks) changed(k cacheguard.Key) {
+// changed ends the locks of those loads of a key that have lost their lease by its change. A message may arrive when the
+// next load has its lease already, so the store is asked.
+func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for of := range l.byKey[k] {
-		l.dropLocked(of)
+	if l.closed {
+		return
+	}
+	for of, k := range l.byKey[key] {
+		l.work.Go(func() {
+			holding, err := l.store.Renew(context.Background(), of.key, k.grant, k.ttl)
+			if err == nil && holding == cacheguard.HoldingMine {
+				return
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.held[of] == k {
+				l.dropLocked(of)
+			}
+		})
 	}
 }
 
@@ -224,5 +240,5 @@ func (l *locks) close() {
 	for _, stop := range stops {
 		stop()
 	}
-	l.unlocking.Wait()
+	l.work.Wait()
 }

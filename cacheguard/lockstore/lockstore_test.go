@@ -169,6 +169,45 @@ func TestChangeEndsTheLock(t *testing.T) {
 	}
 }
 
+// overheard is a store whose messages a test may send once more.
+type overheard struct {
+	cacheguard.Store
+	tell func(cacheguard.Message)
+}
+
+func (o *overheard) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	o.tell = tell
+	return o.Store.Listen(cache, tell)
+}
+
+// A change's message that comes late doesn't take the lock from the load that began after the change.
+func TestLateMessageOfAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, locker := memstore.New(memstore.Options{}), newFake()
+		defer memory.Close()
+		heard := &overheard{Store: memory}
+		s, err := lockstore.New(heard, locker, lockstore.Options{})
+		must(t, err)
+		defer s.Close()
+		k := cacheguard.Key{Cache: "c", Key: "k"}
+		a, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
+		must(t, err)
+		if a.State != cacheguard.LeaseGranted {
+			t.Fatalf("the lease is not granted: %v", a)
+		}
+		heard.tell(cacheguard.Message{Kind: cacheguard.MessageChanged, Key: k.Key})
+		synctest.Wait()
+		if locker.heldNow() != 1 {
+			t.Error("a message of a change before the grant has ended its lock")
+		}
+		must(t, s.Invalidate(t.Context(), []cacheguard.Key{k}))
+		synctest.Wait()
+		if locker.heldNow() != 0 {
+			t.Error("a change has not ended the lock")
+		}
+	})
+}
+
 // Every way out of a load gives the lock back.
 func TestEveryExitUnlocks(t *testing.T) {
 	for name, load := range map[string]cacheguard.LoadFunc[string]{
