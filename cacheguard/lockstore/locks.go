@@ -57,7 +57,8 @@ func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, 
 	}
 	k = &kept{grant: g, ttl: ttl, ready: make(chan struct{}), dropped: make(chan struct{})}
 	if l.closed {
-		return k, true // it is given back by end
+		close(k.ready)
+		return k, false
 	}
 	l.held[of] = k
 	if l.byKey[of.key] == nil {

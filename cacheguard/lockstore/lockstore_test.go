@@ -400,6 +400,13 @@ func TestClose(t *testing.T) {
 			t.Errorf("%d locks are left", n)
 		}
 		must(t, f.stores[0].Close())
+		asked := f.locker.get(func(f *fake) int { return f.asked })
+		if v, err := f.caches[0].Get(t.Context(), "another", f.load("v", time.Second)); v != "v" || err != nil {
+			t.Errorf("after Close: %q, %v", v, err)
+		}
+		if n := f.locker.get(func(f *fake) int { return f.asked }) - asked; n != 0 {
+			t.Errorf("after Close the locker was asked %d times", n)
+		}
 		_ = f.caches[0].Close()
 	})
 }
