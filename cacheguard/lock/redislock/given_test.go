@@ -1,0 +1,87 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// stand puts somebody into the line who counts as there until then.
+func stand(t *testing.T, rdb *redis.Client, prefix, name, owner string, until time.Time) {
+	t.Helper()
+	must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: owner}).Err())
+	must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), owner, until.UnixMicro()).Err())
+}
+
+// Who is first and can't be told is passed over, unless the order is kept: then it is its turn until it counts as gone.
+func TestFirstIsDeaf(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			prefix, name := "deaf", fmt.Sprint(fair)
+			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair})
+			held := locked(t, l, name)
+			stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
+			unlock(t, held)
+			next, err := l.TryLock(t.Context(), name)
+			switch {
+			case !fair && err != nil:
+				t.Errorf("behind one who can't be told: %v", err)
+			case fair && !errors.Is(err, lock.ErrHeld):
+				t.Errorf("out of turn: %v, %v", next, err)
+			case !fair:
+				unlock(t, next)
+			}
+		})
+	}
+}
+
+// Who stands still doesn't count as there, though its connection does.
+func TestFirstStandsStill(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			prefix, name := "still", fmt.Sprint(fair)
+			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair})
+			held := locked(t, l, name)
+			connection := rdb.Subscribe(t.Context(), prefix+":still")
+			defer connection.Close()
+			_, err := connection.Receive(t.Context())
+			must(t, err)
+			stand(t, rdb, prefix, name, "still/1", time.Now().Add(-time.Minute))
+			unlock(t, held)
+			next, err := l.TryLock(t.Context(), name)
+			if err != nil {
+				t.Fatalf("behind one who stands still: %v", err)
+			}
+			unlock(t, next)
+			line(t, rdb, prefix, name, 0)
+		})
+	}
+}
+
+// The token of a lock that was given is remembered as that of one that was asked for.
+func TestGivenTokenIsRemembered(t *testing.T) {
+	const prefix, name = "given", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	a, b := locker(t, addr, redislock.Options{Prefix: prefix}), locker(t, addr, redislock.Options{Prefix: prefix})
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, rdb, prefix, name, 1)
+	unlock(t, held)
+	next := waits.lock(t)
+	if text := rdb.Get(t.Context(), redislock.FenceName(prefix, name)).Val(); text != fmt.Sprint(next.Token()) || next.Token() <= held.Token() {
+		t.Errorf("token %d follows %d; remembered is %s", next.Token(), held.Token(), text)
+	}
+	unlock(t, next)
+}
