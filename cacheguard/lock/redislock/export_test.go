@@ -1,6 +1,11 @@
 package redislock
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // The scripts' texts, for faults that strike one of them.
 var (
@@ -23,3 +28,10 @@ func FenceName(prefix, name string) string { return namesOf(prefix, name).fence 
 
 // SeenName is where it stands until when each of them counts as there.
 func SeenName(prefix, name string) string { return namesOf(prefix, name).seen }
+
+// Leave is what an owner's process sends when it gives up, in order of arrival, on a single server.
+func Leave(ctx context.Context, rdb *redis.Client, prefix, name, owner string) error {
+	n := namesOf(prefix, name)
+	return releaseScript.Run(ctx, rdb, []string{n.lock, n.line, n.seen, n.given(owner), n.fence},
+		owner, "1", prefix+":", "1", 1000, 1000).Err()
+}

@@ -1,8 +1,10 @@
 package redislock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,4 +86,55 @@ func TestGivenTokenIsRemembered(t *testing.T) {
 		t.Errorf("token %d follows %d; remembered is %s", next.Token(), held.Token(), text)
 	}
 	unlock(t, next)
+}
+
+// One that leaves while the lock is free, for the first can't be told, passes it on to the next one.
+func TestLeavingFirstPassesOn(t *testing.T) {
+	const prefix, name = "leavingfirst", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: time.Hour}
+	a, b := locker(t, addr, opts), locker(t, addr, opts)
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, rdb, prefix, name, 1)
+	stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
+	unlock(t, held)
+	line(t, rdb, prefix, name, 2)
+	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
+	unlock(t, waits.lock(t))
+}
+
+// What gives a question back is sent when the question has arrived: or it would overtake it, and leave a lock that nobody
+// has.
+func TestLeavingFollowsTheQuestion(t *testing.T) {
+	const prefix, name = "follows", "n"
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
+	a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)
+	var busy sync.WaitGroup
+	for i := range 8 { // so that there are connections for more than the question
+		busy.Go(func() {
+			if held, err := a.Lock(t.Context(), fmt.Sprint("other", i)); err != nil {
+				t.Error(err)
+			} else if err := held.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	busy.Wait()
+	gate := make(chan struct{})
+	late := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
+	ctx, cancel := context.WithCancel(t.Context())
+	leaves := calls(ctx, a, name)
+	<-late.Struck()
+	cancel()
+	<-leaves.done
+	through := client(t, proxy.Addr())
+	for range 100 { // so that whatever was sent is there before the question
+		must(t, through.Ping(t.Context()).Err())
+	}
+	close(gate)
+	unlock(t, locked(t, b, name))
 }
