@@ -1,0 +1,68 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+// guard is cacheguard: requests of one replica share one flight, the replicas share a lease, those who wait are told the
+// result as soon as it is there, a value is stored only while its lease stands, and a change ends the lease of whoever
+// loads what was before it.
+type guard struct {
+	store *redisstore.Store
+	cache *cacheguard.Cache[string]
+	r     *Replica
+}
+
+// quiet logs nothing: what matters is told as points.
+var quiet = slog.New(slog.DiscardHandler)
+
+func newGuard(r *Replica) (Protection, error) {
+	store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	cache, err := cacheguard.New(store, cacheguard.Options[string]{
+		Name: "stage", TTL: r.CacheTTL, LeaseTTL: r.LockTTL, Observer: told{r}, Logger: quiet,
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &guard{store, cache, r}, nil
+}
+
+func (g *guard) Get(ctx context.Context, key string) (string, error) {
+	value, err := g.cache.Get(ctx, key, func(ctx context.Context) (string, error) {
+		value, err := g.r.fetch(ctx, key)
+		if err == nil && value == "" {
+			return "", cacheguard.ErrNotFound
+		}
+		return value, err
+	})
+	if errors.Is(err, cacheguard.ErrNotFound) {
+		return "", nil
+	}
+	return value, err
+}
+
+func (g *guard) Changed(ctx context.Context, key string) error { return g.cache.Invalidate(ctx, key) }
+
+func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Close()) }
+
+// told tells what the cache says of itself, as points.
+type told struct{ r *Replica }
+
+var pointOf = map[cacheguard.EventKind]Point{
+	cacheguard.EventHit: Hit, cacheguard.EventMiss: Miss, cacheguard.EventLeaseAsked: Try, cacheguard.EventLeaseGranted: Acquired,
+	cacheguard.EventWaited: Announced, cacheguard.EventFilled: Filled, cacheguard.EventFillRefused: Refused, cacheguard.EventRenewed: Renewed,
+}
+
+func (t told) Observe(ctx context.Context, e cacheguard.Event) {
+	if p, ok := pointOf[e.Kind]; ok {
+		_ = t.r.At(ctx, p)
+	}
+}

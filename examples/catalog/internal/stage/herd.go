@@ -1,0 +1,90 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// herd is a queue in ZooKeeper: each request adds a node that ends with its session and gets a number, and who has the
+// lowest number has the lock. Those who wait watch the queue.
+//
+// Its flaw: each change of the queue wakes all who wait, so with n of them the n locks cost n * n / 2 wake-ups.
+type herd struct {
+	*Replica
+	dir, node string
+	watch     func(h *herd, nodes []string) (<-chan zk.Event, error)
+	changed   <-chan zk.Event
+}
+
+func newQueue(r *Replica, name string, watch func(*herd, []string) (<-chan zk.Event, error)) *herd {
+	return &herd{Replica: r, dir: "/" + url.PathEscape(name), watch: watch}
+}
+
+// watchAll watches the whole queue.
+func watchAll(h *herd, _ []string) (<-chan zk.Event, error) {
+	_, _, changed, err := h.ZooKeeper.ChildrenW(h.dir)
+	return changed, err
+}
+
+// watchBefore watches who is directly before this request, and nobody else: whoever leaves wakes one.
+func watchBefore(h *herd, nodes []string) (<-chan zk.Event, error) {
+	_, _, changed, err := h.ZooKeeper.ExistsW(h.dir + "/" + nodes[slices.Index(nodes, h.node)-1])
+	return changed, err
+}
+
+func (h *herd) try(context.Context) (bool, error) {
+	if h.node == "" {
+		_, err := h.ZooKeeper.Create(h.dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		if err != nil && err != zk.ErrNodeExists {
+			return false, err
+		}
+		path, err := h.ZooKeeper.Create(h.dir+"/", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			return false, err
+		}
+		h.node = path[strings.LastIndexByte(path, '/')+1:]
+	}
+	nodes, _, err := h.ZooKeeper.Children(h.dir)
+	if err != nil {
+		return false, err
+	}
+	slices.Sort(nodes)
+	if nodes[0] == h.node {
+		return true, nil
+	}
+	h.changed, err = h.watch(h, nodes)
+	return false, err
+}
+
+// wait waits for what is watched.
+func (h *herd) wait(ctx context.Context) error {
+	if err := h.At(ctx, Wait); err != nil {
+		return err
+	}
+	select {
+	case <-h.changed:
+		return h.At(ctx, Announced)
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), h.leave(ctx))
+	}
+}
+
+// leave takes the request out of the queue.
+func (h *herd) leave(context.Context) error {
+	if h.node == "" {
+		return nil
+	}
+	return h.ZooKeeper.Delete(h.dir+"/"+h.node, -1)
+}
+
+func (h *herd) unlock(ctx context.Context) error {
+	if err := h.leave(ctx); err != nil {
+		return err
+	}
+	return h.At(ctx, Unlocked)
+}

@@ -1,0 +1,84 @@
+package stage
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrHalted is the error of At that ends a replica as a crash would: nothing is cleaned up.
+var ErrHalted = errors.New("the process has ended here")
+
+// mutex is a lock as the stages have it. It is made for one request.
+type mutex interface {
+	try(ctx context.Context) (mine bool, err error)
+	unlock(ctx context.Context) error
+}
+
+// queue is a mutex that wakes those who wait for it.
+type queue interface {
+	wait(ctx context.Context) error
+	leave(ctx context.Context) error // the line, without having had the lock
+}
+
+// locked is what all stages with a lock in Redis have in common: look, lock or wait and look again, look once more under
+// the lock, load, fill, unlock.
+type locked struct {
+	drops
+	mutex func(r *Replica, name string) mutex
+}
+
+func (l *locked) Get(ctx context.Context, key string) (string, error) {
+	lock := l.mutex(l.Replica, "lock:"+key)
+	queue, queued := lock.(queue)
+	for {
+		value, found, err := l.look(ctx, key)
+		if found && queued {
+			err = errors.Join(err, queue.leave(context.WithoutCancel(ctx)))
+		}
+		if err != nil || found {
+			return value, err
+		}
+		if err := l.At(ctx, Try); err != nil {
+			return "", err
+		}
+		mine, err := lock.try(ctx)
+		if err != nil {
+			return "", err
+		}
+		if mine {
+			return l.under(ctx, lock, key)
+		}
+		if queued {
+			err = queue.wait(ctx)
+		} else {
+			err = l.spin(ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// under is what happens under the lock. Whatever comes of it, the lock is given back, also when the client has left.
+func (l *locked) under(ctx context.Context, lock mutex, key string) (string, error) {
+	value, err := l.checkAndLoad(ctx, key)
+	if errors.Is(err, ErrHalted) {
+		return "", err
+	}
+	ctx = context.WithoutCancel(ctx)
+	unlock := l.At(ctx, Unlock)
+	if unlock == nil {
+		unlock = lock.unlock(ctx)
+	}
+	return value, errors.Join(err, unlock)
+}
+
+func (l *locked) checkAndLoad(ctx context.Context, key string) (string, error) {
+	if err := l.At(ctx, Acquired); err != nil {
+		return "", err
+	}
+	if value, found, err := l.look(ctx, key); err != nil || found {
+		return value, err
+	}
+	return l.fetchAndFill(ctx, key)
+}

@@ -1,0 +1,36 @@
+package stage
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// owner sets a value that nobody else has, and looks whether it is still there before it deletes the lock.
+//
+// Its flaw: between GET and DEL the lock may end and become another's.
+type owner struct {
+	*Replica
+	name, value string
+}
+
+func newOwner(r *Replica, name string) *owner { return &owner{r, name, uuid.NewString()} }
+
+func (o *owner) try(ctx context.Context) (bool, error) {
+	return o.Redis.SetNX(ctx, o.name, o.value, o.LockTTL).Result()
+}
+
+func (o *owner) unlock(ctx context.Context) error {
+	holder, err := o.Redis.Get(ctx, o.name).Result()
+	if err != nil && err != redis.Nil {
+		return err
+	}
+	if holder != o.value {
+		return o.At(ctx, NotMine)
+	}
+	if err := o.At(ctx, Compared); err != nil {
+		return err
+	}
+	return o.del(ctx, o.name)
+}

@@ -1,0 +1,30 @@
+package stage
+
+import "context"
+
+// sqlrow is a row whose name is unique: whoever inserts it has the lock, and deletes it afterwards.
+//
+// Its flaw is that of setnx: the row of a holder that died stays.
+type sqlrow struct {
+	*Replica
+	name string
+}
+
+// SQLRows makes the table of the locks.
+const SQLRows = `CREATE TABLE IF NOT EXISTS shop_lock (name VARCHAR(255) PRIMARY KEY)`
+
+func (s *sqlrow) try(ctx context.Context) (bool, error) {
+	done, err := s.DB.ExecContext(ctx, `INSERT INTO shop_lock (name) VALUES ($1) ON CONFLICT DO NOTHING`, s.name)
+	if err != nil {
+		return false, err
+	}
+	inserted, err := done.RowsAffected()
+	return inserted == 1, err
+}
+
+func (s *sqlrow) unlock(ctx context.Context) error {
+	if _, err := s.DB.ExecContext(ctx, `DELETE FROM shop_lock WHERE name = $1`, s.name); err != nil {
+		return err
+	}
+	return s.At(ctx, Unlocked)
+}

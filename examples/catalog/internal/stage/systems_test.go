@@ -1,0 +1,135 @@
+package stage_test
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// These are the flaws of locks in other systems than one Redis.
+
+// A row has no end: that of a holder that died stays.
+func TestHolderOfARowDies(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), stage.SQLRows); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, "sqlrow")
+	withDB := func(r *stage.Replica) { r.DB = db }
+	if v := l.request("first", l.replica(withDB)).get(t); v != "version 1" || l.count("first", stage.Unlocked) != 1 {
+		t.Errorf("got %q; seen: %v", v, l.all())
+	}
+	if err := l.rdb.Del(t.Context(), l.key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	dies := l.halt("a", stage.Acquired)
+	l.request("a", l.replica(withDB))
+	l.reached(dies)
+	l.request("b", l.replica(withDB))
+	l.until("b", stage.Wait, 10)
+	var rows int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM shop_lock`).Scan(&rows); err != nil || rows != 1 || l.loads != 1 {
+		t.Errorf("%d rows, %v, %d loads", rows, err, l.loads)
+	}
+}
+
+// A master that comes back empty gives its vote a second time, and two have the lock.
+func TestMasterComesBackEmpty(t *testing.T) {
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	masters := func(r *stage.Replica) {
+		r.LockTTL = time.Minute
+		for _, s := range servers {
+			rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+			t.Cleanup(func() { _ = rdb.Close() })
+			r.Masters = append(r.Masters, rdb)
+		}
+	}
+	for _, forgets := range []bool{false, true} {
+		l := newLab(t, "redlock")
+		l.key += fmt.Sprint(forgets)
+		servers[2].Kill()
+		first, second := l.hold("a", querying), l.hold("b", querying)
+		l.request("a", l.replica(masters))
+		l.reached(first) // with the votes of two
+		must(t, servers[2].Restart())
+		if forgets {
+			must(t, servers[1].Restart()) // without a disk
+		}
+		l.request("b", l.replica(masters))
+		if forgets {
+			l.reached(second) // while a is at it
+		} else {
+			l.until("b", stage.Wait, 5)
+		}
+		first.release()
+		second.release()
+	}
+}
+
+// With a queue that all watch the wake-ups grow with the square of those who wait.
+func TestHerd(t *testing.T) {
+	const waiting = 8
+	server := zktest.Shared(t)
+	woken := map[string]int{}
+	for _, name := range []string{"herd", "predecessor"} {
+		l := newLab(t, name)
+		first := l.hold("first", querying)
+		replica := func() stage.Protection {
+			return l.replica(func(r *stage.Replica) {
+				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogger(silent{}))
+				must(t, err)
+				t.Cleanup(conn.Close)
+				r.ZooKeeper = conn
+			})
+		}
+		a := l.request("first", replica())
+		l.reached(first)
+		var others []*answer
+		for i := range waiting {
+			who := fmt.Sprint("waiter ", i)
+			others = append(others, l.request(who, replica()))
+			l.until(who, stage.Wait, 1)
+		}
+		first.release()
+		a.get(t)
+		for _, o := range others {
+			o.get(t)
+		}
+		woken[name] = l.count("", stage.Announced)
+		if l.loads != 1 {
+			t.Errorf("%s: %d loads", name, l.loads)
+		}
+	}
+	t.Logf("woken with %d waiting: %v", waiting, woken)
+	if n := woken["predecessor"]; n > waiting {
+		t.Errorf("those who watch the one before were woken %d times, want %d at most", n, waiting)
+	}
+	if n := woken["herd"]; n < 2*waiting {
+		t.Errorf("those who watch all were woken %d times; that is no herd", n)
+	}
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
