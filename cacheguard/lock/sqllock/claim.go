@@ -216,7 +216,7 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 
 // giveUp ends an acquisition that has failed for a reason, which it returns. What may have been acquired without being
 // heard of is given back, once requests are over that are still under way. One that is carried out even later acquires
-// for nobody; that lasts for one lease.
+// for nobody; that lasts for one lease. Close waits for that, too, but not for a driver that doesn't look at contexts.
 func (c *claim) giveUp(reason error) error {
 	if c.unsure.Load() {
 		c.l.keeper.Go(func() {
@@ -231,6 +231,11 @@ func (c *claim) giveUp(reason error) error {
 			case <-over:
 			case <-timer.C:
 			case <-c.l.keeper.Closed():
+				timer.Reset(c.l.opts.OpTimeout / 2) // no try has longer
+				select {
+				case <-over:
+				case <-timer.C:
+				}
 			}
 			_, _ = c.free(context.Background()) // or it ends by itself
 		})

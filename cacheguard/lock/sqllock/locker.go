@@ -96,8 +96,8 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
 // Close ends waits with lock.ErrClosed, has held locks be lost to their holders, so that these have one lease to stop,
-// and waits until nothing is done any more; for a driver that doesn't look at contexts no longer than OpTimeout. The
-// rows of lost locks stay until then. Another Close does nothing. The db stays open.
+// and waits until nothing is done any more; for a driver that doesn't look at contexts no longer than three times
+// OpTimeout. The rows of lost locks stay until then. Another Close does nothing. The db stays open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

@@ -185,6 +185,39 @@ func TestCloseWithADriverThatHangs(t *testing.T) {
 	close(stuck)
 }
 
+// Nor does it leave a lock to nobody that was asked for when it came, and granted after that.
+func TestCloseGivesBackWhatIsAcquiredMeanwhile(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		spy, db := s.spied(t)
+		gate := make(chan struct{})
+		spy.onBefore(func(s seen) error {
+			if s.is("INSERT") {
+				<-gate
+			}
+			return nil
+		})
+		l := s.locker(t, db, seldom)
+		got := make(chan error)
+		go func() {
+			_, err := l.Lock(soon(t), "n")
+			got <- err
+		}()
+		eventually(t, "the statement", func() bool { return spy.count("INSERT") > 0 })
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = l.Close()
+		}()
+		if err := await(t, got, "Lock"); !errors.Is(err, lock.ErrClosed) {
+			t.Errorf("Lock: %v", err)
+		}
+		<-time.After(moment) // for the lock not to be given back before it is granted
+		close(gate)
+		await(t, closed, "Close")
+		mustUnlock(t, mustTry(t, s.process(t, seldom), "n"))
+	})
+}
+
 // Another program writes to the database. It is waited for, for OpTimeout.
 func TestSQLiteIsBusy(t *testing.T) {
 	s := onSQLite(t)
