@@ -31,9 +31,10 @@
 //	UPDATE invoices SET sent = true, fence = $1 WHERE id = 42 AND fence <= $1
 //
 // A lock of a holder who has died is free one lease later, a hundredth of it added for clocks that don't go equally
-// fast. What was acquired without being heard of is given back in the background. Nobody is first in line: who asks at
-// the right moment has the lock, though the waiters of one process come one after the other, and a process leaves the
-// lock to others after a second of handing it on among its own.
+// fast, and as much as the database's clock is set back meanwhile. What was acquired without being heard of is given
+// back in the background. Nobody is first in line: who asks at the right moment has the lock, though the waiters of one
+// process come one after the other, and a process leaves the lock to others after a second of handing it on among its
+// own.
 //
 // # What it costs
 //
