@@ -25,7 +25,7 @@ type Options struct {
 	//
 	// Default 4 s, which is right for whatever zk.Connect was given: servers grant no less than two of their ticks, and a
 	// tick is 2 s unless it is configured. With a longer session say it here, or a lock doesn't survive breaks that the
-	// session does. At least 100 ms.
+	// session does. At least 100 ms. Two answers of ZooKeeper have to take less than an eighth of it, or there is no lock.
 	Lease time.Duration
 
 	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever: after that it is

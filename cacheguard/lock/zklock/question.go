@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -49,7 +50,13 @@ func (q *question) turn(ctx context.Context) (before string, err error) {
 
 // turnNow gets in line, if q isn't there, and returns who is directly before it: nobody means that it has the lock.
 func (q *question) turnNow(ctx context.Context) (before string, err error) {
-	for {
+	var slow time.Duration // how long the answers took that came too late
+	defer func() {
+		if err != nil && slow > 0 {
+			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w", slow.Round(time.Millisecond), q.l.opts.Lease, err)
+		}
+	}()
+	for most := q.l.opts.Lease / 24; ; { // or too little of the first Until would be left
 		fresh, err := q.enter(ctx)
 		if err != nil {
 			return "", err
@@ -65,11 +72,14 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		}
 		// Who has created a node reads of no state before that, so nobody is before q whom it doesn't see.
 		before, there := beforeIn(nodes, q.node)
+		took := time.Since(q.alive)
 		switch {
 		case !there || q.changed == nil: // its session ended, or somebody removed it
 			q.node, q.changed = "", nil
-		case before != "" || time.Since(q.alive) < q.l.opts.Lease/24: // or too little of the first Until would be left
+		case before != "" || took < most:
 			return before, nil
+		case !fresh: // this is how ZooKeeper answers: what is left is enough for one verification that takes as long
+			most, slow = q.l.opts.Lease/8, took
 		}
 	}
 }

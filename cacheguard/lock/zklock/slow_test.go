@@ -1,0 +1,99 @@
+package zklock_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// far returns an address at which a server answers as one does that is far away: what is sent takes a while, either way.
+func far(t *testing.T, addr string, way time.Duration) string {
+	t.Helper()
+	door, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links sync.WaitGroup
+	links.Go(func() {
+		for {
+			client, err := door.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			links.Go(func() { carry(server, client, way) })
+			links.Go(func() { carry(client, server, way) })
+		}
+	})
+	t.Cleanup(func() { _ = door.Close(); links.Wait() }) // connections end before, those who use them were opened later
+	return door.Addr().String()
+}
+
+// carry copies from one connection to the other, each piece when its way is over.
+func carry(to, from net.Conn, way time.Duration) {
+	type piece struct {
+		bytes []byte
+		due   time.Time
+	}
+	pieces := make(chan piece, 1000)
+	go func() {
+		defer close(pieces)
+		for {
+			buffer := make([]byte, 1<<16)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				pieces <- piece{buffer[:n], time.Now().Add(way)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range pieces {
+		<-time.After(time.Until(p.due))
+		_, _ = to.Write(p.bytes)
+	}
+	_ = to.Close()
+	_, _ = io.Copy(io.Discard, from)
+}
+
+// TestZooKeeperIsFarAway has the answers take so long that a lock would rather begin with more time left. It is had, and
+// kept.
+func TestZooKeeperIsFarAway(t *testing.T) {
+	server := zktest.Shared(t)
+	const way = 90 * time.Millisecond
+	p := open(t, far(t, server.Addr(), way), zklock.Options{Prefix: "/far", Lease: 6 * time.Second})
+	began := time.Now()
+	held := acquire(t, p, "a")
+	t.Logf("Lock took %v", time.Since(began))
+	<-time.After(3 * time.Second) // longer than it counts without a verification
+	if err := held.Err(); err != nil {
+		t.Errorf("half a lease later: %v", err)
+	}
+	if err := held.Unlock(testContext(t)); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// TestZooKeeperIsTooFarAway has an error that says so, and leaves nothing.
+func TestZooKeeperIsTooFarAway(t *testing.T) {
+	server := zktest.Shared(t)
+	opts := zklock.Options{Prefix: "/too/far", Lease: time.Second, OpTimeout: time.Second}
+	p, operator := open(t, far(t, server.Addr(), 50*time.Millisecond), opts), open(t, server.Addr(), opts)
+	prepare(t, operator, "a")
+	_, err := p.Lock(testContext(t), "a")
+	if err == nil || !strings.Contains(err.Error(), "too slow for a Lease of 1s") {
+		t.Errorf("Lock: %v", err)
+	}
+	eventually(t, "the end of the line", func() bool { return len(operator.line(t, "/too/far", "a")) == 0 })
+}
