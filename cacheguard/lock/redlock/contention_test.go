@@ -15,9 +15,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// splitVotes has two lockers each get two of four masters, the fifth being a third one's.
-func splitVotes(t *testing.T, acquire func(l *redlock.Locker) error) (s *site, results []error) {
+// splitVotes has two lockers each get some of the masters, the rest being away or a third one's. late are the masters that
+// each of them reaches only when the other has them.
+func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l *redlock.Locker) error) (s *site, results []error) {
 	s = newSite(t)
+	rest(s)
 	var lockers []*redlock.Locker
 	var wires [][]*redistest.Proxy
 	for range 2 {
@@ -30,10 +32,9 @@ func splitVotes(t *testing.T, acquire func(l *redlock.Locker) error) (s *site, r
 		works(t, l)
 		lockers = append(lockers, l)
 	}
-	must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err())
 	gate := make(chan struct{})
 	var kept []*redistest.Fault
-	for i, late := range [][]int{{2, 3}, {0, 1}} {
+	for i, late := range late {
 		for _, master := range late {
 			kept = append(kept, wires[i][master].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate))
 		}
@@ -46,9 +47,18 @@ func splitVotes(t *testing.T, acquire func(l *redlock.Locker) error) (s *site, r
 	for _, f := range kept {
 		arrives(t, "a question is kept", f.Struck())
 	}
-	await(t, "each has two votes", func() bool {
+	await(t, "each has its votes", func() bool {
 		h := s.holders(t, "k")
-		return h[0] != "" && h[0] == h[1] && h[2] != "" && h[2] == h[3] && h[0] != h[2]
+		owner := func(masters []int) string { // of all of them
+			for _, i := range masters {
+				if h[i] != h[masters[0]] {
+					return ""
+				}
+			}
+			return h[masters[0]]
+		}
+		first, second := owner(late[1]), owner(late[0])
+		return first != "" && second != "" && first != second
 	})
 	close(gate)
 	all.Wait()
@@ -56,9 +66,12 @@ func splitVotes(t *testing.T, acquire func(l *redlock.Locker) error) (s *site, r
 }
 
 func TestSplitVotes(t *testing.T) {
+	twoEach, oneAndTwo := [2][]int{{2, 3}, {0, 1}}, [2][]int{{1, 2}, {0}}
+	aThirdOnes := func(s *site) { must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err()) }
+	away := func(s *site) { s.servers[3].Kill(); s.servers[4].Kill() }
 	t.Run("Lock", func(t *testing.T) {
 		t.Parallel()
-		s, results := splitVotes(t, func(l *redlock.Locker) error {
+		s, results := splitVotes(t, twoEach, aThirdOnes, func(l *redlock.Locker) error {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			held, err := l.Lock(ctx, "k")
@@ -74,14 +87,14 @@ func TestSplitVotes(t *testing.T) {
 			return slices.Equal(s.holders(t, "k"), []string{"", "", "", "", "a third one's"})
 		})
 	})
-	t.Run("TryLock", func(t *testing.T) {
+	try := func(t *testing.T, late [2][]int, rest func(*site)) {
 		t.Parallel()
-		_, results := splitVotes(t, func(l *redlock.Locker) error {
+		_, results := splitVotes(t, late, rest, func(l *redlock.Locker) error {
 			_, err := l.TryLock(t.Context(), "k")
 			return err
 		})
 		if results[0] != nil && results[1] != nil {
-			t.Errorf("of two who try at once none gets the lock, or both do: %v", results)
+			t.Errorf("of two who try at once none gets the lock: %v", results)
 		}
 		for _, err := range results {
 			if err != nil {
@@ -91,7 +104,9 @@ func TestSplitVotes(t *testing.T) {
 		if results[0] == nil && results[1] == nil {
 			t.Error("both have the lock")
 		}
-	})
+	}
+	t.Run("TryLock", func(t *testing.T) { try(t, twoEach, aThirdOnes) })
+	t.Run("TryLock with two masters away", func(t *testing.T) { try(t, oneAndTwo, away) })
 }
 
 // However many wait in one process, one of them asks, and they have the lock in the order in which they came.

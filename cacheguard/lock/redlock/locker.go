@@ -134,7 +134,7 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 			return nil, a.err
 		}
 		a.clear(ctx)
-		if n == mostTries || !a.t.split() {
+		if n == mostTries || !a.t.split() && !a.t.met() {
 			return nil, lock.ErrHeld
 		}
 		pause(ctx, backOff(n, a.took))

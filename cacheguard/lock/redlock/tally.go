@@ -94,6 +94,11 @@ func (t *tally) split() bool {
 	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
 }
 
+// met reports whether others who asked at the same moment may be why nobody has the lock: this one has some of the votes,
+// and nobody is known to have a majority. Masters that didn't answer may make one, or they are away and the votes of
+// those that are left are divided, which looks the same.
+func (t *tally) met() bool { return t.mine > 0 && !t.won() && t.most() < quorum(t.masters) }
+
 // left is after what time a majority of masters can be free, if nobody releases or renews anything: negative if that is
 // not known.
 func (t *tally) left() time.Duration {

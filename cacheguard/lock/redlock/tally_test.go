@@ -107,6 +107,18 @@ func TestTallyAway(t *testing.T) {
 	}
 }
 
+// Who has some of the votes, and sees nobody with a majority, asks again: others may have met it, and be told the same.
+func TestTallyMet(t *testing.T) {
+	for votes5, want := range map[string]bool{
+		"mmx--": true, "mxx--": true, "mmxx-": true, "mxy--": true, "mmxxy": true, "mfff-": true,
+		"mmm": false, "mmxxx": false, "mxxx": false, "xxx--": false, "xxy--": false, "xx---": false,
+	} {
+		if got := votes(5, votes5).met(); got != want {
+			t.Errorf("met of %s is %v; want %v", votes5, got, want)
+		}
+	}
+}
+
 func TestTallyLeft(t *testing.T) {
 	for votes5, want := range map[string]time.Duration{
 		"xxxxx": 3 * time.Second, "mmxxx": 3 * time.Second, "mxx--": 3 * time.Second, "xx---": -1, "xxx": 3 * time.Second,
