@@ -96,9 +96,9 @@ type rest struct {
 // rest decides what an attempt that has failed is followed by. calls says that messages will tell when the lock is free;
 // turn is for how long those ask then that are before.
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
-	if a.t.mine == 0 {
+	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
-	} else { // they will be woken at the same moment, too
+	} else { // they will be woken at the same moment, too, or nobody at all, if those who have the votes are dead
 		turn += backOff(w.met, a.took)
 		w.met++
 	}

@@ -47,6 +47,13 @@ func TestRest(t *testing.T) {
 			}
 			span *= 2
 		}
+		for range 20 {
+			r = w.rest(attempt{t: votes(5, "xxyyz"), took: time.Microsecond}, true, 0)
+		}
+		between("split among others for long", r.most, 0, mostSpan)
+		if w.met < 20 {
+			t.Fatalf("split among others: nobody waits for longer after %d times", w.met)
+		}
 		r = w.rest(a, true, turn)
 		between("held again", r.woken, turn, turn)
 		for range 20 {
