@@ -15,6 +15,7 @@ import (
 
 var (
 	isAcquire = redistest.IsEval(redlock.AcquireScript)
+	isRenew   = redistest.IsEval(redlock.RenewScript)
 	isRelease = redistest.IsEval(redlock.ReleaseScript)
 )
 
@@ -89,17 +90,166 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	held := get(t, l, "k")
 	s.everywhere(t, "k")
 	arrives(t, "the question is carried out", second.Struck())
-	before := s.holders(t, "k")[0]
+	must(t, s.direct[0].Append(t.Context(), prefix+":k", "whowaits").Err())
+	before := s.direct[0].Get(t.Context(), prefix+":k").Val()
+	must(t, s.direct[0].PExpire(t.Context(), prefix+":k", opts().Lease/2).Err())
 	answer, err := second.Release(t.Context())
 	must(t, err)
 	if parts, ok := answer.([]any); !ok || len(parts) != 1 || parts[0] != "mine" {
 		t.Errorf("a second copy is answered %v; want mine", answer)
 	}
-	if after := s.holders(t, "k")[0]; after != before {
-		t.Errorf("a second copy makes the holder %q; want %q", after, before)
+	if after := s.direct[0].Get(t.Context(), prefix+":k").Val(); after != before {
+		t.Errorf("a second copy makes holder and waiters %q; want %q", after, before)
+	}
+	// A claim counts its time from before this question, if it is this one that it hears the answer of.
+	if left := s.direct[0].PTTL(t.Context(), prefix+":k").Val(); left < opts().Lease*3/4 {
+		t.Errorf("after a second copy the lock ends in %v; want the whole lease of %v", left, opts().Lease)
 	}
 	must(t, held.Unlock(t.Context()))
 	s.nothingLeft(t, "k")
+}
+
+// A release doesn't overtake the question whose answer it did not wait for.
+func TestReleaseDoesNotOvertake(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := opts()
+	o.NodeTimeout = 2 * time.Second
+	l := s.wired(t, o)
+	works(t, l)
+	gate := make(chan struct{})
+	late := s.proxies[0].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
+	held := get(t, l, "k")
+	arrives(t, "a question is late", late.Struck())
+	must(t, held.Unlock(t.Context()))
+	pass(100 * time.Millisecond)
+	s.proxies[0].ResetCounts()
+	close(gate)
+	began := time.Now()
+	await(t, "the question arrives", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	pass(100 * time.Millisecond)
+	s.nothingLeft(t, "k")
+	if took := time.Since(began); took > o.Lease/2 {
+		t.Errorf("it took %v until the lock was given back; a lease is %v", took, o.Lease)
+	}
+}
+
+// A lock is not set again where it was missing after it was given back.
+func TestNotSetAgainAfterUnlock(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := redlock.Options{Lease: 9 * time.Second, NodeTimeout: 900 * time.Millisecond, Logger: quiet}
+	l := s.wired(t, o)
+	held := get(t, l, "k")
+	s.everywhere(t, "k")
+	must(t, s.direct[4].Del(t.Context(), prefix+":k").Err())
+	gate := make(chan struct{})
+	renewal := s.proxies[4].DelayReply(isRenew, gate)
+	arrives(t, "a master says that it has it not", renewal.Struck())
+	await(t, "the others have renewed it", func() bool {
+		return s.direct[0].PTTL(t.Context(), prefix+":k").Val() > o.Lease*5/6
+	})
+	must(t, held.Unlock(t.Context()))
+	close(gate)
+	pass(300 * time.Millisecond)
+	if n := s.count(t, "k", 0, 1, 2, 3, 4); n > 0 {
+		t.Errorf("%d masters have the lock", n)
+	}
+}
+
+// What a TryLock got of a lock that another has is given back when it returns.
+func TestTryLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	held := get(t, s.open(t, opts()), "k")
+	s.everywhere(t, "k")
+	l := s.wired(t, opts())
+	works(t, l)
+	must(t, s.direct[3].Del(t.Context(), prefix+":k").Err())
+	gate := make(chan struct{})
+	late := s.proxies[3].DelayCommand(redistest.All(isRelease, redistest.HasKey(prefix+":k")), gate)
+	result := make(chan error, 1)
+	go func() {
+		_, err := l.TryLock(t.Context(), "k")
+		result <- err
+	}()
+	arrives(t, "it gives back what it got", late.Struck())
+	pass(50 * time.Millisecond)
+	if len(result) > 0 {
+		t.Error("it returns before that is given back")
+	}
+	close(gate)
+	is(t, "TryLock", <-result, lock.ErrHeld)
+	if n := s.count(t, "k", 3); n > 0 {
+		t.Error("a master has something of a TryLock that was refused")
+	}
+	must(t, held.Unlock(t.Context()))
+}
+
+// A Lock that waits gives back what it got before it asks again, or it would be in its own way.
+func TestWaitGivesBackFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := opts()
+	o.NodeTimeout = 2 * time.Second
+	l := s.wired(t, o)
+	works(t, l)
+	for i, others := range []string{"another's", "another's", "a third one's"} { // so it asks again soon
+		must(t, s.direct[i].Set(t.Context(), prefix+":k", others, patience).Err())
+	}
+	gate := make(chan struct{})
+	late := s.proxies[3].DelayCommand(redistest.All(isRelease, redistest.HasKey(prefix+":k")), gate)
+	result := make(chan error, 1)
+	go func() {
+		next, err := l.Lock(t.Context(), "k")
+		if err == nil {
+			err = next.Unlock(t.Context())
+		}
+		result <- err
+	}()
+	arrives(t, "it gives back what it got", late.Struck())
+	s.proxies[0].ResetCounts()
+	pass(100 * time.Millisecond)
+	if n := s.proxies[0].Counts()["EVALSHA"]; n > 0 {
+		t.Errorf("before that is given back it asks %d times more", n)
+	}
+	close(gate)
+	await(t, "it asks again", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	for i := range 3 {
+		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
+	}
+	must(t, <-result)
+	s.nothingLeft(t, "k")
+}
+
+// When a majority has answered and the votes are divided, masters that were away already are not waited for.
+func TestDividedVotesDoNotWait(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := opts()
+	o.NodeTimeout = 1500 * time.Millisecond
+	l := s.wired(t, o)
+	works(t, l)
+	for _, p := range s.proxies[3:] {
+		p.Blackhole(true)
+	}
+	for range 2 { // it finds out
+		must(t, get(t, l, "another").Unlock(t.Context()))
+		pass(o.NodeTimeout + 100*time.Millisecond)
+	}
+	must(t, s.direct[0].Set(t.Context(), prefix+":k", "another's", patience).Err())
+	began := time.Now()
+	_, err := l.TryLock(t.Context(), "k")
+	is(t, "TryLock", err, lock.ErrHeld)
+	if took := time.Since(began); took > o.NodeTimeout-300*time.Millisecond {
+		t.Errorf("it took %v, with a NodeTimeout of %v", took, o.NodeTimeout)
+	}
+	if n := s.count(t, "k", 1, 2); n > 0 {
+		t.Errorf("%d masters have something of it", n)
+	}
+	for _, p := range s.proxies[3:] {
+		p.Blackhole(false)
+	}
 }
 
 // A client of the user's own that repeats a command whose reply was lost gets the answer "mine" nevertheless.
