@@ -13,7 +13,8 @@ import (
 // Options configures a Locker. The zero value of a field means its default. All lockers of a prefix should have the same
 // options and must have the same masters.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cgredlock". Lockers of different prefixes share nothing.
+	// Prefix begins every key and the channel. Default "cgredlock". Lockers of different prefixes share nothing, unless
+	// one prefix begins with another and a colon.
 	Prefix string
 
 	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a third. Default

@@ -15,7 +15,8 @@ import (
 // Options configures a Locker. The zero value of a field means its default.
 type Options struct {
 	// Prefix is the path of the node below which each name has one. It is made when it isn't there. Default
-	// "/cacheguard/locks". Lockers of different prefixes share nothing.
+	// "/cacheguard/locks". Lockers of different prefixes share nothing, unless
+	// one prefix is below another.
 	Prefix string
 
 	// Lease is for how long a session lives on when ZooKeeper doesn't hear of it: the session timeout that zk.Connect

@@ -53,7 +53,7 @@ func (g *guard) Changed(ctx context.Context, key string) error { return g.cache.
 
 func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Close()) }
 
-// told tells what the cache says of itself, as points.
+// told tells what the cache says of itself, as points. An observer must not be held up.
 type told struct{ r *Replica }
 
 var pointOf = map[cacheguard.EventKind]Point{
@@ -62,7 +62,7 @@ var pointOf = map[cacheguard.EventKind]Point{
 }
 
 func (t told) Observe(ctx context.Context, e cacheguard.Event) {
-	if p, ok := pointOf[e.Kind]; ok {
-		_ = t.r.At(ctx, p)
+	if p, ok := pointOf[e.Kind]; ok && t.r.Told != nil {
+		t.r.Told(ctx, p)
 	}
 }

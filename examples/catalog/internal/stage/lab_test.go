@@ -67,7 +67,7 @@ func (l *lab) replica(change func(r *stage.Replica)) stage.Protection {
 	l.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: l.rdb.Options().Addr, ContextTimeoutEnabled: true})
 	r := &stage.Replica{
-		Redis: rdb, Load: l.load, At: l.at, Now: time.Now,
+		Redis: rdb, Load: l.load, At: l.at, Told: func(ctx context.Context, p stage.Point) { _ = l.at(ctx, p) }, Now: time.Now,
 		LockTTL: lockTTL, CacheTTL: cacheTTL, Spin: spin,
 	}
 	if l.stage == "cacheguard" {

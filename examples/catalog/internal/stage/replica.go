@@ -51,6 +51,9 @@ type Replica struct {
 	// is in the past tense. An error ends the request there and then, with nothing cleaned up.
 	At func(ctx context.Context, p Point) error
 
+	// Told is told what a library says of itself, when it was done: there is nothing to be held up. It may be nil.
+	Told func(ctx context.Context, p Point)
+
 	Now      func() time.Time // this server's clock
 	LockTTL  time.Duration    // how long a lock lasts, where it has an end
 	CacheTTL time.Duration    // how long a cached value lasts, where it has an end

@@ -1,0 +1,225 @@
+package lab
+
+import (
+	"context"
+	"time"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+)
+
+// at is told each point of each request, and is where most faults strike.
+func (p *replica) at(ctx context.Context, point stage.Point) error {
+	if err := p.pass(ctx); err != nil {
+		return err
+	}
+	r, me := p.run, p.who(ctx)
+	if p.number != 0 { // the shop's own replica is no part of the picture
+		r.tell(me.replica, me.request, kindOf(point), "")
+	}
+	r.note(me, point)
+	if p.number == 0 || !r.strikes(me, point) {
+		return p.pass(ctx)
+	}
+	switch r.settings.Fault {
+	case Crash, CrashBetween:
+		p.kill()
+		r.mu.Lock()
+		r.release(p.number)
+		r.mu.Unlock()
+		r.tell(p.number, me.request, KindCrash, "")
+		return stage.ErrHalted
+	case SlowUnlock:
+		r.rename()
+		r.tell(p.number, me.request, KindStall, "")
+		if err := r.hold(ctx); err != nil {
+			return err
+		}
+		r.tell(p.number, me.request, KindGoesOn, "")
+		r.note(me, point) // it begins to delete now
+	case RedisDown:
+		r.setDown(true)
+		r.later(outage, func() { r.setDown(false) })
+	}
+	return p.pass(ctx)
+}
+
+// told is told what is over.
+func (p *replica) told(ctx context.Context, point stage.Point) {
+	me := p.who(ctx)
+	if p.number != 0 && !p.isDead() {
+		p.run.tell(me.replica, me.request, kindOf(point), "")
+	}
+	p.run.note(me, point)
+}
+
+// strikes reports whether the fault strikes this request here: the first one that comes to its point.
+func (r *run) strikes(me who, point stage.Point) bool {
+	at := map[Fault][]stage.Point{
+		Crash:        {stage.Load},
+		CrashBetween: {stage.Between, stage.Acquired},
+		SlowUnlock:   {stage.Compared, stage.Unlock},
+		RedisDown:    {stage.Load},
+	}[r.settings.Fault]
+	if r.settings.Fault == SlowUnlock && r.settings.Stage != "owner" && r.settings.Stage != "watch" {
+		at = []stage.Point{stage.Unlock}
+	} else if r.settings.Fault == SlowUnlock {
+		at = []stage.Point{stage.Compared}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range at {
+		if a == point && r.first == (who{}) {
+			r.first = me
+			return true
+		}
+	}
+	return false
+}
+
+// loading is what a load goes through. The first one is where the faults of loads strike.
+func (r *run) loading(ctx context.Context, p *replica, number int) error {
+	took := r.settings.Load
+	if r.settings.Fault == SlowOrigin {
+		took *= 10
+	}
+	if number > 1 {
+		return r.wait(ctx, took)
+	}
+	switch r.settings.Fault {
+	case Rename:
+		if err := r.wait(ctx, took/2); err != nil {
+			return err
+		}
+		r.rename()
+		return r.wait(ctx, took/2)
+	case SlowLoad:
+		if err := r.wait(ctx, r.settings.LockTTL/2); err != nil {
+			return err
+		}
+		r.rename()
+		return r.wait(ctx, 2*r.settings.LockTTL+2*took)
+	case Stall:
+		p.freeze()
+		r.tell(p.number, 0, KindStall, "")
+		r.later(r.settings.LockTTL/2, func() { r.rename() })
+		r.later(5*r.settings.LockTTL/2+2*took, func() {
+			r.tell(p.number, 0, KindGoesOn, "")
+			p.thaw()
+		})
+		if err := r.wait(ctx, took); err != nil {
+			return err
+		}
+		return p.pass(ctx)
+	}
+	return r.wait(ctx, took)
+}
+
+// hold waits until another has got the lock, or it is clear that none will.
+func (r *run) hold(ctx context.Context) error {
+	timer := time.NewTimer(2*r.settings.LockTTL + 2*r.settings.Load)
+	defer timer.Stop()
+	select {
+	case <-r.another:
+	case <-timer.C:
+	case <-r.over:
+		return stage.ErrHalted
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// later does something after a while, if the run still goes on.
+func (r *run) later(d time.Duration, do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.faultTasks.Go(func() {
+		if r.wait(context.Background(), d) == nil {
+			do()
+		}
+	})
+}
+
+// rename changes the map at the origin, and tells the caches of it.
+func (r *run) rename() {
+	r.mu.Lock()
+	r.version++
+	now := versionText(r.version)
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := r.shop.cache.Changed(ctx, r.key); err != nil {
+		now += ", but the cache could not be told: " + err.Error()
+	}
+	r.tell(0, 0, KindRename, now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.announced = r.version
+	closeOnce(r.renamed)
+}
+
+// firstHalf waits until the first half of the requests is over, or something was renamed.
+func (r *run) firstHalf(ctx context.Context) {
+	half := 0
+	for i := range r.settings.Requests {
+		if !r.late(i) {
+			half++
+		}
+	}
+	for r.answered() < half && !r.wasRenamed() && r.wait(ctx, 10*time.Millisecond) == nil {
+	}
+}
+
+// late reports whether a request comes after what is renamed, where something is.
+func (r *run) late(request int) bool { return r.renames() && request/len(r.replicas)%2 == 1 }
+
+func (r *run) wasRenamed() bool {
+	select {
+	case <-r.renamed:
+		return true
+	default:
+		return false
+	}
+}
+
+// renameAfterAll renames when the first half has its answers and the stage has not come to where the fault strikes.
+func (r *run) renameAfterAll(ctx context.Context) {
+	r.firstHalf(ctx)
+	if !r.wasRenamed() && ctx.Err() == nil {
+		r.rename()
+	}
+}
+
+// renameSilently renames when the first half has its answers, and lets the second half come when what is cached has ended.
+func (r *run) renameSilently(ctx context.Context) {
+	r.firstHalf(ctx)
+	r.mu.Lock()
+	r.version++
+	now := versionText(r.version)
+	r.mu.Unlock()
+	r.tell(0, 0, KindRename, now+", and nobody says so")
+	_ = r.wait(ctx, shortTTL+shortTTL/2)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.renamed)
+}
+
+func (r *run) answered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report.Answered + r.report.Failed + r.report.Died + r.report.Stuck
+}
+
+func (r *run) setDown(down bool) {
+	r.mu.Lock()
+	r.down = down
+	r.mu.Unlock()
+	kind := KindUp
+	if down {
+		kind = KindDown
+	}
+	r.tell(0, 0, kind, "")
+}

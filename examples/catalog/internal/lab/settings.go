@@ -1,0 +1,151 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+)
+
+// Fault is what goes wrong in a run.
+type Fault string
+
+// The faults.
+const (
+	NoFault      Fault = "none"
+	Crash        Fault = "crash"         // the first holder dies while it loads
+	CrashBetween Fault = "crash-between" // it dies between the two commands that make its lock, or when it has it
+	SlowLoad     Fault = "slow-load"     // its load takes longer than the lock lasts, and a category is renamed meanwhile
+	SlowUnlock   Fault = "slow-unlock"   // it is held up when it gives the lock back, and a category is renamed meanwhile
+	Stall        Fault = "stall"         // its process stands still while it loads, and a category is renamed meanwhile
+	Rename       Fault = "rename"        // a category is renamed while it loads
+	SilentRename Fault = "silent-rename" // one is renamed when the map is cached, and nobody says so
+	Clock        Fault = "clock"         // the second replica's clock is an hour ahead
+	RedisDown    Fault = "redis-down"    // Redis can't be reached for a while
+	SlowOrigin   Fault = "slow-origin"   // each load takes ten times as long
+	OriginFails  Fault = "origin-fails"  // each load fails
+	Unknown      Fault = "unknown"       // what is asked for does not exist
+)
+
+// FaultInfo is a fault with the words for it.
+type FaultInfo struct {
+	Name Fault
+	Text string
+}
+
+// Faults are all, in the order in which they are offered.
+func Faults() []FaultInfo {
+	return []FaultInfo{
+		{NoFault, "nothing goes wrong"},
+		{Crash, "the holder dies while it loads"},
+		{CrashBetween, "the holder dies just when it gets the lock"},
+		{SlowLoad, "the load takes longer than the lock lasts, and a category is renamed meanwhile"},
+		{SlowUnlock, "the holder is held up when it gives the lock back, and a category is renamed meanwhile"},
+		{Stall, "the holder's process stands still for longer than the lock lasts, and a category is renamed meanwhile"},
+		{Rename, "a category is renamed while the map is loaded"},
+		{SilentRename, "a category is renamed in the database, and nobody says so"},
+		{Clock, "the clock of replica 2 is an hour ahead"},
+		{RedisDown, "Redis can't be reached for a while"},
+		{SlowOrigin, "the database is ten times as slow"},
+		{OriginFails, "the database fails"},
+		{Unknown, "what is asked for does not exist"},
+	}
+}
+
+// Settings are those of one run. Query and Parse make an address of them and back, so that a link repeats a run.
+type Settings struct {
+	Stage    string
+	Replicas int           // 1 to 8
+	Requests int           // of all replicas together; 1 to 200
+	Fault    Fault         //
+	LockTTL  time.Duration // how long a lock lasts; 1 s to 30 s
+	Load     time.Duration // how long a load takes; up to 2 s
+}
+
+// Defaults are the settings of a run that nobody has chosen any for.
+func Defaults() Settings {
+	return Settings{Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second, Load: 200 * time.Millisecond}
+}
+
+// Limits of the settings.
+const (
+	MostReplicas = 8
+	MostRequests = 200
+	LeastLockTTL = time.Second
+	MostLockTTL  = 30 * time.Second
+	MostLoad     = 2 * time.Second
+)
+
+// Validate says everything that is wrong.
+func (s Settings) Validate() error {
+	var errs []error
+	if !slices.ContainsFunc(stage.All(), func(st stage.Stage) bool { return st.Name == s.Stage }) {
+		errs = append(errs, fmt.Errorf("there is no stage %q", s.Stage))
+	}
+	if !slices.ContainsFunc(Faults(), func(f FaultInfo) bool { return f.Name == s.Fault }) {
+		errs = append(errs, fmt.Errorf("there is no fault %q", s.Fault))
+	}
+	if s.Replicas < 1 || s.Replicas > MostReplicas {
+		errs = append(errs, fmt.Errorf("%d replicas: want 1 to %d", s.Replicas, MostReplicas))
+	}
+	if s.Requests < s.Replicas || s.Requests > MostRequests {
+		errs = append(errs, fmt.Errorf("%d requests: want at least one for each replica, and %d at most", s.Requests, MostRequests))
+	}
+	if s.LockTTL < LeastLockTTL || s.LockTTL > MostLockTTL {
+		errs = append(errs, fmt.Errorf("a lock of %v: want %v to %v", s.LockTTL, LeastLockTTL, MostLockTTL))
+	}
+	if s.Load < 0 || s.Load > MostLoad {
+		errs = append(errs, fmt.Errorf("a load of %v: want 0 to %v", s.Load, MostLoad))
+	}
+	return errors.Join(errs...)
+}
+
+// Query is the settings as those of an address.
+func (s Settings) Query() url.Values {
+	return url.Values{
+		"stage": {s.Stage}, "replicas": {strconv.Itoa(s.Replicas)}, "requests": {strconv.Itoa(s.Requests)},
+		"fault": {string(s.Fault)}, "ttl": {s.LockTTL.String()}, "load": {s.Load.String()},
+	}
+}
+
+// Parse reads the settings of an address; what it doesn't say is as in Defaults.
+func Parse(q url.Values) (Settings, error) {
+	s := Defaults()
+	var errs []error
+	number := func(name string, to *int) {
+		if text := q.Get(name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				err = fmt.Errorf("%s=%q: want a number", name, text)
+			}
+			*to, errs = n, append(errs, err)
+		}
+	}
+	duration := func(name string, to *time.Duration) {
+		if text := q.Get(name); text != "" {
+			d, err := time.ParseDuration(text)
+			if err != nil {
+				err = fmt.Errorf("%s=%q: want a duration, as 1s or 200ms", name, text)
+			}
+			*to, errs = d, append(errs, err)
+		}
+	}
+	if text := q.Get("stage"); text != "" {
+		s.Stage = text
+	}
+	if text := q.Get("fault"); text != "" {
+		s.Fault = Fault(text)
+	}
+	number("replicas", &s.Replicas)
+	number("requests", &s.Requests)
+	duration("ttl", &s.LockTTL)
+	duration("load", &s.Load)
+	if err := errors.Join(errs...); err != nil {
+		return s, err
+	}
+	return s, s.Validate()
+}
