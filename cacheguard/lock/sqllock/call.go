@@ -22,7 +22,8 @@ const (
 // under way.
 func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try func(ctx context.Context, doubt error) (T, error)) (v T, err error) {
 	var doubt, said error
-	end := time.Now().Add(l.opts.OpTimeout)
+	began := time.Now()
+	end := began.Add(l.opts.OpTimeout)
 	for pause := firstAgain; ; pause = min(2*pause, mostAgain) {
 		before := doubt
 		v, err = aside(ctx, l, min(l.opts.OpTimeout/2, time.Until(end)), asking, func(ctx context.Context) (T, error) {
@@ -38,7 +39,7 @@ func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try fun
 			said = err
 		}
 		if !l.passing(err) || time.Until(end) <= 2*pause {
-			return v, l.explained(cmp.Or(said, err)) // the last try may have had hardly any time
+			return v, l.explained(cmp.Or(said, sinceThen(began, err)))
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {

@@ -55,9 +55,11 @@
 // UPDATE on the table are enough.
 //
 // To end a lock by hand, take it from its owner; he hears of it at the next renewal, when he unlocks at the latest. A row
-// that is deleted takes its token along: the next one is larger by the clock alone.
+// that is deleted takes its token along: the next one is larger by the clock alone. Names are bytes, which SQLite takes
+// for another thing than text, and begin with Options.Prefix.
 //
-//	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- SQLite: x'' and 0
+//	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- PostgreSQL
+//	UPDATE cacheguard_locks SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB) -- SQLite
 //
 // # PostgreSQL
 //
@@ -84,7 +86,9 @@
 //
 // Statements have to be committed one by one, so connections must not come from the pool with a transaction left open:
 // pgx sees to that, SQLite drivers don't. If the application can use up all connections of its db, give the locks one of
-// their own with two or three connections, for a renewal that gets none for two thirds of a lease loses the lock.
+// their own with two or three connections, for a renewal that gets none for two thirds of a lease loses the lock. Set a
+// limit in any case (SetMaxOpenConns): a sql.DB has none, so hundreds of calls at the same time dial a connection each,
+// which takes longer than OpTimeout where a few connections would have served them all.
 //
 // Sources: M. Kleppmann, "How to do distributed locking", 2016; PostgreSQL's documentation of "Read Committed Isolation
 // Level", of INSERT ("ON CONFLICT Clause") and of NOTIFY.

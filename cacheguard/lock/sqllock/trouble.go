@@ -26,6 +26,16 @@ func unanswered(err error) bool {
 	return errors.As(err, &n)
 }
 
+// sinceThen has the error of the last of several tries tell how long all of them took: the last may have had hardly any
+// time.
+func sinceThen(began time.Time, err error) error {
+	var n *noAnswer
+	if !errors.As(err, &n) {
+		return err
+	}
+	return &noAnswer{time.Since(began), n.said}
+}
+
 // state is the SQLSTATE of an error of PostgreSQL, or "". Both pgx and lib/pq have it.
 func state(err error) string {
 	var said interface{ SQLState() string }

@@ -33,6 +33,18 @@ func wantError(t *testing.T, err error, words ...string) {
 	}
 }
 
+// saidToHaveWaited is how long nobody has answered, in the words of an error.
+func saidToHaveWaited(t *testing.T, err error) time.Duration {
+	t.Helper()
+	_, words, _ := strings.Cut(err.Error(), "no answer within ")
+	number, _, _ := strings.Cut(words, " ")
+	waited, bad := time.ParseDuration(number)
+	if bad != nil {
+		t.Fatalf("%v: %v", err, bad)
+	}
+	return waited
+}
+
 func TestMissingTableIsNamed(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		s.Table = "no_such_table"
@@ -104,6 +116,9 @@ func TestPoolIsExhausted(t *testing.T) {
 		}
 		_, err = l.TryLock(soon(t), "n")
 		wantError(t, err, "all 1 connections of the db are in use")
+		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond { // the last of its tries had less
+			t.Errorf("OpTimeout is 200ms: %v", err)
+		}
 		_ = theirs.Close()
 		mustUnlock(t, mustTry(t, l, "n"))
 
@@ -410,6 +425,29 @@ func TestStolenLockIsLost(t *testing.T) {
 			t.Errorf("Unlock: %v", err)
 		}
 		wantHeld(t, a, "n")
+		mustUnlock(t, next)
+	})
+}
+
+// The documentation has these statements for those who end a lock by hand.
+func TestLockIsEndedByHand(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		a, b := s.process(t, seldom), s.process(t)
+		held := mustLock(t, a, "invoice 42")
+		byHand := `UPDATE LOCKS SET owner = '', expires = 'epoch' WHERE name = 'invoice 42'`
+		if s.Dialect == sqllock.SQLite {
+			byHand = `UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB)`
+		}
+		if n := s.do(t, byHand); n != 1 {
+			t.Fatalf("%d locks are ended", n)
+		}
+		next := mustTry(t, b, "invoice 42")
+		if next.Token() <= held.Token() {
+			t.Errorf("tokens %d, then %d", held.Token(), next.Token())
+		}
+		if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
 		mustUnlock(t, next)
 	})
 }
