@@ -17,9 +17,10 @@ const (
 
 // await waits in line until it is q's turn. Whoever stands directly before q is watched and nobody else, so that one
 // that leaves wakes one. When ZooKeeper can't be asked, this is tried again for one Lease: then the trouble is the
-// answer.
+// answer. On a connection that was closed nothing is to be waited for.
 func (q *question) await(ctx context.Context, before string) error {
 	var trouble time.Time // since when there has been no answer
+	closed := closedConn{conn: q.l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		var err error
 		if before != "" { // else it isn't known who that is
@@ -28,6 +29,7 @@ func (q *question) await(ctx context.Context, before string) error {
 		if err == nil {
 			before, err = q.turn(ctx)
 		}
+		ended := closed.after(err)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -36,7 +38,7 @@ func (q *question) await(ctx context.Context, before string) error {
 		case err == nil:
 			trouble, wait = time.Time{}, firstPause/2
 			continue
-		case !unreachable(err):
+		case !unreachable(err), ended:
 			return err
 		case trouble.IsZero():
 			trouble = time.Now()

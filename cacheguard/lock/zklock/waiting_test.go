@@ -209,19 +209,21 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	}
 }
 
-// TestAWaitEndsWithTrouble has who waits lose its rights, and another one its server.
+// TestAWaitEndsWithTrouble has who waits lose its rights, another one its server, and a third its connection: for good,
+// so that nothing is to be waited for.
 func TestAWaitEndsWithTrouble(t *testing.T) {
 	for what, test := range map[string]struct {
 		lease time.Duration
-		harm  func(t *testing.T, operator *process, server *zktest.Server)
+		harm  func(t *testing.T, operator, waiter *process, server *zktest.Server)
 		want  error
 	}{
-		"no rights": {10 * time.Minute, func(t *testing.T, operator *process, _ *zktest.Server) {
+		"no rights": {10 * time.Minute, func(t *testing.T, operator, _ *process, _ *zktest.Server) {
 			if _, err := operator.conn.SetACL(zklock.DirOf("/trouble", "a"), zk.WorldACL(zk.PermDelete), -1); err != nil {
 				t.Fatal(err)
 			}
 		}, zk.ErrNoAuth},
-		"no server for a lease": {time.Second, func(_ *testing.T, _ *process, server *zktest.Server) { server.Kill() }, nil},
+		"no server for a lease":  {time.Second, func(_ *testing.T, _, _ *process, server *zktest.Server) { server.Kill() }, nil},
+		"no connection any more": {10 * time.Minute, func(_ *testing.T, _, waiter *process, _ *zktest.Server) { waiter.conn.Close() }, zk.ErrConnectionClosed},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := zktest.Start(t)
@@ -235,7 +237,7 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 				got <- err
 			}()
 			eventually(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 })
-			test.harm(t, holder, server)
+			test.harm(t, holder, waiter, server)
 			go func() { _ = held.Unlock(testContext(t)) }()
 			select {
 			case err := <-got:
