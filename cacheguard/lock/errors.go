@@ -2,7 +2,7 @@ package lock
 
 import "github.com/cacheguard/cacheguard/internal/tenure"
 
-// MaxName is how many bytes a name has at most.
+// MaxName is how many bytes a name has at most: 512.
 const MaxName = tenure.MaxName
 
 var (

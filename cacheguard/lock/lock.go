@@ -36,7 +36,7 @@ type Lock interface {
 
 	// Unlock gives the lock back. It returns nil when it was held until now, and ErrLost when it had been lost: then
 	// another may have held it meanwhile. ctx bounds how long Unlock waits for the answer, not the attempt, so a
-	// deferred Unlock works with a context that has ended. An error of the system means that the lock ends by itself,
-	// one lease later at most. Another Unlock waits for the same answer.
+	// deferred Unlock works with a context that has ended; then it returns nil or an error that wraps ctx's. An error of
+	// the system means that the lock ends by itself, one lease later at most. Another Unlock waits for the same answer.
 	Unlock(ctx context.Context) error
 }

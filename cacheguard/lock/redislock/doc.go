@@ -57,8 +57,19 @@
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes: mind that where names
 // are many, as under the loads of a cache.
 //
+// # What is in Redis
+//
+// Of the lock of a name there are
+//
+//	<prefix>:{<name>}                who has it and the fencing token; it ends with the lease
+//	<prefix>:{<name>}:line and :seen who waits, and until when each of them counts as there
+//	<prefix>:{<name>}:fence          the last fencing token, for a day
+//	<prefix>:{<name>}:given:<owner>  that the owner gave it back, for two OpTimeouts, in case Unlock has to ask twice
+//
+// with a backslash in front of a name that begins with "}" or a backslash. To end a lock by hand, delete the first of
+// these: its holder hears of it at the next renewal, and those who wait find out when they ask again.
+//
 // With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin
 // +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
-// +cluster|slots for a cluster's.
-// Without SUBSCRIBE those who wait ask from time to time.
+// +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time.
 package redislock

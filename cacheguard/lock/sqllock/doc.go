@@ -39,9 +39,9 @@
 // # What it costs
 //
 // An acquisition and a release are one statement each (SQLite: two and one, in the process), a renewal is one, and each
-// is a transaction of its own. Of all waiters of a process for one name only the first asks. It polls after 5 ms, then
-// ever more seldom up to Options.Poll, and when the holder's lease ends; in PostgreSQL such a question neither writes nor
-// locks anything.
+// is a transaction of its own. Of all waiters of a process for one name only the first asks; calls that come at the same
+// moment, while nobody waits yet, ask once each. The first polls after 5 ms, then ever more seldom up to Options.Poll, and
+// when the holder's lease ends; in PostgreSQL such a question neither writes nor locks anything.
 //
 // With Options.Listen it asks the holder to say when the lock is given back, by one more statement for each holder, and
 // the release notifies in its own transaction. All processes that listen hear that, the first waiters for this name ask,
