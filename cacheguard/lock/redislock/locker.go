@@ -49,7 +49,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until it has the lock.
+// Lock waits until it has the lock. If Redis can't be used, that is its error, after OpTimeout at the latest; when it
+// already waits it rides that out for up to one Lease.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }

@@ -72,7 +72,8 @@ func (l *Locker) Create(ctx context.Context) error {
 	return nil
 }
 
-// Lock waits until it has the lock of the name. See lock.Locker.
+// Lock waits until it has the lock of the name. If the database can't be used, that is its error, after OpTimeout at the
+// latest; when it already waits it rides that out for up to one Lease. See lock.Locker.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).lock)
 }

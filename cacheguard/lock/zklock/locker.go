@@ -40,7 +40,8 @@ func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	return &Locker{conn: conn, opts: opts, keeper: tenure.NewKeeper()}, nil
 }
 
-// Lock waits until it has the lock.
+// Lock waits until it has the lock. If ZooKeeper can't be asked, that is its error, after OpTimeout at the latest; when it
+// already waits it rides that out for up to one Lease, unless the connection was closed.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
