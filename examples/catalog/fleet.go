@@ -21,6 +21,8 @@ type fleet struct {
 	origin    *origin
 	embedded  *miniredis.Miniredis // nil if -redis names a real one
 	redisAddr string
+	world     *world
+	lab       *laboratory
 	replicas  []*replica
 }
 
@@ -45,6 +47,10 @@ func (f *fleet) open(ctx context.Context) (err error) {
 		f.embedded.ClockTTL(true) // otherwise nothing in it would ever expire
 		f.redisAddr = f.embedded.Addr()
 	}
+	if f.world, err = openWorld(ctx, f.redisAddr, f.db, f.opts.zookeeper); err != nil {
+		return err
+	}
+	f.lab = newLaboratory(f.world.World, f.log)
 	for i := range f.opts.replicas {
 		r, err := openReplica(ctx, f, f.opts.listenAddr(i))
 		if err != nil {
@@ -83,6 +89,9 @@ func (f *fleet) close() error {
 	var errs []error
 	for _, r := range f.replicas {
 		errs = append(errs, r.close(ctx))
+	}
+	if f.world != nil {
+		errs = append(errs, f.world.close())
 	}
 	if f.embedded != nil {
 		f.embedded.Close()

@@ -16,6 +16,7 @@ type options struct {
 	port        int    // of -addr; 0: a free one for each replica
 	replicas    int
 	redis       string // empty: an embedded one
+	zookeeper   string // empty: none
 	originDelay time.Duration
 	ttl         time.Duration
 }
@@ -31,6 +32,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	addr := flags.String("addr", "localhost:8080", "`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
 	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas, each with its own cache and its own connections to Redis")
 	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: an embedded one)")
+	flags.StringVar(&o.zookeeper, "zookeeper", "", "`host:port` of a ZooKeeper for the stages of the lab that need one (default: none)")
 	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond, "how long the query for the category map takes")
 	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long the cached category map is fresh")
 
@@ -59,13 +61,7 @@ func (o options) validate() error {
 	} else if last := o.port + o.replicas - 1; o.port > 0 && last > 65535 {
 		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
 	}
-	if o.redis != "" {
-		_, port, err := splitAddr("-redis", o.redis)
-		if err == nil && port == 0 {
-			err = fmt.Errorf("-redis %q: no server has port 0", o.redis)
-		}
-		errs = append(errs, err)
-	}
+	errs = append(errs, checkServer("-redis", o.redis), checkServer("-zookeeper", o.zookeeper))
 	if o.originDelay < 0 {
 		errs = append(errs, fmt.Errorf("-origin-delay %v: must not be negative", o.originDelay))
 	}
@@ -82,6 +78,18 @@ func (o options) listenAddr(replica int) string {
 		port += replica
 	}
 	return net.JoinHostPort(o.host, strconv.Itoa(port))
+}
+
+// checkServer says what is wrong with the address of a server; an empty one says that there is none.
+func checkServer(name, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := splitAddr(name, addr)
+	if err == nil && port == 0 {
+		err = fmt.Errorf("%s %q: no server has port 0", name, addr)
+	}
+	return err
 }
 
 func splitAddr(name, addr string) (host string, port int, err error) {

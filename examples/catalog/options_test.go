@@ -46,6 +46,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-addr localhost:65534 -replicas 3", []string{"-addr", "65536"}},
 		{"-redis 6379", []string{"-redis", `"6379"`, "host:port"}},
 		{"-redis localhost:0", []string{"-redis", "port 0"}},
+		{"-zookeeper localhost", []string{"-zookeeper", "host:port"}},
 		{"-origin-delay -1s", []string{"-origin-delay -1s", "negative"}},
 		{"-origin-delay soon", []string{"-origin-delay", "soon"}},
 		{"-ttl 0s", []string{"-ttl 0s"}},
@@ -75,7 +76,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("exit code %d, on stderr: %s", code, &stderr)
 	}
-	for _, flag := range []string{"-addr", "-replicas", "-redis", "-origin-delay", "-ttl"} {
+	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl"} {
 		if !strings.Contains(stdout.String(), "  "+flag+" ") {
 			t.Errorf("the help lacks %s: %s", flag, &stdout)
 		}

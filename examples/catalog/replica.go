@@ -35,7 +35,7 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(get, f.stats, t, f.log),
+			Handler:           newHandler(get, f.stats, t, f.log, f.lab.routes),
 			ReadHeaderTimeout: 5 * time.Second,
 			ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 		},

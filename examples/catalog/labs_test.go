@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
+)
+
+// events reads a stream of server-sent events to its end, and returns what they say by kind.
+func events(t *testing.T, resp *http.Response) map[string][]string {
+	t.Helper()
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "text/event-stream" {
+		t.Fatalf("status %d, type %q", resp.StatusCode, got)
+	}
+	by := map[string][]string{}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<24)
+	kind := ""
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			kind = name
+		} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			by[kind] = append(by[kind], data)
+		}
+	}
+	return by
+}
+
+func run1(t *testing.T, url string) (steps []lab.Event, report lab.Report) {
+	t.Helper()
+	resp, err := newClient(t).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := events(t, resp)
+	for _, data := range by["steps"] {
+		var some []lab.Event
+		if err := json.Unmarshal([]byte(data), &some); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, some...)
+	}
+	if len(by["report"]) != 1 || len(by["failed"]) > 0 {
+		t.Fatalf("reports %q, failures %q", by["report"], by["failed"])
+	}
+	if err := json.Unmarshal([]byte(by["report"][0]), &report); err != nil {
+		t.Fatal(err)
+	}
+	return steps, report
+}
+
+// Every stage that can be had without anything runs, on the embedded Redis.
+func TestLabRuns(t *testing.T) {
+	c := start(t, 1)
+	var choices struct {
+		Stages []stageChoice
+		Faults []faultChoice
+	}
+	if err := json.Unmarshal(get(t, newClient(t), c.urls[0]+"/lab/choices.json"), &choices); err != nil {
+		t.Fatal(err)
+	}
+	if len(choices.Stages) < 19 || len(choices.Faults) < 12 {
+		t.Errorf("%d stages, %d faults", len(choices.Stages), len(choices.Faults))
+	}
+	for _, s := range choices.Stages {
+		if s.Needs != "" {
+			if s.Name != "herd" && s.Name != "predecessor" {
+				t.Errorf("%s lacks %s", s.Name, s.Needs)
+			}
+			continue
+		}
+		steps, report := run1(t, c.urls[0]+"/lab/run?stage="+s.Name)
+		if report.Answered != report.Requests || report.Verdict == "" || len(steps) < report.Requests {
+			t.Errorf("%s: %+v after %d steps", s.Name, report, len(steps))
+		}
+	}
+	if _, report := run1(t, c.urls[0]+"/lab/run?stage=compare&fault=slow-load"); report.StaleWrites != 1 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestLabRefusesWrongSettings(t *testing.T) {
+	c := start(t, 1)
+	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=magic&replicas=99")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var f failure
+	if err := json.NewDecoder(resp.Body).Decode(&f); err != nil || resp.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(f.Error, `"magic"`) || !strings.Contains(f.Error, "99 replicas") {
+		t.Errorf("status %d, %+v, %v", resp.StatusCode, f, err)
+	}
+}
+
+// A stage that needs what is not here says so.
+func TestLabStageThatLacksSomething(t *testing.T) {
+	c := start(t, 1)
+	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=herd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by := events(t, resp); len(by["failed"]) != 1 || !strings.Contains(by["failed"][0], "ZooKeeper") {
+		t.Errorf("%q", by)
+	}
+}
+
+// Too many runs at once are turned away, and a client that leaves makes room.
+func TestLabTooManyRuns(t *testing.T) {
+	c := start(t, 1)
+	client := newClient(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	for range mostRuns {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+	}
+	resp, err := client.Get(c.urls[0] + "/lab/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	leave()
+	for { // a test that waits in vain is ended by go test
+		resp, err := client.Get(c.urls[0] + "/lab/run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+}
+
+// A ZooKeeper that isn't there is named.
+func TestUnreachableZooKeeperIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as the timeout")
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	addr := server.Listener.Addr().String()
+	server.Close()
+	began := time.Now()
+	checkFailure(t, "zookeeper at "+addr, "-addr", "127.0.0.1:0", "-zookeeper", addr)
+	t.Log(time.Since(began))
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
+	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+)
+
+const (
+	masters          = 3 // for Redlock
+	zookeeperTimeout = 5 * time.Second
+)
+
+// world is what the lab's runs are made in: the shop's Redis and database, three embedded Redis servers that know nothing of
+// each other, and a ZooKeeper if there is one.
+type world struct {
+	lab.World
+	servers []*miniredis.Miniredis
+}
+
+func openWorld(ctx context.Context, redisAddr string, db *database, zookeeper string) (*world, error) {
+	w := &world{World: lab.World{Redis: redisAddr, DB: db.DB}}
+	if err := w.open(ctx, zookeeper); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+func (w *world) open(ctx context.Context, zookeeper string) error {
+	if _, err := w.DB.ExecContext(ctx, stage.SQLRows); err != nil {
+		return fmt.Errorf("the table of the locks: %w", err)
+	}
+	for range masters {
+		server, err := miniredis.Run()
+		if err != nil {
+			return fmt.Errorf("start an embedded Redis: %w", err)
+		}
+		server.ClockTTL(true)
+		w.servers = append(w.servers, server)
+		w.Masters = append(w.Masters, redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}))
+	}
+	if zookeeper == "" {
+		return nil
+	}
+	return w.connect(ctx, zookeeper)
+}
+
+// connect finds a wrong address at the start.
+func (w *world) connect(ctx context.Context, addr string) (err error) {
+	if w.ZooKeeper, _, err = zk.Connect([]string{addr}, zookeeperTimeout, zk.WithLogger(silent{})); err != nil {
+		return fmt.Errorf("zookeeper at %s: %w", addr, err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := w.ZooKeeper.Exists("/")
+		answered <- err
+	}()
+	timer := time.NewTimer(zookeeperTimeout)
+	defer timer.Stop()
+	select {
+	case err = <-answered:
+	case <-timer.C:
+		err = fmt.Errorf("no answer within %v", zookeeperTimeout)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("zookeeper at %s: %w", addr, err)
+	}
+	return nil
+}
+
+func (w *world) close() error {
+	var errs []error
+	for _, m := range w.Masters {
+		errs = append(errs, m.Close())
+	}
+	for _, s := range w.servers {
+		s.Close()
+	}
+	if w.ZooKeeper != nil {
+		w.ZooKeeper.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// silent is for a library that prints what the caller is told anyway.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
