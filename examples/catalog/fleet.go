@@ -61,7 +61,7 @@ func (f *fleet) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce prints which Redis is used and where the replicas listen, one line each.
+// announce prints which Redis is used, where the replicas listen and where the lab is, one line each.
 func (f *fleet) announce(stdout io.Writer) {
 	kind := "Redis"
 	if f.embedded != nil {
@@ -71,6 +71,7 @@ func (f *fleet) announce(stdout io.Writer) {
 	for i, r := range f.replicas {
 		fmt.Fprintf(stdout, "replica %d of %d: %s\n", i+1, len(f.replicas), r.url)
 	}
+	fmt.Fprintf(stdout, "the lock lab: %s/\n", f.replicas[0].url)
 }
 
 // serve answers requests until ctx ends; those that are under way then may finish.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -13,26 +12,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-const indexPage = `A shop's category map, served from a SQL database through cacheguard.
-
-GET /catalog.json   the map: level-1 id -> level-2 categories, each with its level-3 children
-GET /stats.json     how often the map was loaded from the database, and what each replica did
-
-The lab runs the stages of a distributed lock, each with a fault that shows its flaw:
-GET /lab/choices.json   the stages, the faults and the settings of a run
-GET /lab/run            a run, as server-sent events: /lab/run?stage=compare&fault=slow-load
-`
-
 // newHandler makes the pages of one replica: get is where the category map comes from, stats what the whole fleet has
 // done, and more adds further pages. It counts in t.
 func newHandler(
 	get func(context.Context) (categoryMap, error), stats func() stats, t *tally, log *slog.Logger, more ...func(chi.Router),
 ) http.Handler {
 	r := chi.NewRouter()
-	r.Get("/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, indexPage)
-	})
+	page(r)
 	r.Get("/catalog.json", func(w http.ResponseWriter, r *http.Request) {
 		t.requests.Add(1)
 		m, err := get(r.Context())

@@ -101,12 +101,21 @@ func TestStatsPage(t *testing.T) {
 	}
 }
 
-func TestIndexPageNamesTheOthers(t *testing.T) {
+func TestPage(t *testing.T) {
+	for path, kind := range map[string]string{"/": "text/html", "/page/style.css": "text/css", "/page/lab.js": "text/javascript"} {
+		w, _ := ask(t.Context(), path, nil, &tally{})
+		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
+			!strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'self'") || w.Body.Len() == 0 {
+			t.Errorf("%s: status %d, %v, %d bytes", path, w.Code, w.Header(), w.Body.Len())
+		}
+	}
+	for _, path := range []string{"/nothing", "/page/", "/page/index.go", "/page/../main.go"} {
+		if w, _ := ask(t.Context(), path, nil, &tally{}); w.Code != http.StatusNotFound {
+			t.Errorf("status of %s is %d, want 404", path, w.Code)
+		}
+	}
 	w, _ := ask(t.Context(), "/", nil, &tally{})
 	if body := w.Body.String(); !strings.Contains(body, "/catalog.json") || !strings.Contains(body, "/stats.json") {
 		t.Errorf("the page: %s", body)
-	}
-	if w, _ := ask(t.Context(), "/nothing", nil, &tally{}); w.Code != http.StatusNotFound {
-		t.Errorf("status of an unknown page %d, want 404", w.Code)
 	}
 }

@@ -40,7 +40,6 @@ func start(t *testing.T, replicas int, args ...string) *catalog {
 	}()
 	c.stop = sync.OnceFunc(func() {
 		cancel()
-		go io.Copy(io.Discard, output)
 		if got := <-code; got != 0 {
 			t.Errorf("exit code %d, on stderr: %s", got, &c.stderr)
 		}
@@ -55,6 +54,7 @@ func start(t *testing.T, replicas int, args ...string) *catalog {
 			c.redis = lines.Text()
 		}
 	}
+	go io.Copy(io.Discard, output)
 	if len(c.urls) < replicas {
 		c.stop()
 		t.Fatalf("%d of %d replicas have announced themselves", len(c.urls), replicas)

@@ -1,0 +1,300 @@
+'use strict';
+
+// The page of the lab: settings, one or two runs beside each other, and what they do, drawn as it comes.
+
+const find = (selector, from = document) => from.querySelector(selector);
+const svgNS = 'http://www.w3.org/2000/svg';
+
+function shape(name, attributes, text) {
+  const e = document.createElementNS(svgNS, name);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+// marks are the signs of events, by kind: a class, a path around 0,0, and words for the legend.
+const cross = 'M-4 -4L4 4M-4 4L4 -4';
+const marks = {
+  acquired: ['acquired', 'M0 -5V5M-3 -5H3', 'has the lock'],
+  announced: ['announced', 'M-4 0L3 -4V4Z', 'is woken by a message'],
+  woken: ['wake', 'M0 -2V2', 'looks again'],
+  renewed: ['renewed', 'M-3 0A3 3 0 1 1 3 0', 'the lock is renewed'],
+  filled: ['filled', 'M0 -4L4 0L0 4L-4 0Z', 'the value is cached'],
+  unlocked: ['unlocked', 'M-3 5H3M0 5V-5', 'the lock is given back'],
+  'not mine': ['unlocked', 'M-4 0H4', 'leaves the lock of another alone'],
+  aborted: ['wrong', 'M-4 0H4M0 -4V4', 'could not give it back'],
+  broken: ['wrong', 'M-4 4L0 -4L4 4', 'deletes a lock that looks abandoned'],
+  refused: ['refused', 'M-4 -4H4V4H-4Z', 'a late value is refused'],
+  'wrong delete': ['wrong', cross, 'the lock of another is deleted'],
+  'stale write': ['stale', 'M-5 4L0 -5L5 4Z', 'a stale value is cached'],
+  crash: ['crash', cross + 'M-6 0H6M0 -6V6', 'the replica dies'],
+  stall: ['crash', 'M-3 -5V5M3 -5V5', 'stands still'],
+  'goes on': ['acquired', 'M-3 -4L4 0L-3 4Z', 'goes on'],
+  failed: ['failed', 'M-3 -3L3 3M-3 3L3 -3', 'gets an error'],
+};
+const world = { rename: 'renamed', 'redis down': 'Redis down', 'redis up': 'Redis up' };
+const ends = new Set(['answered', 'failed']);
+const looks = new Set(['miss', 'try', 'wait', 'woken']); // those come ten times a second: the list has the first of them
+
+class Panel {
+  constructor(stage, settings) {
+    this.root = find('#panel').content.firstElementChild.cloneNode(true);
+    this.stage = stage;
+    this.replicas = +settings.get('replicas');
+    this.requests = new Map(); // by number
+    this.world = [];
+    this.lanes = new Map(); // marks of a replica itself
+    this.now = 1;
+    this.seen = 0;
+    find('.title', this.root).textContent = stage.title;
+    find('.flaw', this.root).textContent = stage.flaw ? 'Its flaw: ' + stage.flaw : '';
+    find('.verdict', this.root).textContent = 'It runs …';
+    this.svg = find('.timeline', this.root);
+    this.draw();
+  }
+
+  steps(events) {
+    for (const e of events) this.step(e);
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+  }
+
+  step(e) {
+    this.now = Math.max(this.now, e.at);
+    if (e.replica === 0) {
+      if (world[e.kind]) this.world.push(e);
+    } else if (e.request === 0) {
+      if (!this.lanes.has(e.replica)) this.lanes.set(e.replica, []);
+      this.lanes.get(e.replica).push(e);
+    } else {
+      this.request(e);
+    }
+    this.list(e);
+  }
+
+  request(e) {
+    let r = this.requests.get(e.request);
+    if (!r) this.requests.set(e.request, r = { replica: e.replica, number: e.request, from: e.at, bars: [], marks: [] });
+    const open = kind => r.bars.find(b => b.kind === kind && b.to === undefined);
+    const close = kind => { const b = open(kind); if (b) b.to = e.at; };
+    switch (e.kind) {
+    case 'acquired': r.bars.push({ kind: 'hold', from: e.at }); break;
+    case 'load': r.bars.push({ kind: 'load', from: e.at }); break;
+    case 'loaded': close('load'); break;
+    case 'unlocked': case 'not mine': case 'aborted': close('hold'); break;
+    }
+    if (ends.has(e.kind) || e.kind === 'crash') {
+      r.to = e.at;
+      close('load');
+      close('hold');
+    }
+    if (marks[e.kind] && r.marks.length < 400) r.marks.push(e);
+  }
+
+  list(e) {
+    if (looks.has(e.kind) && ++this.seen > 100) return;
+    const body = find('tbody', this.root);
+    if (body.childElementCount > 2000) return;
+    const row = body.insertRow();
+    for (const text of [e.at.toFixed(1), e.replica || '', e.request || '', e.note ? e.kind + ': ' + e.note : e.kind]) row.insertCell().textContent = text;
+  }
+
+  draw() {
+    const left = 74, top = 16, rowHeight = 9, gap = 12, width = Math.max(320, this.svg.clientWidth || 800);
+    const byLane = Array.from({ length: this.replicas }, () => []);
+    for (const r of this.requests.values()) byLane[r.replica - 1].push(r);
+    const x = at => left + (width - left - 12) * at / this.now;
+    const picture = document.createDocumentFragment();
+    let y = top;
+    byLane.forEach((requests, i) => {
+      const height = Math.max(2, requests.length) * rowHeight;
+      const lane = shape('g', { class: 'lane', 'data-replica': i + 1 });
+      lane.append(shape('text', { x: 0, y: y + 10, class: 'lane' }, 'replica ' + (i + 1)));
+      requests.sort((a, b) => a.number - b.number).forEach((r, row) => this.drawRequest(lane, r, y + row * rowHeight, rowHeight, x));
+      for (const e of this.lanes.get(i + 1) || []) lane.append(this.mark(e, x(e.at), y + height / 2));
+      lane.append(shape('line', { class: 'between', x1: 0, x2: width, y1: y + height + gap / 2, y2: y + height + gap / 2 }));
+      picture.append(lane);
+      y += height + gap;
+    });
+    for (const e of this.world) {
+      picture.append(shape('line', { class: 'world', 'data-kind': e.kind, x1: x(e.at), x2: x(e.at), y1: top - 4, y2: y }));
+      const right = x(e.at) > width - 90;
+      picture.append(shape('text', { class: 'world-text', x: x(e.at) + (right ? -4 : 4), y: 10, 'text-anchor': right ? 'end' : 'start' }, world[e.kind]));
+    }
+    const ticks = width > 500 ? 4 : 2;
+    for (let n = 0; n <= ticks; n++) {
+      const at = this.now * n / ticks;
+      picture.append(shape('text', { x: x(at), y: y + 12, 'text-anchor': n === ticks ? 'end' : 'middle' }, Math.round(at) + ' ms'));
+    }
+    this.svg.replaceChildren(picture);
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${y + 18}`);
+    this.svg.style.height = y + 18 + 'px';
+    this.svg.setAttribute('aria-label', `${this.replicas} lanes, one for each replica, with ${this.requests.size} requests; the list below has the same as text`);
+  }
+
+  drawRequest(lane, r, y, height, x) {
+    const bar = (kind, from, to, inset) => shape('rect', {
+      class: kind, x: x(from), y: y + inset, width: Math.max(1, x(to ?? this.now) - x(from)), height: height - 2 * inset,
+    });
+    lane.append(bar('request', r.from, r.to, 3));
+    for (const b of r.bars) lane.append(bar(b.kind, b.from, b.to, b.kind === 'hold' ? 1 : 2));
+    for (const e of r.marks) lane.append(this.mark(e, x(e.at), y + height / 2));
+  }
+
+  mark(e, x, y) {
+    const [look, path] = marks[e.kind];
+    const m = shape('path', { class: 'mark ' + look, 'data-kind': e.kind, d: path, transform: `translate(${x} ${y})` });
+    m.append(shape('title', {}, `${e.at.toFixed(1)} ms: ${e.kind}`));
+    return m;
+  }
+
+  report(r) {
+    const bad = r.stuck > 0 || r.wrongDeletes > 0 || r.holders > 1 || r.failed > 0 || (r.cached !== '' && r.cached !== r.origin) || r.loads > 2;
+    this.verdict(r.verdict, bad ? 'bad' : 'good');
+    const numbers = find('.numbers', this.root);
+    const say = (name, value) => {
+      const d = document.createElement('div'), dt = document.createElement('dt'), dd = document.createElement('dd');
+      dt.textContent = name;
+      dd.textContent = value;
+      dd.dataset.name = name;
+      d.append(dt, dd);
+      numbers.append(d);
+    };
+    say('loads', r.loads);
+    say('answered', `${r.answered} of ${r.requests}`);
+    say('wake-ups', r.wakeups);
+    say('wrong deletes', r.wrongDeletes);
+    say('stale writes', r.staleWrites);
+    say('half within', `${r.waits.p50.toFixed(0)} ms`);
+    say('all within', `${r.waits.max.toFixed(0)} ms`);
+    this.distribution(r.waits);
+    this.draw();
+  }
+
+  distribution(waits) {
+    const svg = find('.waits', this.root), bins = 24, most = waits.max || 1, width = Math.max(240, svg.clientWidth);
+    const counts = new Array(bins).fill(0);
+    for (const w of waits.each) counts[Math.min(bins - 1, Math.floor(bins * w / most))]++;
+    const top = Math.max(1, ...counts), picture = [];
+    counts.forEach((n, i) => {
+      if (n > 0) picture.push(shape('rect', { class: 'bar', x: width * i / bins + 1, width: width / bins - 2, y: 50 - 45 * n / top, height: 45 * n / top }));
+    });
+    picture.push(shape('line', { class: 'axis', x1: 0, x2: width, y1: 50.5, y2: 50.5 }));
+    picture.push(shape('text', { x: 0, y: 64 }, '0 ms'), shape('text', { x: width, y: 64, 'text-anchor': 'end' }, most.toFixed(0) + ' ms'));
+    svg.setAttribute('viewBox', `0 0 ${width} 70`);
+    svg.replaceChildren(...picture);
+    svg.setAttribute('aria-label', `${waits.each.length} answers: half of them within ${waits.p50.toFixed(0)} ms, all within ${most.toFixed(0)} ms`);
+  }
+
+  verdict(text, look) {
+    const v = find('.verdict', this.root);
+    v.textContent = text;
+    v.className = 'verdict ' + look;
+  }
+}
+
+// Lab is the page.
+class Lab {
+  async open() {
+    const answer = await fetch('/lab/choices.json');
+    this.choices = await answer.json();
+    this.fill('stage', this.choices.stages, s => s.title);
+    this.fill('versus', this.choices.stages, s => s.title);
+    this.fill('fault', this.choices.faults, f => f.text);
+    this.legend();
+    this.form = find('#settings');
+    this.sources = [];
+    this.read(new URLSearchParams(location.search));
+    this.form.addEventListener('submit', e => { e.preventDefault(); this.run(); });
+    find('#stop').addEventListener('click', () => this.stop('It was stopped.'));
+    addEventListener('popstate', () => this.read(new URLSearchParams(location.search)));
+    if (new URLSearchParams(location.search).has('stage')) this.run();
+  }
+
+  fill(id, choices, title) {
+    for (const c of choices) {
+      const o = new Option(c.needs ? `${title(c)} (needs ${c.needs})` : title(c), c.name);
+      o.disabled = !!c.needs;
+      find('#' + id).append(o);
+    }
+  }
+
+  // read puts the settings of an address into the form.
+  read(query) {
+    for (const e of this.form.elements) {
+      if (!e.name) continue;
+      const value = query.get(e.name) ?? this.choices.defaults[e.name]?.[0] ?? '';
+      if (e.options && ![...e.options].some(o => o.value === value)) e.append(new Option(value, value));
+      e.value = value;
+    }
+  }
+
+  legend() {
+    for (const [look, path, words] of Object.values(marks)) {
+      const li = document.createElement('li'), svg = shape('svg', { viewBox: '-12 -7 24 14', 'aria-hidden': 'true' });
+      svg.append(shape('path', { class: 'mark ' + look, d: path }));
+      li.append(svg, words);
+      find('#legend').append(li);
+    }
+    for (const [look, words] of [['request', 'a request waits'], ['hold', 'holds the lock'], ['load', 'loads']]) {
+      const li = document.createElement('li'), svg = shape('svg', { viewBox: '0 0 24 14', 'aria-hidden': 'true' });
+      svg.append(shape('rect', { class: look, x: 2, y: 4, width: 20, height: 6 }));
+      li.append(svg, words);
+      find('#legend').append(li);
+    }
+  }
+
+  run() {
+    this.stop('It was stopped.');
+    find('#problem').textContent = '';
+    const query = new URLSearchParams(new FormData(this.form));
+    const versus = query.get('versus');
+    if (!versus) query.delete('versus');
+    if ('?' + query !== location.search) history.pushState(null, '', '?' + query);
+    find('#panels').replaceChildren();
+    find('#stop').disabled = false;
+    for (const name of versus ? [query.get('stage'), versus] : [query.get('stage')]) this.follow(name, query);
+  }
+
+  follow(name, query) {
+    const stage = this.choices.stages.find(s => s.name === name) || { name, title: name };
+    const panel = new Panel(stage, query);
+    find('#panels').append(panel.root);
+    panel.draw();
+    const settings = new URLSearchParams(query);
+    settings.delete('versus');
+    settings.set('stage', name);
+    const source = new EventSource('/lab/run?' + settings);
+    const run = { source, panel };
+    this.sources.push(run);
+    const end = () => {
+      source.close();
+      this.sources = this.sources.filter(s => s !== run);
+      if (this.sources.length === 0) find('#stop').disabled = true;
+    };
+    source.addEventListener('steps', e => panel.steps(JSON.parse(e.data)));
+    source.addEventListener('report', e => { end(); panel.report(JSON.parse(e.data)); });
+    source.addEventListener('failed', e => { end(); panel.verdict('It could not be run: ' + JSON.parse(e.data), 'bad'); });
+    source.addEventListener('error', async () => {
+      end();
+      panel.verdict('It could not be run.', 'bad');
+      try { // what an EventSource doesn't say
+        const answer = await fetch('/lab/run?' + settings);
+        if (answer.ok) { answer.body.cancel(); return; }
+        find('#problem').textContent = (await answer.json()).error;
+      } catch (problem) {
+        find('#problem').textContent = 'The shop does not answer: ' + problem.message;
+      }
+    });
+  }
+
+  stop(words) {
+    for (const { source, panel } of this.sources) {
+      source.close();
+      panel.verdict(words, '');
+    }
+    this.sources = [];
+    find('#stop').disabled = true;
+  }
+}
+
+new Lab().open().catch(problem => { find('#problem').textContent = 'The lab does not open: ' + problem.message; });
