@@ -16,7 +16,7 @@ func FuzzNames(f *testing.F) {
 	} {
 		f.Add(pair[0], pair[1])
 	}
-	s := system{Dialect: sqllock.SQLite, Source: "file:" + filepath.ToSlash(filepath.Join(f.TempDir(), "locks.db"))}
+	s := system{Dialect: sqllock.SQLite, Source: "file:" + filepath.ToSlash(filepath.Join(f.TempDir(), "locks.db")) + "?_pragma=synchronous(0)&_pragma=journal_mode(memory)"}
 	db := (&spy{open: s.connect}).db()
 	db.SetMaxOpenConns(1) // so that fuzzing is quick
 	f.Cleanup(func() { _ = db.Close() })
