@@ -7,6 +7,11 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/promobserver"
 )
 
 // replica is one server of the shop, with a cache and connections of its own.
@@ -22,7 +27,15 @@ type replica struct {
 // early when ctx does.
 func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	t := &tally{}
-	cache, err := openCache(ctx, f.redisAddr, f.opts, t, f.log)
+	metrics, err := promobserver.New(promobserver.Options{})
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(metrics); err != nil {
+		return nil, err
+	}
+	cache, err := openCache(ctx, f.redisAddr, f.opts, cacheguard.Observers(t, metrics), f.log)
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +43,13 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	if err != nil {
 		return nil, errors.Join(err, cache.close(ctx))
 	}
+	ping := func(ctx context.Context) error { return cache.rdb.Ping(ctx).Err() }
 	get := func(ctx context.Context) (categoryMap, error) { return cache.get(ctx, f.origin.load) }
 	return &replica{
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(get, f.stats, t, f.log, f.lab.routes),
+			Handler:           newHandler(get, f.stats, t, f.log, f.lab.routes, watched(f.db.PingContext, ping, registry)),
 			ReadHeaderTimeout: 5 * time.Second,
 			ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 		},
