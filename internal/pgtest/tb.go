@@ -2,8 +2,6 @@ package pgtest
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
@@ -20,11 +18,7 @@ func Start(tb TB, settings ...string) *Server {
 		giveUp(tb, err)
 		return nil
 	}
-	tb.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			tb.Errorf("pgtest: stop: %v", err)
-		}
-	})
+	childproc.ForOneTest(tb, "pgtest", s)
 	return s
 }
 
@@ -37,10 +31,10 @@ func giveUp(tb TB, err error) {
 	tb.Fatalf("%s needs a real PostgreSQL: %v", tb.Name(), err)
 }
 
-// shared is the one server of a test process: making a cluster takes a second.
-var shared struct {
-	mu     sync.Mutex // guards server, also while it starts: whoever asks has to wait for it
-	server *Server
+var shared = childproc.Shared[*Server]{
+	Kit:   "pgtest",
+	Start: func() (*Server, error) { return NewServer() },
+	Reuse: func(*Server) error { return nil },
 }
 
 // Shared returns a server that all tests of this process use, with what they have left there, so that each makes tables
@@ -49,39 +43,18 @@ var shared struct {
 // The server ends with the test process on Linux; elsewhere, and where goroutines are counted, TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
-		s, err := NewServer()
-		if err != nil {
-			giveUp(tb, err)
-			return nil
-		}
-		shared.server = s
+	s, err := shared.Server()
+	if err != nil {
+		giveUp(tb, err)
+		return nil
 	}
-	return shared.server
+	return s
 }
 
 // Runner is what *testing.M is to TestMain.
-type Runner interface{ Run() int }
+type Runner = childproc.Runner
 
 // Wrap returns a Runner that runs m and stops the shared server before it returns:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Wrap(m)) }
-func Wrap(m Runner) Runner { return stopsShared{m} }
-
-type stopsShared struct{ tests Runner }
-
-func (s stopsShared) Run() int {
-	code := s.tests.Run()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
-		return code
-	}
-	if err := shared.server.Stop(); err != nil && code == 0 {
-		fmt.Println("pgtest: stop of the shared server:", err)
-		return 1
-	}
-	return code
-}
+func Wrap(m Runner) Runner { return shared.Wrap(m) }

@@ -19,11 +19,7 @@ func Start(tb TB, args ...string) *Server {
 		giveUp(tb, err)
 		return nil
 	}
-	tb.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			tb.Errorf("redistest: stop: %v", err)
-		}
-	})
+	childproc.ForOneTest(tb, "redistest", s)
 	return s
 }
 

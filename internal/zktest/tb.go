@@ -2,8 +2,6 @@ package zktest
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
@@ -20,18 +18,20 @@ func Start(tb TB, args ...string) *Server {
 		giveUp(tb, err)
 		return nil
 	}
-	tb.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			tb.Errorf("zktest: stop: %v", err)
-		}
-	})
+	childproc.ForOneTest(tb, "zktest", s)
 	return s
 }
 
-// shared is the one server of a test process, which takes half a second to start.
-var shared struct {
-	mu     sync.Mutex // guards server, also while it starts: whoever asks has to wait for it
-	server *Server
+var shared = childproc.Shared[*Server]{
+	Kit:   "zktest",
+	Start: func() (*Server, error) { return NewServer() },
+	Reuse: func(s *Server) error {
+		if s.Pid() == 0 {
+			return s.Restart()
+		}
+		_ = s.Resume() // one that isn't paused takes no harm, and elsewhere it can't be paused
+		return nil
+	},
 }
 
 // Shared returns a ZooKeeper that all tests of this process use, with what others have left in it. One that kills or
@@ -40,7 +40,7 @@ var shared struct {
 // The server ends with the test process on Linux; elsewhere, and where goroutines are counted, TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
-	s, err := sharedServer()
+	s, err := shared.Server()
 	if err != nil {
 		giveUp(tb, err)
 		return nil
@@ -48,50 +48,13 @@ func Shared(tb TB) *Server {
 	return s
 }
 
-func sharedServer() (*Server, error) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
-		s, err := NewServer()
-		if err != nil {
-			return nil, err
-		}
-		shared.server = s
-		return s, nil
-	}
-	s := shared.server
-	if s.Pid() == 0 {
-		return s, s.Restart()
-	}
-	_ = s.Resume() // one that isn't paused takes no harm, and elsewhere it can't be paused
-	return s, nil
-}
-
 // Runner is what *testing.M is to TestMain.
-type Runner interface{ Run() int }
+type Runner = childproc.Runner
 
 // Wrap returns a Runner that runs m and stops the shared server before it returns:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(zktest.Wrap(m)) }
-func Wrap(m Runner) Runner { return stopsShared{m} }
-
-type stopsShared struct{ tests Runner }
-
-func (s stopsShared) Run() int {
-	code := s.tests.Run()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
-		return code
-	}
-	err := shared.server.Stop()
-	shared.server = nil
-	if err != nil && code == 0 {
-		fmt.Println("zktest: stop of the shared server:", err)
-		return 1
-	}
-	return code
-}
+func Wrap(m Runner) Runner { return shared.Wrap(m) }
 
 func giveUp(tb TB, err error) {
 	tb.Helper()
