@@ -1,7 +1,9 @@
 package redlock
 
 import (
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -98,6 +100,32 @@ func FuzzMessage(f *testing.F) {
 		waiting, token, name, ok := parseMessage(payload)
 		if ok && (waiting < 0 || waiting > mostWaiters || len(token) != tokenSize || name == "") {
 			t.Errorf("%q is read as %d, %q, %q", payload, waiting, token, name)
+		}
+	})
+}
+
+// Trouble that is over doesn't count when there is trouble again.
+func TestTroubleEndsWithAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ls lines
+		ls.init(5)
+		p, _, _ := ls.join("k")
+		failed, answered := attempt{err: errors.New("no majority")}, attempt{t: votes(5, "xxxxx")}
+		since := func(a attempt) time.Duration {
+			_, trouble := p.asked(a)
+			return time.Since(trouble)
+		}
+		since(failed)
+		time.Sleep(time.Second)
+		if d := since(failed); d != time.Second {
+			t.Errorf("after a second of trouble: %v", d)
+		}
+		if _, trouble := p.asked(answered); !trouble.IsZero() {
+			t.Errorf("an answer, and trouble since %v", trouble)
+		}
+		time.Sleep(time.Second)
+		if d := since(failed); d != 0 {
+			t.Errorf("new trouble counts from %v ago", d)
 		}
 	})
 }
