@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -101,7 +100,54 @@ func TestLeavingFirstPassesOn(t *testing.T) {
 	stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
 	unlock(t, held)
 	line(t, rdb, prefix, name, 2)
+	last := time.Now().Add(time.Hour).UnixMicro() // a clock that was set back
+	must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), last, time.Hour).Err())
 	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
+	next := waits.lock(t)
+	if next.Token() <= last {
+		t.Errorf("token %d follows %d", next.Token(), last)
+	}
+	unlock(t, next)
+}
+
+// A lock that is given lasts for a lease from the last question. Who can't renew it knows when that is over.
+func TestGivenLockEndsInTime(t *testing.T) {
+	const prefix, name, lease = "intime", "n", 3 * time.Second
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: time.Second}
+	commands := newProxy(t, addr)
+	a, b := locker(t, addr, opts), open(t, separate{client(t, commands.Addr()), client(t, addr)}, opts)
+	must(t, b.Warm(t.Context()))
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	owner := line(t, rdb, prefix, name, 1)[0]
+	await(t, "a while passes", func() bool {
+		seen, err := rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Int64()
+		must(t, err)
+		return time.Until(time.UnixMicro(seen)) < lease-lease/4
+	})
+	commands.Blackhole(true)
+	defer commands.Blackhole(false)
+	unlock(t, held)
+	given := waits.lock(t)
+	await(t, "the lock has ended", func() bool {
+		return rdb.Exists(t.Context(), redislock.LockName(prefix, name)).Val() == 0
+	})
+	if err := given.Err(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the lock is another's to take, and its holder has %v", err)
+	}
+}
+
+// Who finds the lock held before it can be woken asks once more when it can, and then has a place.
+func TestColdLockerGetsAPlace(t *testing.T) {
+	const prefix, name = "cold", "n"
+	addr := redistest.Shared(t).Addr()
+	opts := redislock.Options{Prefix: prefix, Lease: time.Hour}
+	held := locked(t, locker(t, addr, opts), name)
+	waits := calls(t.Context(), open(t, client(t, addr), opts), name)
+	line(t, client(t, addr), prefix, name, 1)
+	unlock(t, held)
 	unlock(t, waits.lock(t))
 }
 
@@ -112,18 +158,12 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 	addr := redistest.Shared(t).Addr()
 	proxy := newProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
-	a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)
-	var busy sync.WaitGroup
-	for i := range 8 { // so that there are connections for more than the question
-		busy.Go(func() {
-			if held, err := a.Lock(t.Context(), fmt.Sprint("other", i)); err != nil {
-				t.Error(err)
-			} else if err := held.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	busy.Wait()
+	// There are connections for more than the question, or what follows it would have to dial first.
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MinIdleConns: 4})
+	t.Cleanup(func() { _ = rdb.Close() })
+	a, b := open(t, rdb, opts), locker(t, addr, opts)
+	must(t, a.Warm(t.Context()))
+	await(t, "it has connections", func() bool { return rdb.PoolStats().IdleConns >= 4 })
 	gate := make(chan struct{})
 	late := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
 	ctx, cancel := context.WithCancel(t.Context())
