@@ -1,10 +1,6 @@
 package lab
 
-import (
-	"time"
-
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
-)
+import "time"
 
 // Event is one step of a run.
 type Event struct {
@@ -67,6 +63,3 @@ type Waits struct {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// kindOf is the kind of an event at a point.
-func kindOf(p stage.Point) string { return string(p) }

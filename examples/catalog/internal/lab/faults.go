@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
@@ -14,7 +15,7 @@ func (p *replica) at(ctx context.Context, point stage.Point) error {
 	}
 	r, me := p.run, p.who(ctx)
 	if p.number != 0 { // the shop's own replica is no part of the picture
-		r.tell(me.replica, me.request, kindOf(point), "")
+		r.tell(me.replica, me.request, string(point), "")
 	}
 	r.note(me, point)
 	if p.number == 0 || !r.strikes(me, point) {
@@ -47,33 +48,32 @@ func (p *replica) at(ctx context.Context, point stage.Point) error {
 func (p *replica) told(ctx context.Context, point stage.Point) {
 	me := p.who(ctx)
 	if p.number != 0 && !p.isDead() {
-		p.run.tell(me.replica, me.request, kindOf(point), "")
+		p.run.tell(me.replica, me.request, string(point), "")
 	}
 	p.run.note(me, point)
 }
 
 // strikes reports whether the fault strikes this request here: the first one that comes to its point.
 func (r *run) strikes(me who, point stage.Point) bool {
-	at := map[Fault][]stage.Point{
-		Crash:        {stage.Load},
-		CrashBetween: {stage.Between, stage.Acquired},
-		SlowUnlock:   {stage.Compared, stage.Unlock},
-		RedisDown:    {stage.Load},
-	}[r.settings.Fault]
-	if r.settings.Fault == SlowUnlock && r.settings.Stage != "owner" && r.settings.Stage != "watch" {
+	var at []stage.Point
+	switch r.settings.Fault {
+	case Crash, RedisDown:
+		at = []stage.Point{stage.Load}
+	case CrashBetween:
+		at = []stage.Point{stage.Between, stage.Acquired}
+	case SlowUnlock:
 		at = []stage.Point{stage.Unlock}
-	} else if r.settings.Fault == SlowUnlock {
-		at = []stage.Point{stage.Compared}
+		if r.settings.Stage == "owner" || r.settings.Stage == "watch" { // whose unlock has a middle
+			at = []stage.Point{stage.Compared}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range at {
-		if a == point && r.first == (who{}) {
-			r.first = me
-			return true
-		}
+	if r.first != (who{}) || !slices.Contains(at, point) {
+		return false
 	}
-	return false
+	r.first = me
+	return true
 }
 
 // loading is what a load goes through. The first one is where the faults of loads strike.

@@ -219,7 +219,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	case err != nil:
 		r.tell(p.number, number, KindFailed, err.Error())
 	default:
-		r.tell(p.number, number, kindOf(stage.Answered), said(value))
+		r.tell(p.number, number, string(stage.Answered), said(value))
 	}
 }
 
