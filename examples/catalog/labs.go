@@ -11,7 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and each other's times.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // at is told each point of each request, and is where most faults strike.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // closeOnce closes a channel that may be closed. It is called with r.mu held.

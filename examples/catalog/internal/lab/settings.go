@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // Fault is what goes wrong in a run.

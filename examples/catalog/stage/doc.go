@@ -4,4 +4,6 @@
 //
 // What a protection does it tells at points that have names. Whoever runs it may hold it up there, as a slow network or
 // a collector of garbage would, or end it there, as a power cut would: that is how its flaw is forced.
+//
+// It is here for the example and for the benchmark to use. It promises nothing to other programs.
 package stage

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite"
 
-	"github.com/cacheguard/cacheguard/examples/catalog/internal/stage"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
