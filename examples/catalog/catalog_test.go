@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,9 +13,9 @@ import (
 	"time"
 )
 
-func openTestDatabase(t *testing.T) *database {
+func openTestDatabase(t *testing.T, where string) *database {
 	t.Helper()
-	db, err := openDatabase(t.Context())
+	db, err := openDatabase(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,12 +27,17 @@ func openTestDatabase(t *testing.T) *database {
 	return db
 }
 
+func testOrigin(db *database) *origin {
+	return &origin{db: db.DB, log: slog.New(slog.DiscardHandler)}
+}
+
 func TestMapHasEveryCategoryOnce(t *testing.T) {
-	o := &origin{db: openTestDatabase(t).DB}
-	m, err := o.load(t.Context())
+	o := testOrigin(openTestDatabase(t, ""))
+	loaded, err := o.load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := loaded.byID()
 	rows, err := parseSeed(seedText)
 	if err != nil {
 		t.Fatal(err)
@@ -69,11 +75,12 @@ func TestMapHasEveryCategoryOnce(t *testing.T) {
 }
 
 func TestMapKeepsTheShopsOrder(t *testing.T) {
-	o := &origin{db: openTestDatabase(t).DB}
-	m, err := o.load(t.Context())
+	o := testOrigin(openTestDatabase(t, ""))
+	loaded, err := o.load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := loaded.byID()
 	first := m[1][0]
 	if first.Name != "Audio" || first.Children[0].Name != "Over-ear headphones" || m[1][1].Name != "Televisions" {
 		t.Errorf("the map begins with %q, %q; then %q", first.Name, first.Children[0].Name, m[1][1].Name)
@@ -86,7 +93,7 @@ func TestMapAsJSON(t *testing.T) {
 		{ID: 2, Level: 1, Name: "Garden"},
 		{ID: 3, ParentID: 1, Level: 2, Name: "Audio"},
 		{ID: 4, ParentID: 3, Level: 3, Name: "Over-ear headphones"},
-	})
+	}).byID()
 	got, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +109,7 @@ func TestMapAsJSON(t *testing.T) {
 }
 
 func TestDatabaseRefusesASecondCategoryOfTheSameName(t *testing.T) {
-	db := openTestDatabase(t)
+	db := openTestDatabase(t, "")
 	_, err := db.ExecContext(t.Context(), `INSERT INTO category (level, name, sort) VALUES (1, 'Electronics', 21)`)
 	if err == nil || !strings.Contains(err.Error(), "UNIQUE") {
 		t.Errorf("error %v, want one about uniqueness", err)
@@ -110,7 +117,7 @@ func TestDatabaseRefusesASecondCategoryOfTheSameName(t *testing.T) {
 }
 
 func TestDatabasesAreApart(t *testing.T) {
-	one, other := openTestDatabase(t), openTestDatabase(t)
+	one, other := openTestDatabase(t, ""), openTestDatabase(t, "")
 	if _, err := one.ExecContext(t.Context(), `DELETE FROM category WHERE level = 3`); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +128,8 @@ func TestDatabasesAreApart(t *testing.T) {
 }
 
 func TestDatabaseServesReadersBesideAWriter(t *testing.T) {
-	db := openTestDatabase(t)
-	o := &origin{db: db.DB}
+	db := openTestDatabase(t, "")
+	o := testOrigin(db)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -147,7 +154,8 @@ func TestDatabaseServesReadersBesideAWriter(t *testing.T) {
 }
 
 func TestLoadEndsWithItsContext(t *testing.T) {
-	o := &origin{db: openTestDatabase(t).DB, delay: time.Hour}
+	o := testOrigin(openTestDatabase(t, ""))
+	o.delay = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := o.load(ctx); !errors.Is(err, context.Canceled) {

@@ -6,10 +6,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"modernc.org/sqlite"               // and the driver "sqlite"
 )
 
+// schema is for SQLite and for PostgreSQL.
 const schema = `
 CREATE TABLE category (
 	id        INTEGER PRIMARY KEY,
@@ -17,51 +24,128 @@ CREATE TABLE category (
 	level     INTEGER NOT NULL CHECK (level BETWEEN 1 AND 3),
 	name      TEXT    NOT NULL,
 	sort      INTEGER NOT NULL                  -- place among the children of its parent
-) STRICT;
+);
 CREATE INDEX category_parent ON category (parent_id);
 CREATE UNIQUE INDEX category_name ON category (COALESCE(parent_id, 0), name)`
 
-// database is the shop's SQL database: SQLite in the memory of this process, shared by all its replicas and safe for
-// any number of them. It is gone when it is closed.
+const (
+	postgresConns = 16               // that a PostgreSQL is asked for at most, by all replicas together
+	openTimeout   = 10 * time.Second // for a database to answer when it is opened
+)
+
+// database is the shop's SQL database, shared by all its replicas and safe for any number of them.
 type database struct {
 	*sql.DB
-	keeper *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open
+	what   string    // and where, for people
+	keeper *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open. Otherwise nil
 }
 
-// openDatabase makes the database and puts the seed's categories into it. Its name is drawn at random, so that several
-// databases can live in one process.
-func openDatabase(ctx context.Context) (*database, error) {
-	db, err := sql.Open("sqlite", "file:/catalog-"+rand.Text()+"?vfs=memdb&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
-	if err != nil {
-		return nil, err
+// openDatabase opens a database, and fills it with the seed's categories if it has none. where is a URL of PostgreSQL, or the
+// file of an SQLite; empty, it is an SQLite in the memory of this process, which is gone when it is closed. Its name is drawn
+// at random, so that several databases can live in one process.
+func openDatabase(ctx context.Context, where string) (_ *database, err error) {
+	d := &database{}
+	switch {
+	case where == "":
+		d.what = "SQLite in memory"
+		d.DB, err = sql.Open("sqlite", "file:/catalog-"+rand.Text()+"?vfs=memdb&"+pragmas)
+	case isPostgres(where):
+		d.what = "PostgreSQL: " + redacted(where)
+		if d.DB, err = sql.Open("pgx", where); err == nil {
+			d.SetMaxOpenConns(postgresConns)
+		}
+	default:
+		d.what = "SQLite: " + where
+		d.DB, err = sql.Open("sqlite", fileURI(where)+"?_pragma=journal_mode(WAL)&"+pragmas)
 	}
-	keeper, err := db.Conn(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", errors.Join(err, db.Close()))
+		return nil, fmt.Errorf("%s: %w", d.what, err)
 	}
-	d := &database{DB: db, keeper: keeper}
-	if err := d.seed(ctx, seedText); err != nil {
-		return nil, fmt.Errorf("fill the database: %w", errors.Join(err, d.Close()))
+	if where == "" {
+		if d.keeper, err = d.Conn(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.what, errors.Join(err, d.DB.Close()))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := d.fill(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.what, errors.Join(err, d.Close()))
 	}
 	return d, nil
 }
 
-// seed makes the category table and inserts the seed's categories, all of them or none.
-func (d *database) seed(ctx context.Context, text string) error {
-	rows, err := parseSeed(text)
+// pragmas are those of each connection to SQLite. A transaction that is going to write says so when it begins, or two
+// that have read could both be refused.
+const pragmas = "_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_txlock=immediate"
+
+func isPostgres(where string) bool {
+	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
+}
+
+// redacted is a URL without its password.
+func redacted(where string) string {
+	u, err := url.Parse(where)
 	if err != nil {
-		return err
+		return "?"
 	}
+	return u.Redacted()
+}
+
+// fileURI is a file's name as SQLite reads it (sqlite.org/uri.html), whatever is in it.
+func fileURI(name string) string {
+	path := filepath.ToSlash(name)
+	if filepath.VolumeName(name) != "" {
+		path = "/" + path
+	}
+	return "file:" + (&url.URL{Path: path}).EscapedPath()
+}
+
+// fill makes the category table with the seed's categories, all of them or none, unless it is there.
+func (d *database) fill(ctx context.Context) error {
 	tx, err := d.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // does nothing after the commit
 
+	there, err := d.claimTable(ctx, tx)
+	if err != nil || there {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, schema); err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO category (id, parent_id, level, name, sort) VALUES (?, NULLIF(?, 0), ?, ?, ?)`)
+	if err := insertSeed(ctx, tx, seedText); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// claimTable reports whether there is a category table. While it is not, others who look for it wait for tx.
+func (d *database) claimTable(ctx context.Context, tx *sql.Tx) (there bool, err error) {
+	look := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'category'`
+	if strings.HasPrefix(d.what, "PostgreSQL") {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('category'))`); err != nil {
+			return false, err
+		}
+		look = `SELECT count(*) FROM pg_tables WHERE tablename = 'category' AND schemaname = current_schema()`
+	}
+	var tables int
+	if err := tx.QueryRowContext(ctx, look).Scan(&tables); err != nil || tables == 0 {
+		return false, err
+	}
+	if _, err := readCategories(ctx, tx, `WHERE id < 0`); err != nil {
+		return true, fmt.Errorf("its table category is not this shop's: %w", err)
+	}
+	return true, nil
+}
+
+func insertSeed(ctx context.Context, tx *sql.Tx, text string) error {
+	rows, err := parseSeed(text)
+	if err != nil {
+		return err
+	}
+	insert, err := tx.PrepareContext(ctx, `INSERT INTO category (id, parent_id, level, name, sort) VALUES ($1, NULLIF($2, 0), $3, $4, $5)`)
 	if err != nil {
 		return err
 	}
@@ -71,10 +155,22 @@ func (d *database) seed(ctx context.Context, text string) error {
 			return fmt.Errorf("category %q: %w", r.Name, err)
 		}
 	}
-	return tx.Commit()
+	return nil
 }
 
-// Close drops the database.
+// isTaken reports whether a statement failed because something that must be unique would not have been.
+func isTaken(err error) bool {
+	var lite *sqlite.Error
+	var postgres *pgconn.PgError
+	const sqliteConstraintUnique, uniqueViolation = 2067, "23505"
+	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique || errors.As(err, &postgres) && postgres.Code == uniqueViolation
+}
+
+// Close closes the database; one in memory is dropped.
 func (d *database) Close() error {
-	return errors.Join(d.keeper.Close(), d.DB.Close())
+	var err error
+	if d.keeper != nil {
+		err = d.keeper.Close()
+	}
+	return errors.Join(err, d.DB.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -24,6 +25,7 @@ type fleet struct {
 	world     *world
 	lab       *laboratory
 	replicas  []*replica
+	pageRuns  atomic.Int64
 }
 
 // openFleet makes the database, finds Redis and has every replica listen. It ends early when ctx does.
@@ -36,10 +38,10 @@ func openFleet(ctx context.Context, opts options, log *slog.Logger) (*fleet, err
 }
 
 func (f *fleet) open(ctx context.Context) (err error) {
-	if f.db, err = openDatabase(ctx); err != nil {
+	if f.db, err = openDatabase(ctx, f.opts.db); err != nil {
 		return err
 	}
-	f.origin = &origin{db: f.db.DB, delay: f.opts.originDelay}
+	f.origin = &origin{db: f.db.DB, delay: f.opts.originDelay, log: f.log}
 	if f.redisAddr == "" {
 		if f.embedded, err = miniredis.Run(); err != nil {
 			return fmt.Errorf("start the embedded Redis: %w", err)
@@ -61,8 +63,9 @@ func (f *fleet) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce prints which Redis is used, where the replicas listen and where the lab is, one line each.
+// announce prints which database and which Redis are used, where the replicas listen and where the lab is, one line each.
 func (f *fleet) announce(stdout io.Writer) {
+	fmt.Fprintf(stdout, "database: %s\n", f.db.what)
 	kind := "Redis"
 	if f.embedded != nil {
 		kind = "embedded Redis"
@@ -70,6 +73,9 @@ func (f *fleet) announce(stdout io.Writer) {
 	fmt.Fprintf(stdout, "%s: %s\n", kind, f.redisAddr)
 	for i, r := range f.replicas {
 		fmt.Fprintf(stdout, "replica %d of %d: %s\n", i+1, len(f.replicas), r.url)
+	}
+	if f.opts.stage != ownStage {
+		fmt.Fprintf(stdout, "the category map is protected by stage %q, with locks of %v\n", f.opts.stage, f.opts.lockTTL)
 	}
 	fmt.Fprintf(stdout, "the lock lab: %s/\n", f.replicas[0].url)
 }
@@ -110,7 +116,9 @@ func (f *fleet) grace() time.Duration {
 
 // stats is what the fleet has done so far.
 func (f *fleet) stats() stats {
-	s := stats{Loads: f.origin.loads.Load()}
+	s := stats{
+		Loads: f.origin.loads.Load(), CategoryLoads: f.origin.categoryLoads.Load(), PageRuns: f.pageRuns.Load(), Renames: f.origin.renames.Load(),
+	}
 	for _, r := range f.replicas {
 		s.Replicas = append(s.Replicas, r.tally.stats(r.url))
 	}

@@ -12,39 +12,68 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// newHandler makes the pages of one replica: get is where the category map comes from, stats what the whole fleet has
-// done, and more adds further pages. It counts in t.
-func newHandler(
-	get func(context.Context) (categoryMap, error), stats func() stats, t *tally, log *slog.Logger, more ...func(chi.Router),
-) http.Handler {
+// newHandler makes the router of one replica.
+func newHandler(routes ...func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
-	page(r)
-	r.Get("/catalog.json", func(w http.ResponseWriter, r *http.Request) {
-		t.requests.Add(1)
-		m, err := get(r.Context())
-		switch {
-		case err == nil:
-			writeJSON(w, http.StatusOK, m)
-		case errors.Is(r.Context().Err(), context.Canceled): // the client has left, nobody reads an answer
-		default:
-			status := statusOf(err)
-			log.Warn("no category map", "status", status, "error", err)
-			writeJSON(w, status, failure{Status: status, Error: "the category map is not available: " + http.StatusText(status)})
-		}
-	})
-	r.Get("/stats.json", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, stats())
-	})
-	for _, add := range more {
+	for _, add := range routes {
 		add(r)
 	}
 	return r
 }
 
-// failure is the body of an answer without a category map. The cause is not in it: that is for the log.
+// shop is what one replica serves of the shop.
+type shop struct {
+	tree     func(context.Context) (tree, error)
+	category func(ctx context.Context, id int) (category, error)
+	rename   func(ctx context.Context, id int, name string) error
+	stats    func() stats
+	tally    *tally
+	log      *slog.Logger
+}
+
+func (s *shop) routes(r chi.Router) {
+	r.Get("/catalog.json", s.catalogJSON)
+	r.Get("/categories/{id}", s.getCategory)
+	// The browser of somebody who is in the shop's network must not rename what another site wants renamed.
+	r.With(http.NewCrossOriginProtection().Handler).Post("/categories/{id}", s.renameCategory)
+	r.Get("/stats.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		writeJSON(w, http.StatusOK, s.stats())
+	})
+}
+
+func (s *shop) catalogJSON(w http.ResponseWriter, r *http.Request) {
+	s.tally.requests.Add(1)
+	t, err := s.tree(r.Context())
+	if err != nil {
+		s.fail(w, r, "the category map", err)
+		return
+	}
+	writeJSON(w, http.StatusOK, t.byID())
+}
+
+// fail answers a request for something that could not be had.
+func (s *shop) fail(w http.ResponseWriter, r *http.Request, what string, err error) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		return // the client has left, nobody reads an answer
+	}
+	status := statusOf(err)
+	if status == http.StatusNotFound {
+		refuse(w, status, what+" does not exist")
+		return
+	}
+	s.log.Warn("a request failed", "path", r.URL.Path, "status", status, "error", err)
+	refuse(w, status, what+" is not available: "+http.StatusText(status))
+}
+
+// failure is the body of an answer that is none. The cause is not in it: that is for the log.
 type failure struct {
 	Status int    `json:"status"`
 	Error  string `json:"error"`
+}
+
+func refuse(w http.ResponseWriter, status int, why string) {
+	writeJSON(w, status, failure{Status: status, Error: why})
 }
 
 // statusOf is the status with which an HTTP client learns of an error of the cache or the origin.

@@ -16,18 +16,21 @@ import (
 )
 
 // ask gets a path from a handler whose category map comes from get, and returns what was logged beside the answer.
-func ask(ctx context.Context, path string, get func(context.Context) (categoryMap, error), t *tally) (*httptest.ResponseRecorder, string) {
+func ask(ctx context.Context, path string, get func(context.Context) (tree, error), t *tally) (*httptest.ResponseRecorder, string) {
 	var logged bytes.Buffer
-	allStats := func() stats { return stats{Loads: 7, Replicas: []replicaStats{t.stats("http://shop.test")}} }
-	h := newHandler(get, allStats, t, slog.New(slog.NewTextHandler(&logged, nil)))
+	s := &shop{tree: get, tally: t, log: slog.New(slog.NewTextHandler(&logged, nil))}
+	s.stats = func() stats {
+		return stats{Loads: 7, Renames: 3, Replicas: []replicaStats{t.stats("http://shop.test")}}
+	}
+	h := newHandler(labPage, s.routes)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
 	return w, logged.String()
 }
 
 func TestCatalogPage(t *testing.T) {
-	get := func(context.Context) (categoryMap, error) {
-		return categoryMap{1: {{ID: 21, ParentID: 1, Name: "Audio"}}}, nil
+	get := func(context.Context) (tree, error) {
+		return tree{{ID: 1, Name: "Electronics", Children: []category{{ID: 21, ParentID: 1, Name: "Audio"}}}}, nil
 	}
 	counts := &tally{}
 	w, _ := ask(t.Context(), "/catalog.json", get, counts)
@@ -57,7 +60,7 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 		{secret, http.StatusBadGateway},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
-			get := func(context.Context) (categoryMap, error) { return nil, fmt.Errorf("load: %w", c.err) }
+			get := func(context.Context) (tree, error) { return nil, fmt.Errorf("load: %w", c.err) }
 			w, logged := ask(t.Context(), "/catalog.json", get, &tally{})
 			var body failure
 			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
@@ -66,7 +69,7 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 			if w.Code != c.want || body.Status != c.want || w.Header().Get("Content-Type") != "application/json" {
 				t.Errorf("status %d, body %+v, type %q; want %d", w.Code, body, w.Header().Get("Content-Type"), c.want)
 			}
-			if strings.Contains(body.Error, c.err.Error()) || !strings.Contains(logged, c.err.Error()) {
+			if found := c.want != http.StatusNotFound; strings.Contains(body.Error, c.err.Error()) || strings.Contains(logged, c.err.Error()) != found {
 				t.Errorf("the cause belongs into the log only; body %q, log %q", body.Error, logged)
 			}
 		})
@@ -75,7 +78,7 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 
 func TestAClientThatLeftIsNoFailure(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	get := func(ctx context.Context) (categoryMap, error) {
+	get := func(ctx context.Context) (tree, error) {
 		leave()
 		return nil, ctx.Err()
 	}
@@ -94,7 +97,7 @@ func TestStatsPage(t *testing.T) {
 		counts.Observe(t.Context(), cacheguard.Event{Kind: kind})
 	}
 	w, _ := ask(t.Context(), "/stats.json", nil, counts)
-	want := `{"loads":7,"replicas":[{"address":"http://shop.test","requests":0,` +
+	want := `{"loads":7,"categoryLoads":0,"pageRuns":0,"renames":3,"replicas":[{"address":"http://shop.test","requests":0,` +
 		`"results":{"hit":2,"coalesced":1,"loaded":1},"leaseRequests":2,"leasesGranted":1}]}`
 	if got := strings.TrimSpace(w.Body.String()); got != want || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "catalog: %v\nFor the flags: catalog -help\n", err)
 		return 2
 	}
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: opts.logLevel}))
 	if err := serve(ctx, opts, stdout, log); err != nil {
 		fmt.Fprintf(stderr, "catalog: %v\n", err)
 		return 1

@@ -175,7 +175,7 @@ func TestTheMapIsLoadedAgainAfterItsTTL(t *testing.T) {
 
 // Leases rest on it: that of a replica that died must end.
 func TestTheEmbeddedRedisForgetsWhatHasExpired(t *testing.T) {
-	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: 50 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: 50 * time.Millisecond, stage: ownStage}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +216,22 @@ func TestRequestsMayFinishWhenTheCommandIsStopped(t *testing.T) {
 	if resp, err := other.Get(c.urls[1]); err == nil {
 		resp.Body.Close()
 		t.Error("a replica still answers")
+	}
+}
+
+// Browsers open connections in advance.
+func TestAConnectionWithoutARequestHoldsUpNobody(t *testing.T) {
+	c := start(t, 1)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.urls[0], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	get(t, newClient(t), c.urls[0]+"/stats.json") // accepted after it
+	begin := time.Now()
+	c.stop()
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("it took %v to stop", took)
 	}
 }
 

@@ -5,9 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // options are the command's flags.
@@ -15,11 +20,18 @@ type options struct {
 	host        string // of -addr
 	port        int    // of -addr; 0: a free one for each replica
 	replicas    int
+	db          string // empty: one in memory
 	redis       string // empty: an embedded one
 	zookeeper   string // empty: none
 	originDelay time.Duration
 	ttl         time.Duration
+	stage       string
+	lockTTL     time.Duration // of stages other than ownStage
+	logLevel    slog.Level
 }
+
+// ownStage is the stage that is cacheguard: the only one that keeps what it promises.
+const ownStage = "cacheguard"
 
 const maxReplicas = 64
 
@@ -31,10 +43,14 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	flags.SetOutput(io.Discard) // errors are returned and printed once, by the caller
 	addr := flags.String("addr", "localhost:8080", "`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
 	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas, each with its own cache and its own connections to Redis")
+	flags.StringVar(&o.db, "db", "", "`file` of an SQLite database, or the URL of a PostgreSQL (postgres://user:password@host/name); without categories it is filled with the example's (default: one in memory)")
 	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: an embedded one)")
 	flags.StringVar(&o.zookeeper, "zookeeper", "", "`host:port` of a ZooKeeper for the stages of the lab that need one (default: none)")
-	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond, "how long the query for the category map takes")
-	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long the cached category map is fresh")
+	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond, "how long each query takes")
+	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long what is cached is fresh")
+	flags.StringVar(&o.stage, "stage", ownStage, "`name` of the stage that protects the category map: "+stageNames())
+	flags.DurationVar(&o.lockTTL, "lock-ttl", 30*time.Second, "how long a lock of the other stages lasts, where it has an end")
+	flags.TextVar(&o.logLevel, "log", slog.LevelWarn, "the least `level` that is logged: debug, info (each load and rename), warn or error")
 
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -62,6 +78,17 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
 	}
 	errs = append(errs, checkServer("-redis", o.redis), checkServer("-zookeeper", o.zookeeper))
+	if strings.Contains(o.db, "://") && !isPostgres(o.db) {
+		errs = append(errs, errors.New("-db: want a file, or a URL that begins with postgres://"))
+	}
+	if stages := stage.All(); !slices.ContainsFunc(stages, func(s stage.Stage) bool { return s.Name == o.stage }) {
+		errs = append(errs, fmt.Errorf("-stage %q: want one of %s", o.stage, stageNames()))
+	} else if o.zookeeper == "" && slices.ContainsFunc(stages, func(s stage.Stage) bool { return s.Name == o.stage && s.Needs == stage.NeedsZooKeeper }) {
+		errs = append(errs, fmt.Errorf("-stage %s: this needs -zookeeper", o.stage))
+	}
+	if o.lockTTL < time.Second {
+		errs = append(errs, fmt.Errorf("-lock-ttl %v: want a second at least", o.lockTTL))
+	}
 	if o.originDelay < 0 {
 		errs = append(errs, fmt.Errorf("-origin-delay %v: must not be negative", o.originDelay))
 	}
@@ -69,6 +96,14 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("-ttl %v: must be more than zero", o.ttl))
 	}
 	return errors.Join(errs...)
+}
+
+func stageNames() string {
+	var names []string
+	for _, s := range stage.All() {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // listenAddr is the address of the replica with that index, from 0.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 
 func TestOptionDefaults(t *testing.T) {
 	got, err := parseOptions(nil, nil)
-	want := options{host: "localhost", port: 8080, replicas: 1, originDelay: 200 * time.Millisecond, ttl: time.Minute}
+	want := options{host: "localhost", port: 8080, replicas: 1, originDelay: 200 * time.Millisecond, ttl: time.Minute, stage: ownStage, lockTTL: 30 * time.Second, logLevel: slog.LevelWarn}
 	if err != nil || got != want {
 		t.Errorf("got %+v (%v), want %+v", got, err, want)
 	}
@@ -47,6 +48,11 @@ func TestWrongFlags(t *testing.T) {
 		{"-redis 6379", []string{"-redis", `"6379"`, "host:port"}},
 		{"-redis localhost:0", []string{"-redis", "port 0"}},
 		{"-zookeeper localhost", []string{"-zookeeper", "host:port"}},
+		{"-db mysql://root:secret@localhost", []string{"-db", "postgres://"}},
+		{"-stage magic", []string{`-stage "magic"`, "setnxex"}},
+		{"-stage herd", []string{"-stage herd", "-zookeeper"}},
+		{"-lock-ttl 1ms", []string{"-lock-ttl 1ms", "a second"}},
+		{"-log loud", []string{"-log", "loud"}},
 		{"-origin-delay -1s", []string{"-origin-delay -1s", "negative"}},
 		{"-origin-delay soon", []string{"-origin-delay", "soon"}},
 		{"-ttl 0s", []string{"-ttl 0s"}},
@@ -76,7 +82,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("exit code %d, on stderr: %s", code, &stderr)
 	}
-	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl"} {
+	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl", "-db", "-stage", "-lock-ttl", "-log"} {
 		if !strings.Contains(stdout.String(), "  "+flag+" ") {
 			t.Errorf("the help lacks %s: %s", flag, &stdout)
 		}

@@ -1,32 +1,93 @@
 package main
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 )
 
-// pageFiles are the lab's page, as the browser gets them: nothing is built, and nothing comes from elsewhere.
+// pageFiles are what browsers get: nothing is built, and nothing comes from elsewhere.
 //
 //go:embed page
 var pageFiles embed.FS
 
-// page serves the lab's page. A browser runs nothing in it that is not of this server.
-func page(r chi.Router) {
+var catalogPage = template.Must(template.ParseFS(pageFiles, "page/catalog.html"))
+
+// labPage serves the lab's page, and what the pages need.
+func labPage(r chi.Router) {
 	files := http.FileServerFS(pageFiles)
-	secure := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'")
-			w.Header().Set("X-Content-Type-Options", "nosniff")
-			w.Header().Set("Cache-Control", "no-cache") // another version of the program may be behind the same address
-			next.ServeHTTP(w, r)
-		})
-	}
-	r.With(secure).Get("/", func(w http.ResponseWriter, r *http.Request) {
+	r.With(secure, revalidated).Get("/", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, pageFiles, "page/index.html")
 	})
 	for _, name := range []string{"style.css", "lab.js"} {
-		r.With(secure).Get("/page/"+name, files.ServeHTTP)
+		r.With(secure, revalidated).Get("/page/"+name, files.ServeHTTP)
 	}
+}
+
+// secure has browsers run nothing in a page that is not of this server.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// revalidated has browsers ask each time: another version of the program may be behind the same address.
+func revalidated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// pagePath is where the map is as a page.
+const pagePath = "/catalog"
+
+// catalogRoute serves the map as a page, through the HTTP middleware.
+func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Duration, ran func()) func(chi.Router) {
+	return func(r chi.Router) {
+		r.With(oneHost, cached, secure).Get(pagePath, func(w http.ResponseWriter, r *http.Request) {
+			ran()
+			t, err := s.tree(r.Context())
+			if err != nil {
+				s.fail(w, r, "the category map", err)
+				return
+			}
+			var body bytes.Buffer
+			made := struct {
+				Made string
+				Tree tree
+			}{time.Now().UTC().Format("15:04:05 MST"), t}
+			if err := catalogPage.Execute(&body, made); err != nil {
+				s.fail(w, r, "the page", err)
+				return
+			}
+			sum := sha256.Sum256(body.Bytes())
+			w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			// Browsers ask each time, for nobody can tell them when something is renamed; the fleet's cache is told, and keeps it
+			// (RFC 9213).
+			w.Header().Set("Cache-Control", "no-cache")
+			w.Header().Set("CDN-Cache-Control", fmt.Sprintf("max-age=%d", max(1, int(ttl.Seconds()))))
+			_, _ = w.Write(body.Bytes()) // an error means that the client has left
+		})
+	}
+}
+
+// oneHost gives all replicas the host that they would have behind a load balancer. They listen on ports of their own here, and
+// the cache would take each for another site.
+func oneHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context()) // a copy
+		r.Host = "shop"
+		next.ServeHTTP(w, r)
+	})
 }

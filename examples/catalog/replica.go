@@ -10,20 +10,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/promobserver"
 )
 
-// replica is one server of the shop, with a cache and connections of its own.
+// replica is one server of the shop, with caches and connections of its own.
 type replica struct {
 	url      string
 	listener net.Listener
 	server   *http.Server
-	cache    *catalogCache
+	caches   *caches
 	tally    *tally
 }
 
-// openReplica listens on addr and opens the replica's cache, so that the first request finds everything ready. It ends
+// openReplica listens on addr and opens the replica's caches, so that the first request finds everything ready. It ends
 // early when ctx does.
 func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	t := &tally{}
@@ -35,27 +34,32 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	if err := registry.Register(metrics); err != nil {
 		return nil, err
 	}
-	cache, err := openCache(ctx, f.redisAddr, f.opts, cacheguard.Observers(t, metrics), f.log)
+	caches, err := openCaches(ctx, f, metrics, t)
 	if err != nil {
 		return nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, errors.Join(err, cache.close(ctx))
+		return nil, errors.Join(err, caches.close(ctx))
 	}
-	ping := func(ctx context.Context) error { return cache.rdb.Ping(ctx).Err() }
-	get := func(ctx context.Context) (categoryMap, error) { return cache.get(ctx, f.origin.load) }
-	return &replica{
+	ping := func(ctx context.Context) error { return caches.rdb.Ping(ctx).Err() }
+	s := &shop{tree: caches.trees.get, category: caches.category, rename: caches.rename, stats: f.stats, tally: t, log: f.log}
+	page := s.catalogRoute(caches.pages.Handler, f.opts.ttl, func() { f.pageRuns.Add(1) })
+	u := &unused{conns: map[net.Conn]bool{}}
+	r := &replica{
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(get, f.stats, t, f.log, f.lab.routes, watched(f.db.PingContext, ping, registry)),
+			Handler:           newHandler(labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry)),
+			ConnState:         u.note,
 			ReadHeaderTimeout: 5 * time.Second,
 			ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 		},
-		cache: cache,
-		tally: t,
-	}, nil
+		caches: caches,
+		tally:  t,
+	}
+	r.server.RegisterOnShutdown(u.close)
+	return r, nil
 }
 
 // serve answers requests until ctx ends and then waits, for grace at most, for those that are under way.
@@ -73,8 +77,8 @@ func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 	return <-stopped
 }
 
-// close ends the cache. Loads that run may finish until ctx ends.
+// close ends the caches. Loads that run may finish until ctx ends.
 func (r *replica) close(ctx context.Context) error {
 	_ = r.listener.Close() // closed already, unless the replica never served
-	return r.cache.close(ctx)
+	return r.caches.close(ctx)
 }

@@ -5,12 +5,16 @@ import (
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
 // stats is the body of /stats.json.
 type stats struct {
-	Loads    int64          `json:"loads"` // from the database, over all replicas
-	Replicas []replicaStats `json:"replicas"`
+	Loads         int64          `json:"loads"`         // of the category map from the database, over all replicas
+	CategoryLoads int64          `json:"categoryLoads"` // of single categories
+	PageRuns      int64          `json:"pageRuns"`      // how often the page was made
+	Renames       int64          `json:"renames"`
+	Replicas      []replicaStats `json:"replicas"`
 }
 
 type replicaStats struct {
@@ -28,7 +32,7 @@ type results struct {
 	Loaded    int64 `json:"loaded"`    // from the load they began
 }
 
-// tally counts what one replica does. It is the observer of the replica's cache. The zero tally is ready to use and
+// tally counts what one replica does for the category map. It is an observer of that cache. The zero tally is ready to use and
 // safe for concurrent use.
 type tally struct {
 	requests atomic.Int64
@@ -38,6 +42,17 @@ type tally struct {
 // Observe counts an event.
 func (t *tally) Observe(_ context.Context, e cacheguard.Event) {
 	t.events[e.Kind].Add(1)
+}
+
+// passed counts a point that a request comes by, if the tree is protected by a stage of the lab.
+func (t *tally) passed(p stage.Point) {
+	if kind, ok := kindOf[p]; ok {
+		t.events[kind].Add(1)
+	}
+}
+
+var kindOf = map[stage.Point]cacheguard.EventKind{
+	stage.Hit: cacheguard.EventHit, stage.Load: cacheguard.EventLoad, stage.Try: cacheguard.EventLeaseAsked, stage.Acquired: cacheguard.EventLeaseGranted,
 }
 
 func (t *tally) stats(address string) replicaStats {

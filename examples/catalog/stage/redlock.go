@@ -16,7 +16,8 @@ func openRedlock(r *Replica) (Protection, error) {
 	for i, m := range r.Masters {
 		masters[i] = m
 	}
-	locker, err := redlock.New(masters, redlock.Options{Lease: r.LockTTL, Logger: quiet})
+	// Masters get the most time to answer that may be: here they compete for one machine's processors.
+	locker, err := redlock.New(masters, redlock.Options{Lease: r.LockTTL, NodeTimeout: r.LockTTL / 10, Logger: quiet})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// audio is the category that the tests rename, at level 2.
+const audio = 21
+
+// rename renames a category, and returns the status and the body of the answer.
+func rename(t *testing.T, client *http.Client, url string, id int, body string) (int, string) {
+	t.Helper()
+	resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, id), "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(said)
+}
+
+// Readers of all replicas never see a name that was replaced before they asked, on whatever way they ask; and the database
+// is asked once for each rename and for each time that the cached map has come to its end, whoever else asks meanwhile.
+//
+// With CACHEGUARD_TEST=soak this goes on for a minute, and the map's end comes between the renames.
+func TestNobodyIsToldAnOldName(t *testing.T) {
+	replicas, renames, ttl, pause := 4, 10, time.Hour, time.Duration(0)
+	if childproc.Soak() {
+		renames, ttl, pause = 24, time.Second, 2500*time.Millisecond
+	}
+	seen := &history{}
+	opts, err := parseOptions([]string{
+		"-addr", "127.0.0.1:0", "-replicas", fmt.Sprint(replicas), "-ttl", ttl.String(), "-origin-delay", "20ms",
+		"-redis", redistest.Shared(t).Addr(),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openFleet(t.Context(), opts, slog.New(seen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := f.serve(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer func() {
+		stop()
+		serving.Wait()
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	client := newClient(t)
+	var readers sync.WaitGroup
+	var begun, acknowledged, reads atomic.Int64
+	done := make(chan struct{})
+	for _, r := range f.replicas {
+		for _, path := range []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"} {
+			readers.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					least := acknowledged.Load()
+					told := toldVersion(t, get(t, client, r.url+path))
+					if most := begun.Load(); told < least || told > most {
+						t.Errorf("%s says name %d; %d was acknowledged before, and %d is the last one", path, told, least, most)
+						return
+					}
+					reads.Add(1)
+				}
+			})
+		}
+	}
+	for n := int64(1); n <= int64(renames) && !t.Failed(); n++ {
+		begun.Store(n)
+		if status, said := rename(t, client, f.replicas[n%int64(replicas)].url, audio, fmt.Sprintf(`{"name": "Audio %d"}`, n)); status != http.StatusOK {
+			t.Errorf("status %d: %s", status, said)
+		}
+		seen.add("acknowledged")
+		acknowledged.Store(n)
+		for _, r := range f.replicas { // the map is there again before the next one
+			if told := toldVersion(t, get(t, client, r.url+"/catalog.json")); told != n {
+				t.Errorf("%s says name %d after %d", r.url, told, n)
+			}
+		}
+		_ = wait(t.Context(), pause) // for what is cached to come to its end
+	}
+	close(done)
+	readers.Wait()
+	byRename, byEnd := seen.causes(t, ttl)
+	s := f.stats()
+	t.Logf("%d reads; %d renames, %d ends, %d loads", reads.Load(), s.Renames, byEnd, s.Loads)
+	if byRename != renames || s.Loads != int64(1+byRename+byEnd) || s.Renames != int64(renames) {
+		t.Errorf("%d loads, of which %d because of a rename: %+v", s.Loads, byRename, s)
+	}
+	if ttl == time.Hour && (byEnd != 0 || s.PageRuns > int64(renames)+1 || s.CategoryLoads > 2*int64(renames+1)) {
+		t.Errorf("%d loads because something came to its end: %+v", byEnd, s)
+	}
+}
+
+var audioName = regexp.MustCompile(`[">]Audio( \d+)?["<]`)
+
+// toldVersion is the number in Audio's name; 0 before it was renamed.
+func toldVersion(t *testing.T, body []byte) int64 {
+	t.Helper()
+	names := audioName.FindAllSubmatch(body, -1)
+	if len(names) != 1 {
+		t.Errorf("%d names in %.300s", len(names), body)
+		return -1
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(names[0][1])), 10, 64)
+	return n
+}
+
+// history is what the shop logs, in the order in which it happened.
+type history struct {
+	mu     sync.Mutex // guards events
+	events []happened
+}
+
+type happened struct {
+	what string
+	when time.Time
+}
+
+func (h *history) Enabled(context.Context, slog.Level) bool { return true }
+func (h *history) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *history) WithGroup(string) slog.Handler            { return h }
+
+func (h *history) Handle(_ context.Context, r slog.Record) error {
+	h.add(r.Message)
+	return nil
+}
+
+func (h *history) add(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, happened{what, time.Now()})
+}
+
+// causes counts why the map was loaded: for a rename, or because what was cached had come to its end. There must be nothing
+// else, but for the first time.
+func (h *history) causes(t *testing.T, ttl time.Duration) (byRename, byEnd int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const jitter = 10 // percent, by which a TTL may be shorter
+	first, renamed, between := true, false, false
+	var loaded time.Time
+	for _, e := range h.events {
+		switch e.what {
+		case sayLoaded:
+			loaded = e.when
+		case sayRenamed:
+			renamed, between = true, true
+		case "acknowledged":
+			between = false
+		case sayLoads:
+			switch {
+			case first:
+				first = false
+			case renamed:
+				byRename++
+				renamed = between // a load that begins before all are told is given up
+			case e.when.Sub(loaded) >= ttl*(100-jitter)/100:
+				byEnd++
+			default:
+				t.Errorf("a load without a cause, %v after the last one", e.when.Sub(loaded))
+			}
+		}
+	}
+	return byRename, byEnd
+}
+
+func TestRenamingBadly(t *testing.T) {
+	c := start(t, 1, "-origin-delay", "0s")
+	client := newClient(t)
+	for _, r := range []struct {
+		id     int
+		body   string
+		status int
+		says   string
+	}{
+		{audio, ``, http.StatusBadRequest, "the new one"},
+		{audio, `Hi-fi`, http.StatusBadRequest, "the new one"},
+		{audio, `{"title": "Hi-fi"}`, http.StatusBadRequest, "title"},
+		{audio, `{"name": "Hi-fi"} {}`, http.StatusBadRequest, "nothing after it"},
+		{audio, `{"name": " "}`, http.StatusBadRequest, "empty"},
+		{audio, `{"name": "a\u0000b"}`, http.StatusBadRequest, "printed"},
+		{audio, `{"name": "` + strings.Repeat("x", 101) + `"}`, http.StatusBadRequest, "101 characters"},
+		{audio, `{"name": "` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "too large"},
+		{audio, `{"name": "Televisions"}`, http.StatusConflict, "another category"},
+		{123456, `{"name": "Hi-fi"}`, http.StatusNotFound, "category 123456"},
+		{-1, `{"name": "Hi-fi"}`, http.StatusNotFound, `"-1"`},
+		{audio, `{"name": "Audio"}`, http.StatusOK, `"Audio"`},
+	} {
+		if status, said := rename(t, client, c.urls[0], r.id, r.body); status != r.status || !strings.Contains(said, strings.ReplaceAll(r.says, `"-1"`, `\"-1\"`)) {
+			t.Errorf("%d %.60s: status %d, %s; want %d with %q", r.id, r.body, status, said, r.status, r.says)
+		}
+	}
+	req, err := http.NewRequest(http.MethodPost, fmt.Sprintf("%s/categories/%d", c.urls[0], audio), strings.NewReader(`{"name": "Hi-fi"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Origin", "https://elsewhere.example")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("status %d for another site's request, want 403", resp.StatusCode)
+	}
+	if body := get(t, client, c.urls[0]+"/catalog.json"); !bytes.Contains(body, []byte(`"Audio"`)) {
+		t.Error("it was renamed")
+	}
+}
+
+// Renamed without Redis, a category has its name, but who has asked is told that others may not know.
+func TestRenamingWithoutRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	c := start(t, 2, "-origin-delay", "0s", "-redis", redis.Addr())
+	client := newClient(t)
+	for _, url := range c.urls {
+		get(t, client, url+"/catalog.json")
+	}
+	redis.Kill()
+	if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 1"}`); status != http.StatusServiceUnavailable || !strings.Contains(said, "send it again") {
+		t.Errorf("status %d, %s", status, said)
+	}
+	if err := redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if status, _ := rename(t, client, c.urls[1], audio, `{"name": "Audio 1"}`); status == http.StatusOK {
+			break // a test that waits in vain is ended by go test
+		}
+	}
+	for _, url := range c.urls {
+		if told := toldVersion(t, get(t, client, url+"/catalog.json")); told != 1 {
+			t.Errorf("%s says name %d", url, told)
+		}
+	}
+}
+
+// What somebody calls a category is text, on the page too.
+func TestNamesAreText(t *testing.T) {
+	c := start(t, 2, "-origin-delay", "0s")
+	client := newClient(t)
+	get(t, client, c.urls[1]+"/catalog")
+	if status, said := rename(t, client, c.urls[0], audio, `{"name": "<script>alert(1)</script> & Ton"}`); status != http.StatusOK {
+		t.Errorf("status %d, %s", status, said)
+	}
+	page := string(get(t, client, c.urls[1]+"/catalog"))
+	if strings.Contains(page, "<script>") || !strings.Contains(page, "&lt;script&gt;alert(1)&lt;/script&gt; &amp; Ton") {
+		t.Error("the name is not written as text")
+	}
+}
+
+// Each replica's page is the same one, made once, and browsers that have it are told so.
+func TestThePageIsMadeOnce(t *testing.T) {
+	const replicas = 3
+	c := start(t, replicas, "-origin-delay", "1s")
+	client := newClient(t)
+	pages := make([][]byte, 30)
+	var group sync.WaitGroup
+	for i := range pages {
+		group.Go(func() { pages[i] = get(t, client, c.urls[i%replicas]+"/catalog") })
+	}
+	group.Wait()
+	if different := slices.IndexFunc(pages, func(p []byte) bool { return !bytes.Equal(p, pages[0]) }); different >= 0 {
+		t.Errorf("page %d differs", different)
+	}
+	for _, want := range []string{"Electronics", "Audio", "Over-ear headphones"} {
+		if !bytes.Contains(pages[0], []byte(">"+want+"<")) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+	if s := getStats(t, client, c.urls[0]); s.PageRuns != 1 || s.Loads != 1 {
+		t.Errorf("%+v, want one run of the page and one load", s)
+	}
+	resp, err := client.Get(c.urls[2] + "/catalog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	h := resp.Header
+	if h.Get("Cache-Control") != "no-cache" || h.Get("ETag") == "" || !strings.Contains(h.Get("Cache-Status"), "hit") || h.Get("Content-Security-Policy") == "" {
+		t.Errorf("the page's fields: %v", h)
+	}
+	req, err := http.NewRequest(http.MethodGet, c.urls[1]+"/catalog", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("If-None-Match", h.Get("ETag"))
+	if resp, err = client.Do(req); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNotModified {
+		t.Errorf("status %d for a browser that has it, want 304", resp.StatusCode)
+	}
+}
+
+// What does not exist is asked for once, whichever replica is asked for it, and what can't exist not at all.
+func TestUnknownCategories(t *testing.T) {
+	c := start(t, 3, "-origin-delay", "0s")
+	client := newClient(t)
+	ask := func(url, id string) (int, string) {
+		resp, err := client.Get(url + "/categories/" + id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		said, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(said)
+	}
+	for range 5 {
+		for _, url := range c.urls {
+			if status, said := ask(url, "4711"); status != http.StatusNotFound || !strings.Contains(said, "category 4711 does not exist") {
+				t.Errorf("status %d, %s", status, said)
+			}
+			for _, id := range []string{"0", "-1", "021", "+21", "2147483648", "99999999999999999999", "x", "%00", "21.0"} {
+				if status, said := ask(url, id); status != http.StatusNotFound || !strings.Contains(said, "ids are numbers") {
+					t.Errorf("%s: status %d, %s", id, status, said)
+				}
+			}
+		}
+	}
+	if s := getStats(t, client, c.urls[0]); s.CategoryLoads != 1 {
+		t.Errorf("%d loads, want 1", s.CategoryLoads)
+	}
+	for _, url := range c.urls {
+		status, said := ask(url, fmt.Sprint(audio))
+		want := `{"id":21,"parentId":1,"name":"Audio","children":[{"id":172,"parentId":21,"name":"Over-ear headphones"}`
+		if status != http.StatusOK || !strings.HasPrefix(said, want) {
+			t.Errorf("status %d, %s; want %s", status, said, want)
+		}
+	}
+	if s := getStats(t, client, c.urls[0]); s.CategoryLoads != 2 {
+		t.Errorf("%d loads, want 2", s.CategoryLoads)
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/examples/catalog/stage"
+)
+
+// trees is one replica's way to the tree.
+type trees interface {
+	// get returns the cached one, or the one that a load brings. It is shared: nobody may change it.
+	get(ctx context.Context) (tree, error)
+
+	// changed is called when there is another one in the database.
+	changed(ctx context.Context) error
+
+	close(ctx context.Context) error
+}
+
+// treeKey is the one key that there is.
+const treeKey = "all"
+
+// guarded is what a shop should have.
+type guarded struct {
+	cache  *cacheguard.Cache[tree]
+	origin *origin
+}
+
+func openGuarded(store *redisstore.Store, o *origin, opts cacheguard.Options[tree]) (trees, error) {
+	cache, err := cacheguard.New(store, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &guarded{cache, o}, nil
+}
+
+func (g *guarded) get(ctx context.Context) (tree, error) {
+	return g.cache.Get(ctx, treeKey, g.origin.load)
+}
+
+func (g *guarded) changed(ctx context.Context) error { return g.cache.Invalidate(ctx, treeKey) }
+
+func (g *guarded) close(ctx context.Context) error { return g.cache.Shutdown(ctx) }
+
+// staged is what a shop may have had before: one of the stages of the lab, with its flaw.
+type staged struct{ stage.Protection }
+
+// stageSpin is how long a stage waits before it asks again for a lock that is held.
+const stageSpin = 100 * time.Millisecond
+
+func openStaged(rdb *redis.Client, f *fleet, t *tally) (trees, error) {
+	p, err := stage.Open(f.opts.stage, &stage.Replica{
+		Redis: rdb, DB: f.world.DB, Masters: f.world.Masters, ZooKeeper: f.world.ZooKeeper,
+		Load: func(ctx context.Context, _ string) (string, error) {
+			loaded, err := f.origin.load(ctx)
+			if err != nil {
+				return "", err
+			}
+			text, err := json.Marshal(loaded)
+			return string(text), err
+		},
+		At:  func(_ context.Context, p stage.Point) error { t.passed(p); return nil },
+		Now: time.Now, LockTTL: f.opts.lockTTL, CacheTTL: f.opts.ttl, Spin: stageSpin,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return staged{p}, nil
+}
+
+func (s staged) get(ctx context.Context) (tree, error) {
+	text, err := s.Get(ctx, stagedKey)
+	if err != nil {
+		return nil, err
+	}
+	var t tree
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return nil, fmt.Errorf("what is cached as %q is no tree: %w", stagedKey, err)
+	}
+	return t, nil
+}
+
+// stagedKey is where the stages cache the tree, and "lock:" before it their lock.
+const stagedKey = "catalog:" + treeKey
+
+func (s staged) changed(ctx context.Context) error { return s.Changed(ctx, stagedKey) }
+
+func (s staged) close(context.Context) error { return s.Close() }
