@@ -21,16 +21,20 @@ func Main(peers Peers) {
 
 // run is Main for tests too. It returns 2 for a wrong command line.
 func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	command := "stampede"
+	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
 	}
 	var err error
 	switch command {
+	case "", "cold", "missing", "failing", "killed", "slow", "race-same", "race-other":
+		err = contests(ctx, peers, command, args, stdout, stderr)
 	case "stampede":
 		err = stampede(ctx, args, stdout, stderr)
 	case "replica": // what stampede starts
 		err = replica(ctx, args, stdin, stdout)
+	case "scenario-replica": // what the scenarios start
+		err = scenarioReplica(ctx, peers, stdin, stdout)
 	case "expiry":
 		err = expiry(ctx, args, stdout, stderr)
 	case "outage":

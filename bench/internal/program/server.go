@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -18,6 +19,34 @@ type server struct {
 	addr, source string
 	rdb          *redis.Client
 	own          *redistest.Server // nil if it was there before
+	embedded     *miniredis.Miniredis
+}
+
+// openRedisOrEmbedded is openRedis, but where there is no redis-server it takes one that is embedded in this process.
+func openRedisOrEmbedded(addr string) (*server, error) {
+	s, err := openRedis(addr)
+	if !errors.Is(err, errNoRedis) {
+		return s, err
+	}
+	embedded, err := miniredis.Run()
+	if err != nil {
+		return nil, err
+	}
+	embedded.ClockTTL(true) // otherwise nothing in it would ever expire
+	return &server{
+		addr: embedded.Addr(), source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
+		embedded: embedded, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
+	}, nil
+}
+
+var errNoRedis = errors.New("no redis-server on the PATH to start; name one with -redis host:port")
+
+// resetStats sets the server's counters to zero, if it has some.
+func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
+	if s.embedded != nil {
+		return false, nil
+	}
+	return true, redistest.ResetStats(ctx, s.rdb)
 }
 
 // openRedis connects to the Redis at addr, or starts one if that is empty.
@@ -26,7 +55,7 @@ func openRedis(addr string) (*server, error) {
 	if addr == "" {
 		own, err := redistest.NewServer()
 		if errors.Is(err, redistest.ErrNoServer) {
-			return nil, errors.New("no redis-server on the PATH to start; name one with -redis host:port")
+			return nil, errNoRedis
 		} else if err != nil {
 			return nil, err
 		}
@@ -40,6 +69,9 @@ func (s *server) close() {
 	_ = s.rdb.Close()
 	if s.own != nil {
 		_ = s.own.Stop()
+	}
+	if s.embedded != nil {
+		s.embedded.Close()
 	}
 }
 

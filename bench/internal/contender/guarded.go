@@ -1,0 +1,70 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+// window is that of the contenders with stale values: longer than any run.
+const window = time.Hour
+
+type options = cacheguard.Options[string]
+
+// guarded is cacheguard: with its defaults, but for the lifetimes that all have, and with each option that changes what a
+// stampede looks like.
+var guarded = []Contender{
+	{Name: "cacheguard", What: "with its defaults", Open: openGuarded(func(*options) {})},
+	{Name: "cacheguard-swr", What: "stale while it is loaded again", Open: openGuarded(func(o *options) { o.StaleWhileRevalidate = window })},
+	{Name: "cacheguard-early", What: "loads again before the end", Open: openGuarded(func(o *options) { o.EarlyRefresh = 1 })},
+	{Name: "cacheguard-local", What: "with the process-local tier", Open: openGuarded(func(o *options) { o.Local.Entries = 10_000 })},
+}
+
+type guard struct {
+	Rig
+	store *redisstore.Store
+	cache *cacheguard.Cache[string]
+}
+
+func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, error) {
+	return func(ctx context.Context, r Rig) (Protection, error) {
+		store, err := redisstore.New(r.Redis, redisstore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1}
+		with(&o)
+		cache, err := cacheguard.New(store, o)
+		if err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		g := &guard{r, store, cache}
+		if err := store.Warm(ctx); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+		return g, nil
+	}
+}
+
+func (g *guard) Get(ctx context.Context, key string) (string, bool, error) {
+	value, err := g.cache.Get(ctx, key, func(ctx context.Context) (string, error) {
+		value, found, err := g.Load(ctx, key)
+		if err == nil && !found {
+			return "", cacheguard.ErrNotFound
+		}
+		return value, err
+	})
+	if errors.Is(err, cacheguard.ErrNotFound) {
+		return "", false, nil
+	}
+	return value, err == nil, err
+}
+
+func (g *guard) Invalidate(ctx context.Context, key string) error {
+	return g.cache.Invalidate(ctx, key)
+}
+
+func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Close()) }

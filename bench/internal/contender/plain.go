@@ -1,0 +1,72 @@
+package contender
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+)
+
+// plain are those without a lock between processes.
+var plain = []Contender{
+	{
+		Name: "none", What: "GET, load, SET",
+		Open: func(ctx context.Context, r Rig) (Protection, error) { return &readThrough{r}, r.Redis.Ping(ctx).Err() },
+	},
+	{
+		Name: "singleflight", What: "x/sync/singleflight in each process",
+		Open: func(ctx context.Context, r Rig) (Protection, error) {
+			return &single{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
+		},
+	},
+}
+
+// readThrough is the plain pattern, with a sentinel for what does not exist.
+type readThrough struct{ Rig }
+
+func (p *readThrough) Get(ctx context.Context, key string) (string, bool, error) {
+	v, err := p.Redis.Get(ctx, key).Result()
+	switch {
+	case err == nil && v == missing:
+		return "", false, nil
+	case err == nil:
+		return v, true, nil
+	case !errors.Is(err, redis.Nil):
+		return "", false, err
+	}
+	v, found, err := p.Load(ctx, key)
+	if err != nil {
+		return "", false, err
+	}
+	if !found {
+		return "", false, p.Redis.Set(ctx, key, missing, p.TTL).Err()
+	}
+	return v, true, p.Redis.Set(ctx, key, v, p.TTL).Err()
+}
+
+func (p *readThrough) Invalidate(ctx context.Context, key string) error {
+	return p.Redis.Del(ctx, key).Err()
+}
+
+func (p *readThrough) Close() error { return nil }
+
+// single is the plain pattern inside of a flight, as golang.org/x/sync has it.
+type single struct {
+	readThrough
+	group singleflight.Group
+}
+
+type outcome struct {
+	value string
+	found bool
+}
+
+func (s *single) Get(ctx context.Context, key string) (string, bool, error) {
+	v, err, _ := s.group.Do(key, func() (any, error) {
+		value, found, err := s.readThrough.Get(ctx, key)
+		return outcome{value, found}, err
+	})
+	o, _ := v.(outcome)
+	return o.value, o.found, err
+}

@@ -1,0 +1,304 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
+)
+
+// contest is one scenario for one contender: a fleet of processes that was started for it, and the origin they load from.
+type contest struct {
+	ctx    context.Context
+	arena  *arena
+	origin *slowdb.Server
+	fleet  fleet
+	heard  []*contestReplica
+	prefix string // of the keys
+	keys   int    // made so far
+	result contestResult
+}
+
+// arena is what all contests of a run have in common.
+type arena struct {
+	server             *server
+	peers              Peers
+	Processes, Callers int
+	Load               time.Duration
+	Size               int
+	TTL, LockTTL, Poll time.Duration
+	Patience           time.Duration // for an answer; then a caller is stuck
+	Rounds             int
+}
+
+// contestResult is what one contest has shown. Times are in nanoseconds.
+type contestResult struct {
+	Requests int      `json:"requests"`
+	Errors   int      `json:"errors"`          // that callers got
+	Error    string   `json:"error,omitempty"` // one of them
+	Stuck    int      `json:"stuck"`           // callers without an answer when the patience was over
+	Lost     int      `json:"lost"`            // callers whose process was killed
+	Loads    []int    `json:"loads"`           // in each round
+	AtOnce   int      `json:"atOnce"`          // loads under way at the same time, at most
+	Stale    int      `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
+	Left     int      `json:"left"`            // answers with what was before the change, when all was over
+	Took     []int64  `json:"-"`               // of each answer, from the moment of its burst
+	Trips    int64    `json:"trips"`           // most of one process in one round
+	Commands []int64  `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
+	P50      int64    `json:"p50"`
+	P99      int64    `json:"p99"`
+	Max      int64    `json:"max"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// contestReplica is one process, and the orders that it has not answered yet.
+type contestReplica struct {
+	child *child
+
+	mu      sync.Mutex // guards what follows
+	last    int
+	waiting map[int]chan contestAnswer
+	ended   bool
+	killed  bool
+	over    chan struct{} // closed when it has ended
+}
+
+// hold has one contender go through a scenario.
+func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender, repetition int) (_ contestResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+a.Patience) // processes that hang are killed
+	defer cancel()
+	t := &contest{ctx: ctx, arena: a, prefix: fmt.Sprintf("%s:%dx%d:%s:%d:", s.Name, a.Processes, a.Callers, c.Name, repetition)}
+	if t.origin, err = slowdb.Listen(); err != nil {
+		return t.result, err
+	}
+	defer func() { err = errors.Join(err, t.origin.Close()) }()
+	if t.fleet, err = startFleet(ctx, a.Processes, "scenario-replica"); err != nil {
+		return t.result, err
+	}
+	defer t.end()
+	for i, child := range t.fleet {
+		if err := child.order(contestSetup{
+			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Replica: i, Size: a.Size,
+			TTL: a.TTL, LockTTL: a.LockTTL, Poll: a.Poll,
+		}); err != nil {
+			return t.result, err
+		}
+	}
+	for _, child := range t.fleet {
+		r := &contestReplica{child: child, waiting: map[int]chan contestAnswer{}, over: make(chan struct{})}
+		if err := child.read(&contestAnswer{}); err != nil { // ready
+			return t.result, err
+		}
+		t.heard = append(t.heard, r)
+		go r.listen()
+	}
+	if err := s.run(t); err != nil {
+		return t.result, err
+	}
+	r := &t.result
+	r.P50, r.P99, r.Max = quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.Took, 1)
+	return *r, nil
+}
+
+// end kills the processes: what is stuck in one doesn't end by itself, and nothing in them is worth anything any more.
+func (t *contest) end() {
+	for _, c := range t.fleet {
+		_ = c.cmd.Process.Kill()
+	}
+	for i, c := range t.fleet {
+		if i < len(t.heard) {
+			<-t.heard[i].over // nothing reads from it any more
+		}
+		_ = c.cmd.Wait() // killed: the error says so
+	}
+}
+
+// listen hands answers to those who wait for them, until the process ends.
+func (r *contestReplica) listen() {
+	defer close(r.over)
+	for {
+		var a contestAnswer
+		err := r.child.read(&a)
+		r.mu.Lock()
+		if err != nil {
+			r.ended = true
+			for _, w := range r.waiting {
+				close(w)
+			}
+			r.mu.Unlock()
+			return
+		}
+		if w := r.waiting[a.ID]; w != nil {
+			delete(r.waiting, a.ID)
+			w <- a
+		}
+		r.mu.Unlock()
+	}
+}
+
+// send gives a process an order. The channel is closed without an answer when the process ends.
+func (r *contestReplica) send(o contestOrder) <-chan contestAnswer {
+	answered := make(chan contestAnswer, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		close(answered)
+		return answered
+	}
+	r.last++
+	o.ID = r.last
+	r.waiting[o.ID] = answered
+	_ = r.child.order(o) // an error means that it has ended, which listen sees
+	return answered
+}
+
+// key is a name that nobody has asked for yet.
+func (t *contest) key(p slowdb.Plan) string {
+	t.keys++
+	key := t.prefix + strconv.Itoa(t.keys)
+	t.origin.Put(key, p)
+	return key
+}
+
+// burst is what has been ordered, and will be answered.
+type burst struct {
+	key     string
+	callers int
+	answers []<-chan contestAnswer
+}
+
+// burst has so many callers of each process ask for a key at the same moment.
+func (t *contest) burst(key string, callers int) *burst {
+	// Time for every process to hear of it and to have its callers stand at the gate.
+	lead := 20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond
+	return t.burstAt(key, callers, time.Now().Add(lead))
+}
+
+func (t *contest) burstAt(key string, callers int, at time.Time) *burst {
+	b := &burst{key: key, callers: callers}
+	for _, r := range t.heard {
+		b.answers = append(b.answers, r.send(contestOrder{
+			Do: "burst", Key: key, Callers: callers, At: at.UnixNano(), Patience: t.arena.Patience,
+		}))
+	}
+	return b
+}
+
+// wait waits for the answers, and counts them. least is the version that an answer must have, or it is stale; those are
+// counted in stale.
+func (t *contest) wait(b *burst, least int64, stale *int) error {
+	for i, answered := range b.answers {
+		a, alive := <-answered
+		t.result.Requests += b.callers
+		if !alive {
+			if t.ctx.Err() != nil {
+				return t.ctx.Err()
+			}
+			if !t.wasKilled(i) {
+				return fmt.Errorf("replica %d has ended", i)
+			}
+			t.result.Lost += b.callers
+			continue
+		}
+		t.result.Trips = max(t.result.Trips, a.Trips)
+		if a.Error != "" {
+			t.result.Error = a.Error
+		}
+		for _, c := range a.Callers {
+			switch {
+			case c.Version == gotStuck:
+				t.result.Stuck++
+				continue
+			case c.Version == gotError:
+				t.result.Errors++
+			case c.Version < least:
+				*stale++
+			}
+			t.result.Took = append(t.result.Took, c.Took)
+		}
+	}
+	return nil
+}
+
+// kill kills a process, as the end of its machine would.
+func (t *contest) kill(replica int) error {
+	t.heard[replica].mu.Lock()
+	t.heard[replica].killed = true
+	t.heard[replica].mu.Unlock()
+	return t.fleet[replica].cmd.Process.Kill()
+}
+
+func (t *contest) wasKilled(replica int) bool {
+	t.heard[replica].mu.Lock()
+	defer t.heard[replica].mu.Unlock()
+	return t.heard[replica].killed
+}
+
+// change gives a key a new version and has a process tell the caches. It returns when that is acknowledged.
+func (t *contest) change(key string, replica int) (version int64, err error) {
+	version = t.origin.Change(key)
+	a, alive := <-t.heard[replica].send(contestOrder{Do: "invalidate", Key: key})
+	switch {
+	case !alive:
+		return version, fmt.Errorf("replica %d has ended", replica)
+	case a.Error != "":
+		return version, errors.New(a.Error)
+	}
+	return version, nil
+}
+
+// round counts what a burst on a cold key costs: loads, and commands at Redis.
+func (t *contest) round(key string, during func() error) error {
+	counted, err := t.arena.server.resetStats(t.ctx)
+	if err != nil {
+		return err
+	}
+	if err := during(); err != nil {
+		return err
+	}
+	loads := t.origin.Loads(key)
+	t.result.Loads = append(t.result.Loads, len(loads))
+	t.result.AtOnce = max(t.result.AtOnce, slowdb.MostAtOnce(loads))
+	if counted {
+		commands, pings, err := countCommands(t.ctx, t.arena.server.rdb)
+		if err != nil {
+			return err
+		}
+		t.result.Commands = append(t.result.Commands, commands-pings)
+	}
+	return nil
+}
+
+// begun waits until the first load of a key begins.
+func (t *contest) begun(key string) error {
+	timer := time.NewTimer(t.arena.Patience)
+	defer timer.Stop()
+	select {
+	case <-t.origin.Begun(key):
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("no load within %v", t.arena.Patience)
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	}
+}
+
+// rest lets time pass.
+func (t *contest) rest(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	}
+}
+
+// loader is the replica that made the first load of a key.
+func (t *contest) loader(key string) int { return t.origin.Loads(key)[0].Replica }

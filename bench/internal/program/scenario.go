@@ -1,0 +1,160 @@
+package program
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
+)
+
+// scenario is something that happens to a fleet.
+type scenario struct {
+	Name  string
+	What  string // happens, in a sentence
+	Least int    // processes that it needs
+
+	run   func(t *contest) error
+	wrong []fault // what must not be seen in it
+}
+
+// fault is something that a contender must not do in a scenario.
+type fault struct {
+	words string
+	seen  func(r contestResult) bool
+}
+
+// The faults.
+var (
+	everybodyLoads = fault{"more than one load", func(r contestResult) bool { return slices.Max(r.Loads) > 1 }}
+	loadsAgain     = fault{"loads once more than it must", func(r contestResult) bool { return slices.Max(r.Loads) > 2 }}
+	errs           = fault{"errors", func(r contestResult) bool { return r.Errors > 0 }}
+	stuck          = fault{"callers are stuck", func(r contestResult) bool { return r.Stuck > 0 }}
+	servesStale    = fault{"serves what is stale after the change was acknowledged", func(r contestResult) bool { return r.Stale > 0 }}
+	leavesStale    = fault{"leaves what is stale in the cache", func(r contestResult) bool { return r.Left > 0 }}
+)
+
+// scenarios are all, in the order in which they are told.
+var scenarios = []scenario{
+	{
+		"cold", "everybody asks for a key that is not cached, at the same moment", 1,
+		cold, []fault{everybodyLoads, errs, stuck, servesStale},
+	},
+	{
+		"missing", "everybody asks for what does not exist, and then again", 1,
+		notThere, []fault{everybodyLoads, errs, stuck},
+	},
+	{
+		"failing", "everybody asks for a cold key, and the origin fails after its time", 1,
+		failing, []fault{everybodyLoads, stuck},
+	},
+	{
+		"killed", "the process that loads is killed while it does, and the others wait", 2,
+		killedLeader, []fault{loadsAgain, errs, stuck},
+	},
+	{
+		"slow", "the load takes two and a half times as long as a lock lasts", 1,
+		slowLoad, []fault{everybodyLoads, errs, stuck},
+	},
+	{
+		"race-same", "the value changes during the load, and the process that loads tells the caches", 1,
+		func(t *contest) error { return race(t, 0) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
+	},
+	{
+		"race-other", "the value changes during the load, and another process tells the caches", 2,
+		func(t *contest) error { return race(t, 1) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
+	},
+}
+
+// verdict says what went wrong in any repetition; empty: nothing.
+func (s scenario) verdict(rs []contestResult) string {
+	var all []string
+	for _, f := range s.wrong {
+		if slices.ContainsFunc(rs, f.seen) {
+			all = append(all, f.words)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// cold is the plain stampede, round after round, each on a key of its own.
+func cold(t *contest) error {
+	for range t.arena.Rounds {
+		key := t.key(slowdb.Plan{Takes: t.arena.Load})
+		if err := t.round(key, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notThere has two bursts ask for what the origin doesn't have: the second one must not reach it.
+func notThere(t *contest) error {
+	key := t.key(slowdb.Plan{Takes: t.arena.Load, Missing: true})
+	return t.round(key, func() error {
+		for range 2 {
+			if err := t.wait(t.burst(key, t.arena.Callers), 0, &t.result.Stale); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// failing has everybody get an error, the sooner the better, and the origin asked as little as can be.
+func failing(t *contest) error {
+	key := t.key(slowdb.Plan{Takes: t.arena.Load, Fails: true})
+	return t.round(key, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
+}
+
+// killedLeader kills the first process that loads, in the middle of it.
+func killedLeader(t *contest) error {
+	key := t.key(slowdb.Plan{Takes: t.arena.Load})
+	return t.round(key, func() error {
+		b := t.burst(key, t.arena.Callers)
+		if err := t.begun(key); err != nil {
+			return err
+		}
+		if err := t.rest(t.arena.Load / 2); err != nil {
+			return err
+		}
+		if err := t.kill(t.loader(key)); err != nil {
+			return err
+		}
+		return t.wait(b, 1, &t.result.Stale)
+	})
+}
+
+// slowLoad has the load outlast the lock.
+func slowLoad(t *contest) error {
+	key := t.key(slowdb.Plan{Takes: t.arena.LockTTL * 5 / 2})
+	return t.round(key, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
+}
+
+// race changes the value in the middle of the first load, and has the caches told by the replica that comes so many after
+// the one that loads. Those who asked before it was acknowledged may be told either; those who ask after that, and
+// those who ask when all is over, must not be told what was before.
+func race(t *contest, after int) error {
+	key := t.key(slowdb.Plan{Takes: t.arena.Load})
+	return t.round(key, func() error {
+		first := t.burst(key, t.arena.Callers)
+		if err := t.begun(key); err != nil {
+			return err
+		}
+		if err := t.rest(t.arena.Load / 2); err != nil {
+			return err
+		}
+		version, err := t.change(key, (t.loader(key)+after)%len(t.heard))
+		if err != nil {
+			return err
+		}
+		second := t.burstAt(key, max(1, t.arena.Callers/10), time.Now())
+		if err := t.wait(first, 1, &t.result.Stale); err != nil {
+			return err
+		}
+		if err := t.wait(second, version, &t.result.Stale); err != nil {
+			return err
+		}
+		return t.wait(t.burst(key, 1), version, &t.result.Left)
+	})
+}

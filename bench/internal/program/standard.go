@@ -1,0 +1,147 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+// match is one scenario with a fleet of one size: a table, with a row for each contender.
+type match struct {
+	scenario           scenario
+	Processes, Callers int
+}
+
+// standardMatches are what the run without a command shows.
+func standardMatches(rounds int) []match {
+	var all []match
+	if rounds > 0 {
+		all = append(all, match{scenarioNamed("cold"), 4, 50}, match{scenarioNamed("cold"), 16, 50})
+	}
+	for _, name := range []string{"missing", "failing", "killed", "race-same", "race-other"} {
+		all = append(all, match{scenarioNamed(name), 4, 50})
+	}
+	return all
+}
+
+// standardContenders are the plain ways, the lock of the textbook, the best lock without a lease that ends a load, and this
+// module.
+var standardContenders = []string{"none", "singleflight", "stage-setnxex", "stage-watchdog", "cacheguard"}
+
+// runPlan is what a run of scenarios measures.
+type runPlan struct {
+	Scenario  string        `json:"scenario,omitempty"` // empty: the standard ones
+	Processes int           `json:"processes,omitempty"`
+	Callers   int           `json:"callers,omitempty"`
+	Load      time.Duration `json:"load"`
+	Size      int           `json:"size"`
+	TTL       time.Duration `json:"ttl"`
+	LockTTL   time.Duration `json:"lockTTL"`
+	Poll      time.Duration `json:"poll"`
+	Patience  time.Duration `json:"patience"`
+	Rounds    int           `json:"rounds"`
+	Repeat    int           `json:"repeat"`
+	Redis     string        `json:"-"`
+	Against   []string      `json:"contenders"`
+	json      bool
+}
+
+// contests runs the standard scenarios, or the one that is named.
+func contests(ctx context.Context, peers Peers, name string, args []string, stdout, stderr io.Writer) error {
+	p, err := parseContests(peers, name, args, stderr)
+	if err != nil {
+		return err
+	}
+	server, err := openRedisOrEmbedded(p.Redis)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	matches := standardMatches(p.Rounds)
+	if p.Scenario != "" {
+		matches = []match{{scenarioNamed(p.Scenario), p.Processes, p.Callers}}
+	}
+	chosen, err := contender.Named(peers.contenders(), p.Against...)
+	if err != nil {
+		return err
+	}
+	results := make([]map[string][]contestResult, len(matches))
+	for i := range results {
+		results[i] = map[string][]contestResult{}
+	}
+	for n := range p.Repeat {
+		for i, m := range matches {
+			a := &arena{
+				server: server, peers: peers, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
+				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds,
+			}
+			for k := range chosen { // another one begins each time
+				c := chosen[(k+n)%len(chosen)]
+				fmt.Fprintf(stderr, "\r\x1b[K%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
+				r, err := a.hold(ctx, m.scenario, c, n)
+				if err != nil {
+					fmt.Fprintln(stderr)
+					return fmt.Errorf("%s, %s: %w", m.scenario.Name, c.Name, err)
+				}
+				results[i][c.Name] = append(results[i][c.Name], r)
+			}
+		}
+	}
+	fmt.Fprint(stderr, "\r\x1b[K")
+	return p.print(stdout, server.about(ctx), matches, chosen, results)
+}
+
+func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
+	flags := flag.NewFlagSet(strings.TrimSpace("bench "+name), flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	p.Scenario = name
+	if name != "" {
+		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
+		flags.IntVar(&p.Callers, "callers", 50, "callers in each")
+	}
+	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
+	flags.IntVar(&p.Size, "size", 1024, "bytes of the value")
+	flags.DurationVar(&p.TTL, "ttl", time.Minute, "how long a value is cached")
+	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, "how long a lock or a lease outlives its holder, where it has an end")
+	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
+	flags.DurationVar(&p.Patience, "patience", 4*time.Second, "after which a caller without an answer is stuck")
+	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
+	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server, or embed one if there is none")
+	var names []string
+	for _, c := range peers.contenders() {
+		names = append(names, c.Name)
+	}
+	against := flags.String("contenders", strings.Join(standardContenders, ","), "which to compare, of "+strings.Join(names, ", "))
+	flags.BoolVar(&p.json, "json", false, "print JSON")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	p.Against, err = chosen("contenders", *against, names)
+	if name == "" {
+		return p, cmp.Or(err, p.validate())
+	}
+	return p, cmp.Or(err, within("processes", p.Processes, scenarioNamed(name).Least, 256), within("callers", p.Callers, 1, 100000), p.validate())
+}
+
+func (p runPlan) validate() error {
+	return cmp.Or(
+		within("load", p.Load, 0, 30*time.Second), within("size", p.Size, versionDigits, 64<<20), within("ttl", p.TTL, time.Second, time.Hour),
+		within("lock-ttl", p.LockTTL, time.Second, time.Minute), within("poll", p.Poll, time.Millisecond, 10*time.Second),
+		within("patience", p.Patience, 2*p.Load, 10*time.Minute), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000))
+}
+
+// scenarioNamed is the scenario of that name, or one without a name.
+func scenarioNamed(name string) scenario {
+	if i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.Name == name }); i >= 0 {
+		return scenarios[i]
+	}
+	return scenario{}
+}

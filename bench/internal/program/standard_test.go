@@ -1,0 +1,107 @@
+package program
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// printed is what scenarios print for machines.
+type printed struct {
+	Plan      runPlan
+	Scenarios []matchReport
+}
+
+func runScenario(t *testing.T, args ...string) printed {
+	t.Helper()
+	code, stdout, stderr := bench(t, append(args, "-json")...)
+	var p printed
+	if err := json.Unmarshal([]byte(stdout), &p); code != 0 || err != nil {
+		t.Fatalf("bench %v: exit code %d, %v, stderr %q", args, code, err, stderr)
+	}
+	return p
+}
+
+// Each scenario catches a contender that fails in it, and the loader does not.
+func TestScenarios(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	for _, c := range []struct {
+		scenario, fails string
+		words           string
+		loads           int // of cacheguard
+	}{
+		{"cold", "none", "more than one load", 1},
+		{"missing", "singleflight", "more than one load", 1},
+		{"failing", "stage-compare", "more than one load", 1},
+		{"killed", "stage-setnx", "callers are stuck", 2},
+		{"slow", "stage-compare", "more than one load", 1},
+		{"race-same", "stage-compare", "leaves what is stale", 2},
+		{"race-other", "singleflight", "serves what is stale", 2},
+	} {
+		t.Run(c.scenario, func(t *testing.T) {
+			args := []string{c.scenario, "-redis", addr, "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-poll", "20ms",
+				"-contenders", c.fails + ",cacheguard", "-load", "1s"} // which leaves time for a change in the middle of it
+			if c.scenario == "killed" || c.scenario == "slow" { // and these for a busy machine to renew a lease
+				args = append(args, "-lock-ttl", "2s", "-patience", "10s")
+			}
+			p := runScenario(t, args...)
+			if len(p.Scenarios) != 1 {
+				t.Fatalf("%+v", p)
+			}
+			s := p.Scenarios[0]
+			if !strings.Contains(s.Failed[c.fails], c.words) {
+				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words, s.Results[c.fails])
+			}
+			if s.Failed["cacheguard"] != "" {
+				t.Errorf("cacheguard: %s: %+v", s.Failed["cacheguard"], s.Results["cacheguard"])
+			}
+			for _, r := range s.Results["cacheguard"] {
+				if slices.Max(r.Loads) != c.loads || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 || r.Requests == 0 || r.Trips == 0 || len(r.Commands) != len(r.Loads) {
+					t.Errorf("%+v, want %d loads", r, c.loads)
+				}
+				if answers := r.Requests - r.Stuck - r.Lost; answers <= 0 || (c.scenario == "killed") != (r.Lost > 0) {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+}
+
+// What is printed for people has a table for each scenario, and says behind a row what is wrong with it.
+func TestStandardTable(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers", "5", "-repeat", "2", "-load", "1s",
+		"-contenders", "singleflight,cacheguard")
+	if code != 0 {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, want := range []string{"race-other, 2 processes x 5 callers", "leaves what is stale"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the table lacks %q:\n%s", want, stdout)
+		}
+	}
+	if row := rowOf(stdout, "cacheguard"); row == nil || slices.Contains(row, "<-") {
+		t.Errorf("cacheguard's row: %q", row)
+	}
+	if row := rowOf(stdout, "singleflight"); !slices.Contains(row, "<-") {
+		t.Errorf("singleflight's row: %q", row)
+	}
+}
+
+// Where there is no redis-server one is embedded, and the output says so.
+func TestScenariosWithoutARedisServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, stdout, stderr := bench(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "1", "-repeat", "1", "-contenders", "singleflight,cacheguard")
+	if code != 0 {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	if !strings.Contains(stdout, "embedded (miniredis)") {
+		t.Errorf("it doesn't say that Redis is embedded:\n%s", stdout)
+	}
+	if row := rowOf(stdout, "cacheguard"); len(row) < 12 || row[1] != "1" || row[11] != "-" {
+		t.Errorf("cacheguard's row: %q", row)
+	}
+}

@@ -1,0 +1,112 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+// matchReport is a scenario as it is printed for machines.
+type matchReport struct {
+	Scenario  string                     `json:"scenario"`
+	What      string                     `json:"what"`
+	Processes int                        `json:"processes"`
+	Callers   int                        `json:"callers"`
+	Results   map[string][]contestResult `json:"results"` // by contender, one for each repetition; times are in nanoseconds
+	Failed    map[string]string          `json:"failed"`  // by contender: what went wrong
+}
+
+// print writes the results for people, or for machines.
+func (p runPlan) print(w io.Writer, about about, matches []match, chosen []contender.Contender, results []map[string][]contestResult) error {
+	reports := make([]matchReport, len(matches))
+	for i, m := range matches {
+		reports[i] = matchReport{m.scenario.Name, m.scenario.What, m.Processes, m.Callers, results[i], map[string]string{}}
+		for name, rs := range results[i] {
+			if wrong := m.scenario.verdict(rs); wrong != "" {
+				reports[i].Failed[name] = wrong
+			}
+		}
+	}
+	if p.json {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		notes := map[string]string{}
+		for _, c := range chosen {
+			notes[c.Name] = strings.TrimSuffix(c.What+". "+c.Note, ". ")
+		}
+		return enc.Encode(map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports})
+	}
+	fmt.Fprintf(w, "a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %d repetitions\n%v\n",
+		p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat, about)
+	for _, r := range reports {
+		fmt.Fprintf(w, "\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "contender\tloads\tat once\terrors\tstuck\tstale\tleft\tp50 ms\tp99 ms\tmax ms\ttrips\tcommands\t ")
+		for _, c := range chosen {
+			rs := r.Results[c.Name]
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", c.Name, span(allLoads(rs)),
+				most(rs, func(r contestResult) int { return r.AtOnce }), total(rs, func(r contestResult) int { return r.Errors }),
+				total(rs, func(r contestResult) int { return r.Stuck }), total(rs, func(r contestResult) int { return r.Stale }),
+				total(rs, func(r contestResult) int { return r.Left }),
+				ms(rs, func(r contestResult) int64 { return r.P50 }), ms(rs, func(r contestResult) int64 { return r.P99 }),
+				ms(rs, func(r contestResult) int64 { return r.Max }),
+				most(rs, func(r contestResult) int { return int(r.Trips) }), mostCommands(rs), mark(r.Failed[c.Name]))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprint(w, `
+loads: in each round, least to most. at once: of those, under way at the same time at most. stuck: callers without an answer
+when the patience was over. stale: told what was before a change that had been acknowledged when they asked. left: told it when
+all was over. p50, p99, max: of answers, from the moment of the burst, the load included; median of the repetitions (least to
+most). trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
+`)
+	return err
+}
+
+// mark is what stands behind a row that shows something wrong.
+func mark(wrong string) string {
+	if wrong == "" {
+		return ""
+	}
+	return "  <- " + wrong
+}
+
+func allLoads(rs []contestResult) (all []int) {
+	for _, r := range rs {
+		all = append(all, r.Loads...)
+	}
+	return all
+}
+
+func total(rs []contestResult, of func(contestResult) int) (sum int) {
+	for _, r := range rs {
+		sum += of(r)
+	}
+	return sum
+}
+
+func most(rs []contestResult, of func(contestResult) int) (most int) {
+	for _, r := range rs {
+		most = max(most, of(r))
+	}
+	return most
+}
+
+// mostCommands is a dash where the server doesn't count.
+func mostCommands(rs []contestResult) string {
+	var all []int64
+	for _, r := range rs {
+		all = append(all, r.Commands...)
+	}
+	if len(all) == 0 {
+		return "-"
+	}
+	return fmt.Sprint(slices.Max(all))
+}
