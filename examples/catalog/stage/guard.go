@@ -18,6 +18,9 @@ type guard struct {
 	r     *Replica
 }
 
+// guardName is the name of the cache.
+const guardName = "stage"
+
 // quiet logs nothing: what matters is told as points.
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -27,7 +30,7 @@ func newGuard(r *Replica) (Protection, error) {
 		return nil, err
 	}
 	cache, err := cacheguard.New(store, cacheguard.Options[string]{
-		Name: "stage", TTL: r.CacheTTL, LeaseTTL: r.LockTTL, Observer: told{r}, Logger: quiet,
+		Name: guardName, TTL: r.CacheTTL, LeaseTTL: r.LockTTL, Observer: told{r}, Logger: quiet,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())

@@ -28,7 +28,7 @@ type locked struct {
 }
 
 func (l *locked) Get(ctx context.Context, key string) (string, error) {
-	lock := l.mutex(l.Replica, "lock:"+key)
+	lock := l.mutex(l.Replica, lockName(key))
 	queue, queued := lock.(queue)
 	for {
 		value, found, err := l.look(ctx, key)

@@ -10,14 +10,22 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
+// votePrefix begins what is kept on the masters.
+const votePrefix = "stage"
+
+// timeoutShare is how much of the lock's time a master may take to answer: the most there is, for here all replicas and
+// all masters share one machine.
+const timeoutShare = 10
+
 // openRedlock is a stage with the Redlock of this module, without a delay after the restart of a server.
 func openRedlock(r *Replica) (Protection, error) {
 	masters := make([]redis.UniversalClient, len(r.Masters))
 	for i, m := range r.Masters {
 		masters[i] = m
 	}
-	// Masters get the most time to answer that may be: here they compete for one machine's processors.
-	locker, err := redlock.New(masters, redlock.Options{Lease: r.LockTTL, NodeTimeout: r.LockTTL / 10, Logger: quiet})
+	locker, err := redlock.New(masters, redlock.Options{
+		Prefix: votePrefix, Lease: r.LockTTL, NodeTimeout: r.LockTTL / timeoutShare, Logger: quiet,
+	})
 	if err != nil {
 		return nil, err
 	}
