@@ -98,7 +98,7 @@ func (f *fleet) close() error {
 		errs = append(errs, r.close(ctx))
 	}
 	if f.world != nil {
-		errs = append(errs, f.world.close())
+		f.world.close()
 	}
 	if f.embedded != nil {
 		f.embedded.Close()

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/go-zookeeper/zk"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
@@ -20,16 +18,17 @@ const (
 )
 
 // world is what the lab's runs are made in: the shop's Redis and database, three embedded Redis servers that know nothing of
-// each other, and a ZooKeeper if there is one.
+// each other, one to which Redis fails over, and a ZooKeeper if there is one.
 type world struct {
 	lab.World
-	servers []*miniredis.Miniredis
+	servers []*miniredis.Miniredis // the masters, and the spare
 }
 
 func openWorld(ctx context.Context, redisAddr string, db *database, zookeeper string) (*world, error) {
 	w := &world{World: lab.World{Redis: redisAddr, DB: db.DB}}
 	if err := w.open(ctx, zookeeper); err != nil {
-		return nil, errors.Join(err, w.close())
+		w.close()
+		return nil, err
 	}
 	return w, nil
 }
@@ -38,15 +37,16 @@ func (w *world) open(ctx context.Context, zookeeper string) error {
 	if _, err := w.DB.ExecContext(ctx, stage.SQLRows); err != nil {
 		return fmt.Errorf("the table of the locks: %w", err)
 	}
-	for range masters {
+	for range masters + 1 {
 		server, err := miniredis.Run()
 		if err != nil {
 			return fmt.Errorf("start an embedded Redis: %w", err)
 		}
 		server.ClockTTL(true)
 		w.servers = append(w.servers, server)
-		w.Masters = append(w.Masters, redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}))
+		w.Masters = append(w.Masters, server.Addr())
 	}
+	w.Spare, w.Masters = w.Masters[masters], w.Masters[:masters]
 	if zookeeper == "" {
 		return nil
 	}
@@ -78,18 +78,13 @@ func (w *world) connect(ctx context.Context, addr string) (err error) {
 	return nil
 }
 
-func (w *world) close() error {
-	var errs []error
-	for _, m := range w.Masters {
-		errs = append(errs, m.Close())
-	}
+func (w *world) close() {
 	for _, s := range w.servers {
 		s.Close()
 	}
 	if w.ZooKeeper != nil {
 		w.ZooKeeper.Close()
 	}
-	return errors.Join(errs...)
 }
 
 // silent is for a library that prints what the caller is told anyway.

@@ -21,15 +21,16 @@ const (
 	KindRename      = "rename"       // a category is renamed; Note: what the map's version is now
 	KindDown        = "redis down"   // nobody reaches Redis
 	KindUp          = "redis up"     // and can again
+	KindFailover    = "failover"     // another Redis answers: Note
+	KindLostVote    = "lost vote"    // a master has forgotten its vote, and one that was away is there: Note
 	KindWrongDelete = "wrong delete" // a lock was deleted that was another's
 	KindStaleWrite  = "stale write"  // a value was cached that was older than the last rename
 )
 
 // Report is what came of a run.
 type Report struct {
-	Settings Settings `json:"-"`
-	Stage    string   `json:"stage"`
-	Fault    Fault    `json:"fault"`
+	Stage string `json:"stage"`
+	Fault Fault  `json:"fault"`
 
 	Requests int `json:"requests"`
 	Answered int `json:"answered"`
@@ -39,7 +40,8 @@ type Report struct {
 
 	Loads        int `json:"loads"`
 	LoadsAtOnce  int `json:"loadsAtOnce"`
-	Wakeups      int `json:"wakeups"`
+	Waited       int `json:"waited"`  // requests that waited for a lock
+	Wakeups      int `json:"wakeups"` // of them
 	WrongDeletes int `json:"wrongDeletes"`
 	StaleWrites  int `json:"staleWrites"`
 	Refused      int `json:"refused"` // late values that were not cached

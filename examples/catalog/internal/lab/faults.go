@@ -30,6 +30,7 @@ func (p *replica) at(ctx context.Context, point stage.Point) error {
 		r.tell(p.number, me.request, KindCrash, "")
 		return stage.ErrHalted
 	case SlowUnlock:
+		r.keeps(me)
 		r.rename()
 		r.tell(p.number, me.request, KindStall, "")
 		if err := r.hold(ctx); err != nil {
@@ -92,6 +93,8 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 		}
 		r.rename()
 		return r.wait(ctx, took/2)
+	case Failover:
+		return r.loadingInAFailover(ctx, took)
 	case SlowLoad:
 		if err := r.wait(ctx, r.settings.LockTTL/2); err != nil {
 			return err
@@ -112,6 +115,13 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 		return p.pass(ctx)
 	}
 	return r.wait(ctx, took)
+}
+
+// keeps notes that a request that was about to give its lock back has it still.
+func (r *run) keeps(me who) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.deleting, me)
 }
 
 // hold waits until another has got the lock, or it is clear that none will.

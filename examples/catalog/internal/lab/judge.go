@@ -28,14 +28,15 @@ func (r *run) note(me who, point stage.Point) {
 	wrong, stale := false, false
 	switch point {
 	case stage.Acquired:
+		r.arrives(me)
 		if !r.hasLock() {
 			break
 		}
-		if len(r.acquired) > 0 {
+		r.acquired[me] = now
+		r.report.Holders = max(r.report.Holders, r.holding())
+		if r.holding() > 1 {
 			closeOnce(r.another)
 		}
-		r.acquired[me] = now
-		r.report.Holders = max(r.report.Holders, len(r.acquired))
 	case stage.Load:
 		closeOnce(r.begun)
 	case stage.Unlock, stage.Compared:
@@ -50,8 +51,15 @@ func (r *run) note(me who, point stage.Point) {
 	case stage.Filled:
 		announced, known := r.filling[me] // a store that refuses late values doesn't say when it begins
 		stale = known && r.loaded[me] < announced
+		if r.loaded[me] > 1 {
+			closeOnce(r.cached)
+		}
 	case stage.Refused:
 		r.report.Refused++
+	case stage.Wait:
+		r.arrives(me)
+		r.waited[me] = true
+		r.report.Waited = len(r.waited)
 	case stage.Woken, stage.Announced:
 		r.report.Wakeups++
 	}
@@ -70,9 +78,27 @@ func (r *run) note(me who, point stage.Point) {
 	}
 }
 
+// arrives notes that a request stands in the line, or has the lock. It is called with r.mu held.
+func (r *run) arrives(me who) {
+	if arrived := r.arrived[me.request]; arrived != nil {
+		closeOnce(arrived)
+	}
+}
+
 // hasLock reports whether the stage has a lock of which there is to be one holder. A lock in the process has one in each,
 // and a lease may be taken from a load that goes on: its value is refused.
 func (r *run) hasLock() bool { return r.settings.Stage != "local" && r.settings.Stage != "cacheguard" }
+
+// holding is how many have the lock and don't give it back just now: who does may have deleted it before it can say so. It is
+// called with r.mu held.
+func (r *run) holding() (n int) {
+	for w := range r.acquired {
+		if _, gives := r.deleting[w]; !gives {
+			n++
+		}
+	}
+	return n
+}
 
 // release notes that a replica has no lock. It is called with r.mu held.
 func (r *run) release(replica int) {
@@ -109,15 +135,9 @@ func (r *run) judge(ctx context.Context) {
 	r.report.Waits = waitsOf(r.waits)
 	r.mu.Unlock()
 
-	rdb := redis.NewClient(&redis.Options{Addr: r.world.Redis, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: r.link.server(), MaxRetries: -1})
 	defer rdb.Close()
-	switch left, err := rdb.PTTL(ctx, "lock:"+r.key).Result(); {
-	case err != nil || left == -2:
-	case left == -1:
-		r.report.LockLeft = -1
-	default:
-		r.report.LockLeft = ms(left)
-	}
+	r.report.LockLeft = r.lockLeft(ctx, rdb)
 	if r.report.Stuck == 0 {
 		if value, err := r.shop.cache.Get(ctx, r.key); err == nil {
 			r.report.Cached = value
@@ -141,28 +161,36 @@ func waitsOf(sorted []float64) Waits {
 	return Waits{P50: at(0.5), P90: at(0.9), Max: sorted[len(sorted)-1], Each: sorted}
 }
 
+// isQueue reports whether those who wait stand in a line, in which one wake-up for each is enough.
+func (r *Report) isQueue() bool { return r.Stage == "herd" || r.Stage == "predecessor" }
+
 // verdict is the run in one sentence.
 func (r *Report) verdict() string {
-	loads := fmt.Sprintf("%d loads", r.Loads)
-	if r.Loads == 1 {
-		loads = "1 load"
-	}
-	parts := []string{loads}
+	parts := []string{counted(r.Loads, "load", "loads")}
 	add := func(when bool, format string, args ...any) {
 		if when {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
-	add(r.Stuck > 0 && r.LockLeft == -1, "dead lock: %d requests wait for a lock that has no end", r.Stuck)
-	add(r.Stuck > 0 && r.LockLeft != -1, "%d requests still wait", r.Stuck)
-	add(r.WrongDeletes > 0, "%d times the lock of another was deleted", r.WrongDeletes)
+	add(r.Stuck > 0 && r.LockLeft == -1, "dead lock: %s for a lock that has no end", counted(r.Stuck, "request waits", "requests wait"))
+	add(r.Stuck > 0 && r.LockLeft != -1, "%s", counted(r.Stuck, "request still waits", "requests still wait"))
+	add(r.WrongDeletes > 0, "%s the lock of another was deleted", counted(r.WrongDeletes, "time", "times"))
 	add(r.Holders > 1, "%d had the lock at once", r.Holders)
-	add(r.Refused > 0, "%d late values were refused", r.Refused)
+	add(r.isQueue() && r.Wakeups > 2*r.Waited, "%d wake-ups of %d who waited: they grow with the square", r.Wakeups, r.Waited)
+	add(r.Refused > 0, "%s refused", counted(r.Refused, "late value was", "late values were"))
 	add(r.Stuck == 0 && r.Cached != r.Origin && r.Cached != "", "a stale value is served: %s, and the origin has %s", r.Cached, r.Origin)
-	add(r.Failed > 0, "%d requests got an error", r.Failed)
-	add(r.Died > 0, "%d requests died with their replica", r.Died)
+	add(r.Failed > 0, "%s got an error", counted(r.Failed, "request", "requests"))
+	add(r.Died > 0, "%s died with their replica", counted(r.Died, "request", "requests"))
 	if len(parts) == 1 {
 		parts = append(parts, "all were answered with what is so")
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// counted is a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -11,12 +11,18 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func TestMain(m *testing.M) {
+	zktest.SuppressRace()
+	logging.Disable() // as the command does: dead replicas can't dial
+	os.Exit(redistest.Main(zktest.Wrap(m)))
+}
 
 // settings are those of a run in which a lock lasts long enough for a busy machine.
 func settings(name string, f Fault) Settings {
@@ -27,71 +33,108 @@ func settings(name string, f Fault) Settings {
 
 // TestRuns has each fault show the flaw that it is there for, and not show it one stage later.
 func TestRuns(t *testing.T) {
-	w := World{Redis: redistest.Shared(t).Addr()}
+	w := openWorld(t)
 	deadLock := func(r Report) bool { return r.Stuck == 8 && r.Died == 4 && r.LockLeft == -1 && r.Loads == 0 }
 	recovers := func(r Report) bool { return r.Stuck == 0 && r.Died == 4 && r.Answered == 8 && r.Loads == 1 }
 	wrongDelete := func(r Report) bool { return r.WrongDeletes > 0 && r.Holders > 1 }
 	noWrongDelete := func(r Report) bool { return r.WrongDeletes == 0 }
 	stale := func(r Report) bool { return r.StaleWrites > 0 && r.Cached == "version 1" && r.Origin == "version 2" }
 	fresh := func(r Report) bool { return r.StaleWrites == 0 && r.Cached == "version 2" && r.Stuck == 0 }
+	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not with the lock's 30 s
+	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 }
+	refused := func(r Report) bool { return fresh(r) && r.Refused == 1 && r.Failed == 0 }
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
+	atOnce := func(r Report) bool { return r.Holders > 1 }
+	long := func(s *Settings) { s.LockTTL = 30 * time.Second }
+	clock := func(d time.Duration) func(*Settings) {
+		return func(s *Settings) { s.LockTTL, s.Clock = 30*time.Second, d }
+	}
 	loads := func(n int) func(Report) bool { return func(r Report) bool { return r.Loads == n } }
 	for _, c := range []struct {
 		stage string
 		fault Fault
 		want  func(Report) bool
 		words string // in the verdict
+		with  func(*Settings)
 	}{
-		{"none", NoFault, func(r Report) bool { return r.Loads > 3 }, "loads"},
-		{"local", NoFault, loads(3), "3 loads"},
-		{"setnx", NoFault, oneLoad, "1 load;"},
-		{"compare", NoFault, oneLoad, "1 load;"},
-		{"cacheguard", NoFault, oneLoad, "1 load;"},
+		{"none", NoFault, func(r Report) bool { return r.Loads > 3 }, "loads", nil},
+		{"local", NoFault, loads(3), "3 loads", nil},
+		{"setnx", NoFault, oneLoad, "1 load;", nil},
+		{"compare", NoFault, oneLoad, "1 load;", nil},
+		{"cacheguard", NoFault, oneLoad, "1 load;", nil},
 
-		{"setnx", Crash, deadLock, "dead lock: 8 requests"},
-		{"expire", Crash, recovers, "1 load"},
-		{"expire", CrashBetween, deadLock, "dead lock"},
-		{"setnxex", CrashBetween, recovers, "died with their replica"},
-		{"cacheguard", Crash, recovers, "1 load"},
+		{"setnx", Crash, deadLock, "dead lock: 8 requests", nil},
+		{"expire", Crash, recovers, "1 load", nil},
+		{"expire", CrashBetween, deadLock, "dead lock", nil},
+		{"setnxex", CrashBetween, recovers, "died with their replica", nil},
+		{"cacheguard", Crash, recovers, "1 load", nil},
 
-		{"setnxex", SlowUnlock, wrongDelete, "the lock of another was deleted"},
-		{"luasetnx", SlowUnlock, wrongDelete, "the lock of another was deleted"},
-		{"owner", SlowUnlock, wrongDelete, "the lock of another was deleted"},
-		{"compare", SlowUnlock, noWrongDelete, "at once"},
-		{"cacheguard", SlowUnlock, fresh, "2 loads; all were answered"},
+		{"setnxex", SlowUnlock, wrongDelete, "the lock of another was deleted", nil},
+		{"luasetnx", SlowUnlock, wrongDelete, "the lock of another was deleted", nil},
+		{"owner", SlowUnlock, wrongDelete, "the lock of another was deleted", nil},
+		{"compare", SlowUnlock, noWrongDelete, "at once", nil},
+		{"cacheguard", SlowUnlock, fresh, "2 loads; all were answered", nil},
 
-		{"compare", SlowLoad, stale, "a stale value is served: version 1"},
-		{"watchdog", SlowLoad, func(r Report) bool { return r.LoadsAtOnce == 1 }, "load"},
-		{"watchdog", Stall, stale, "2 had the lock at once; a stale value"},
-		{"cacheguard", SlowLoad, fresh, "load"},
-		{"cacheguard", Stall, fresh, "loads;"},
+		{"compare", SlowLoad, stale, "a stale value is served: version 1", nil},
+		{"watchdog", SlowLoad, func(r Report) bool { return r.LoadsAtOnce == 1 }, "load", nil},
+		{"watchdog", Stall, stale, "2 had the lock at once; a stale value", nil},
+		{"cacheguard", SlowLoad, fresh, "load", nil},
+		{"cacheguard", Stall, fresh, "loads;", nil},
 
-		{"watchdog", Rename, stale, "stale"},
-		{"cacheguard", Rename, fresh, "load"},
-		{"forever", SilentRename, func(r Report) bool { return r.Cached == "version 1" && r.Loads == 1 }, "stale"},
-		{"compare", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all"},
-		{"cacheguard", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all"},
+		{"watchdog", Rename, stale, "stale", nil},
+		{"cacheguard", Rename, fresh, "load", nil},
+		{"forever", SilentRename, func(r Report) bool { return r.Cached == "version 1" && r.Loads == 1 }, "stale", nil},
+		{"compare", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all", nil},
+		{"cacheguard", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all", nil},
 
-		{"getset", Clock, func(r Report) bool { return r.Holders > 1 }, "at once"},
-		{"force", Clock, func(r Report) bool { return r.Holders > 1 }, "at once"},
-		{"compare", Clock, oneLoad, "1 load"},
-		{"cacheguard", Clock, oneLoad, "1 load"},
+		{"getset", Clock, atOnce, "at once", nil},
+		{"force", Clock, atOnce, "at once", nil},
+		{"compare", Clock, oneLoad, "1 load", nil},
+		{"cacheguard", Clock, oneLoad, "1 load", nil},
+		{"getset", Clock, oneLoad, "1 load;", clock(20 * time.Second)}, // less than the lock lasts on
+		{"getset", Clock, atOnce, "at once", clock(31 * time.Second)},
+		{"getset", Clock, atOnce, "at once", clock(-time.Minute)}, // others find its lock to be over
+		{"compare", Clock, oneLoad, "1 load;", clock(-time.Minute)},
 
-		{"leaky", Unknown, loads(12), "12 loads"},
-		{"compare", Unknown, loads(1), "1 load"},
-		{"cacheguard", Unknown, loads(1), "1 load"},
+		{"setnx", Failover, lateWrite, "2 had the lock at once; a stale value is served: version 1", nil},
+		{"compare", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
+		{"watchdog", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
+		{"cacheguard", Failover, refused, "2 loads; 1 late value was refused.", long},
+		{"cacheguard", Failover, fresh, "2 loads;", nil}, // the renewal may have found out before that
+		{"redlock", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
+		{"redlock", NoFault, oneLoad, "1 load;", nil},
+		{"redlock", Crash, recovers, "1 load", nil},
+		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 }, "", nil},
 
-		{"compare", RedisDown, func(r Report) bool { return r.Failed > 0 }, "got an error"},
-		{"cacheguard", RedisDown, func(r Report) bool { return r.Failed == 0 && r.Loads <= 3 }, "all were answered"},
-		{"compare", OriginFails, func(r Report) bool { return r.Loads == 12 && r.Failed == 12 }, "12 loads; 12 requests got an error"},
-		{"cacheguard", OriginFails, func(r Report) bool { return r.Loads == 1 && r.Failed == 12 }, "1 load; 12 requests got an error"},
-		{"compare", SlowOrigin, func(r Report) bool { return r.Loads > 1 }, "at once"},
-		{"cacheguard", SlowOrigin, oneLoad, "1 load"},
+		{"sqlrow", NoFault, oneLoad, "1 load;", nil},
+		{"sqlrow", Crash, deadLock, "dead lock: 8 requests", nil},
+		{"setnx", Crash, endsSoon, "dead lock: 8 requests", long},
+		{"sqlrow", Crash, endsSoon, "dead lock: 8 requests", long},
+		{"expire", CrashBetween, endsSoon, "dead lock: 8 requests", long},
+		{"getset", Crash, recovers, "1 load", nil}, // its lock has no end in Redis, and ends all the same
+
+		{"herd", NoFault, func(r Report) bool { return r.Wakeups > 2*r.Waited }, "they grow with the square", nil},
+		{"predecessor", NoFault, func(r Report) bool { return r.Wakeups <= r.Waited && r.Waited > 5 }, "1 load; all were answered", nil},
+
+		{"leaky", Unknown, loads(12), "12 loads", nil},
+		{"compare", Unknown, loads(1), "1 load", nil},
+		{"cacheguard", Unknown, loads(1), "1 load", nil},
+
+		{"compare", RedisDown, func(r Report) bool { return r.Failed > 0 }, "got an error", nil},
+		{"cacheguard", RedisDown, func(r Report) bool { return r.Failed == 0 && r.Loads <= 3 }, "all were answered", nil},
+		{"compare", OriginFails, func(r Report) bool { return r.Loads == 12 && r.Failed == 12 }, "12 loads; 12 requests got an error", nil},
+		{"cacheguard", OriginFails, func(r Report) bool { return r.Loads == 1 && r.Failed == 12 }, "1 load; 12 requests got an error", nil},
+		{"compare", SlowOrigin, func(r Report) bool { return r.Loads > 1 }, "at once", nil},
+		{"cacheguard", SlowOrigin, oneLoad, "1 load", nil},
 	} {
 		t.Run(c.stage+"/"+string(c.fault), func(t *testing.T) {
 			t.Parallel()
 			var events []Event
-			r, err := Run(t.Context(), w, settings(c.stage, c.fault), func(e Event) { events = append(events, e) })
+			s := settings(c.stage, c.fault)
+			if c.with != nil {
+				c.with(&s)
+			}
+			r, err := Run(t.Context(), w, s, func(e Event) { events = append(events, e) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,12 +168,27 @@ func TestEmbedded(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
+	spare := miniredis.RunT(t)
+	spare.ClockTTL(true)
+	for _, name := range []string{"compare", "cacheguard"} {
+		r, err := Run(t.Context(), World{Redis: server.Addr(), Spare: spare.Addr()}, settings(name, Failover), func(Event) {})
+		if wrong := r.Cached != r.Origin; err != nil || wrong != (name == "compare") {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
 	r, err := Run(t.Context(), World{Redis: server.Addr()}, settings("compare", Crash), func(Event) {})
 	if err != nil || r.Stuck > 0 {
 		t.Errorf("the lock of the dead doesn't end: %+v, %v", r, err)
 	}
-	if keys := server.Keys(); slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "lab:") || strings.HasPrefix(k, "lock:") }) {
+	if keys := append(server.Keys(), spare.Keys()...); slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "lab:") }) {
 		t.Errorf("left behind: %q", keys)
+	}
+}
+
+// A failover needs another server, and is refused without one.
+func TestFailoverNeedsASpare(t *testing.T) {
+	if _, err := Run(t.Context(), World{Redis: redistest.Shared(t).Addr()}, settings("compare", Failover), func(Event) {}); err != errNoSpare {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -149,7 +207,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	s := Settings{Stage: "owner", Replicas: 2, Requests: 7, Fault: Stall, LockTTL: 3 * time.Second, Load: 50 * time.Millisecond}
+	s := Settings{Stage: "owner", Replicas: 2, Requests: 7, Fault: Stall, LockTTL: 3 * time.Second, Load: 50 * time.Millisecond, Clock: -90 * time.Minute}
 	back, err := Parse(s.Query())
 	if err != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("%+v becomes %+v, %v", s, back, err)
@@ -161,6 +219,7 @@ func TestSettings(t *testing.T) {
 		"stage=magic": `no stage "magic"`, "fault=fire": `no fault "fire"`, "replicas=0": "1 to 8", "replicas=9": "1 to 8",
 		"replicas=x": `replicas="x"`, "requests=1": "at least one for each", "requests=201": "200 at most", "ttl=1ms": "1s to 30s",
 		"ttl=x": `ttl="x"`, "load=3s": "0 to 2s", "load=-1s": "0 to 2s",
+		"clock=x": `clock="x"`, "clock=24h1s": "-24h to 24h", "clock=-25h": "-24h to 24h",
 	} {
 		q, _ := url.ParseQuery(query)
 		if _, err := Parse(q); err == nil || !strings.Contains(err.Error(), want) {

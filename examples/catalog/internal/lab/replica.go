@@ -15,6 +15,12 @@ import (
 // errGone is what a request of a replica that has died gets from Redis.
 var errGone = errors.New("this replica has died")
 
+// errNobody ends a wait for another request that doesn't come.
+var errNobody = errors.New("nobody else has cached anything")
+
+// errNoSpare is for a world in which Redis can't fail over.
+var errNoSpare = errors.New("a failover needs a second Redis server")
+
 // errUnreachable is what Redis says while nobody can reach it.
 var errUnreachable = errors.New("redis can't be reached")
 
@@ -24,6 +30,7 @@ type replica struct {
 	run    *run
 	number int // from 1; 0 is the shop's own, which renames
 	rdb    *redis.Client
+	own    []*redis.Client // to the masters, where the stage has some
 	cache  stage.Protection
 
 	mu     sync.Mutex // guards what follows
@@ -35,16 +42,17 @@ type replica struct {
 func (r *run) openReplica(number int, clock time.Duration) (*replica, error) {
 	p := &replica{run: r, number: number}
 	p.rdb = redis.NewClient(&redis.Options{
-		Addr: r.world.Redis, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10,
+		Addr: r.world.Redis, Dialer: r.link.dial, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10,
 	})
-	p.rdb.AddHook(wire{p})
+	p.rdb.AddHook(wire{p, r.isDown})
+	p.openMasters()
 	cache, err := stage.Open(r.settings.Stage, &stage.Replica{
-		Redis: p.rdb, DB: r.world.DB, Masters: r.world.Masters, ZooKeeper: r.world.ZooKeeper,
+		Redis: p.rdb, DB: r.world.DB, Masters: p.own, ZooKeeper: r.world.ZooKeeper,
 		Load: p.load, At: p.at, Told: p.told, Now: func() time.Time { return time.Now().Add(clock) },
 		LockTTL: r.settings.LockTTL, CacheTTL: r.cacheTTL(), Spin: spin,
 	})
 	if err != nil {
-		_ = p.rdb.Close()
+		p.closeConns()
 		return nil, err
 	}
 	p.cache = cache
@@ -53,7 +61,37 @@ func (r *run) openReplica(number int, clock time.Duration) (*replica, error) {
 
 func (p *replica) close() {
 	_ = p.cache.Close()
-	_ = p.rdb.Close()
+	p.closeConns()
+}
+
+// openMasters has the replica know the masters, if its stage needs them.
+func (p *replica) openMasters() {
+	if !p.run.locksAtMasters() {
+		return
+	}
+	for i, addr := range p.run.world.Masters {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10})
+		rdb.AddHook(wire{p, func() bool { return p.run.isAway(i) }})
+		p.own = append(p.own, rdb)
+		if !p.run.isAway(i) {
+			connect(rdb, (p.run.settings.Requests+p.run.settings.Replicas-1)/p.run.settings.Replicas)
+		}
+	}
+}
+
+// connect has connections ready for so many requests: to dial may take longer than a master has to answer.
+func connect(rdb *redis.Client, requests int) {
+	var all sync.WaitGroup
+	for range requests {
+		all.Go(func() { _ = rdb.Ping(context.Background()).Err() }) // what is wrong shows when it is used
+	}
+	all.Wait()
+}
+
+func (p *replica) closeConns() {
+	for _, rdb := range append(p.own, p.rdb) {
+		_ = rdb.Close()
+	}
 }
 
 // kill ends the replica: none of its requests goes further, and nothing of it reaches Redis.
@@ -105,8 +143,11 @@ func (p *replica) pass(ctx context.Context) error {
 	return nil
 }
 
-// wire is between a replica and Redis.
-type wire struct{ *replica }
+// wire is between a replica and a Redis, which may be away.
+type wire struct {
+	*replica
+	away func() bool
+}
 
 func (w wire) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -148,7 +189,7 @@ func (w wire) open(ctx context.Context) error {
 	if w.pass(ctx) != nil {
 		return errGone
 	}
-	if w.run.isDown() {
+	if w.away() {
 		return errUnreachable
 	}
 	return nil

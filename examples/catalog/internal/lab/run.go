@@ -16,22 +16,22 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// wrongClock is the replica whose clock is ahead.
+// wrongClock is the replica whose clock is wrong.
 const wrongClock = 2
 
 const (
 	spin     = 50 * time.Millisecond // how often those ask who wait for a lock that doesn't wake them
 	outage   = time.Second           // how long Redis is down
-	ahead    = time.Hour             // what the wrong clock is
 	shortTTL = time.Second           // of cached values, in the run that waits for their end
 	longTTL  = 10 * time.Minute
 )
 
 // World is what a run is made in.
 type World struct {
-	Redis     string          // host:port
-	DB        *sql.DB         // for stages that need it, as the next two; it has the table of stage.SQLRows
-	Masters   []*redis.Client // that know nothing of each other
+	Redis     string   // host:port
+	Spare     string   // host:port of the one that answers after a failover; empty: there can't be one
+	DB        *sql.DB  // for stages that need it, as the next two; it has the table of stage.SQLRows
+	Masters   []string // host:port of servers that know nothing of each other
 	ZooKeeper *zk.Conn
 }
 
@@ -39,6 +39,7 @@ type World struct {
 type run struct {
 	settings Settings
 	world    World
+	link     *link
 	key      string
 	began    time.Time
 	emit     func(Event)
@@ -49,20 +50,24 @@ type run struct {
 
 	mu         sync.Mutex // guards what follows
 	down       bool
-	version    int // of the map at the origin
+	voteLost   bool // a master has forgotten its vote
+	version    int  // of the map at the origin
 	loads      int
 	under      int // loads under way
 	atOnce     int // that were, at most
 	first      who // that came to its fault
 	renamed    chan struct{}
 	ended      bool
-	acquired   map[who]time.Time // those who have the lock, as far as they know
-	deleting   map[who]time.Time // when they began to delete it
-	loaded     map[who]int       // the version that a request has loaded
-	filling    map[who]int       // what was announced when a request began to cache its value
-	announced  int               // the version of which the caches were told
-	begun      chan struct{}     // closed when the first load begins
-	another    chan struct{}     // closed when one got the lock after the first
+	acquired   map[who]time.Time     // those who have the lock, as far as they know
+	deleting   map[who]time.Time     // when they began to delete it
+	loaded     map[who]int           // the version that a request has loaded
+	filling    map[who]int           // what was announced when a request began to cache its value
+	announced  int                   // the version of which the caches were told
+	begun      chan struct{}         // closed when the first load begins
+	another    chan struct{}         // closed when one got the lock after the first
+	cached     chan struct{}         // closed when what is so after a rename was cached
+	waited     map[who]bool          // those who had to wait
+	arrived    map[int]chan struct{} // by request: closed when it stands in the line, has the lock or its answer
 	report     Report
 	waits      []float64
 	faultTasks sync.WaitGroup
@@ -79,11 +84,15 @@ func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, er
 	if err := s.Validate(); err != nil {
 		return Report{}, err
 	}
+	if s.Fault == Failover && w.Spare == "" {
+		return Report{}, errNoSpare
+	}
 	r := &run{
-		settings: s, world: w, key: "lab:" + uuid.NewString(), emit: emit, over: make(chan struct{}), version: 1,
-		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}),
+		settings: s, world: w, link: &link{addr: w.Redis}, key: "lab:" + uuid.NewString(), emit: emit, over: make(chan struct{}), version: 1,
+		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}), cached: make(chan struct{}),
 		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time), loaded: make(map[who]int), filling: make(map[who]int),
-		report: Report{Settings: s, Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
+		waited: make(map[who]bool), arrived: make(map[int]chan struct{}),
+		report: Report{Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
 	}
 	if s.Fault == Unknown {
 		r.version = 0
@@ -106,7 +115,7 @@ func (r *run) open() (err error) {
 	for i := range r.settings.Replicas {
 		clock := time.Duration(0)
 		if r.settings.Fault == Clock && i+1 == wrongClock {
-			clock = ahead
+			clock = r.settings.Clock
 		}
 		p, err := r.openReplica(i+1, clock)
 		if err != nil {
@@ -133,11 +142,13 @@ func (r *run) close() {
 			p.close()
 		}
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: r.world.Redis, MaxRetries: -1})
-	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = rdb.Del(ctx, r.key, "lock:"+r.key).Err()
+	for _, addr := range slices.Compact([]string{r.world.Redis, r.link.server()}) {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+		_ = rdb.Del(ctx, stage.Keys(r.key)...).Err()
+		_ = rdb.Close()
+	}
 	if r.world.DB != nil {
 		_, _ = r.world.DB.ExecContext(ctx, `DELETE FROM shop_lock WHERE name = $1`, "lock:"+r.key)
 	}
@@ -153,19 +164,23 @@ func (r *run) requests(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(r.limit(), cancel).Stop() // no deadline: a command that fails because of one would look like an error
-	var all sync.WaitGroup
+	var all, watching sync.WaitGroup
+	watching.Go(func() { r.endWhenDead(ctx, cancel) })
 	for i := range r.settings.Requests {
 		p := r.replicas[i%len(r.replicas)]
-		late := r.late(i)
+		late, arrived := r.late(i), r.arrival(i+1)
 		all.Go(func() {
 			switch {
 			case late:
 				wait(ctx, r.renamed)
-			case r.settings.Fault == Clock && p.number == wrongClock && len(r.replicas) > 1:
+			case r.isSecond(p):
 				wait(ctx, r.begun) // with another's lock
 			}
 			r.request(ctx, p, i+1)
 		})
+		if r.needs() == stage.NeedsZooKeeper && !late { // each one that joins a line is news to those who watch it
+			wait(ctx, arrived)
+		}
 		if r.settings.Fault == Unknown { // one after another, or the first load would answer them all
 			all.Wait()
 		}
@@ -177,6 +192,8 @@ func (r *run) requests(ctx context.Context) {
 		r.renameAfterAll(ctx)
 	}
 	all.Wait()
+	cancel()
+	watching.Wait()
 	r.report.Took = ms(time.Since(r.began))
 }
 
@@ -190,7 +207,27 @@ func wait(ctx context.Context, happened <-chan struct{}) {
 
 // renames reports whether the fault renames something.
 func (r *run) renames() bool {
-	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename}, r.settings.Fault)
+	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename, Failover}, r.settings.Fault)
+}
+
+// isSecond reports whether a replica's requests come when another's load is under way, because of its clock: one that is
+// ahead takes the lock of another, one that is behind has its own taken.
+func (r *run) isSecond(p *replica) bool {
+	return r.settings.Fault == Clock && len(r.replicas) > 1 && (p.number == wrongClock) == (r.settings.Clock > 0)
+}
+
+// arrival is closed when a request has come to where it waits or goes on.
+func (r *run) arrival(request int) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.arrived[request] = make(chan struct{})
+	return r.arrived[request]
+}
+
+// needs is what the stage needs besides Redis.
+func (r *run) needs() stage.Needs {
+	all := stage.All()
+	return all[slices.IndexFunc(all, func(s stage.Stage) bool { return s.Name == r.settings.Stage })].Needs
 }
 
 // request sends one request.
@@ -202,6 +239,8 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	value, err := p.cache.Get(ctx, r.key)
 	took := ms(time.Since(from))
 	r.mu.Lock()
+	closeOnce(r.arrived[number])
+	delete(r.acquired, who{p.number, number}) // whoever has an answer gives nothing back any more
 	switch {
 	case p.isDead():
 		r.report.Died++

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
@@ -24,8 +25,9 @@ const (
 	Stall        Fault = "stall"         // its process stands still while it loads, and a category is renamed meanwhile
 	Rename       Fault = "rename"        // a category is renamed while it loads
 	SilentRename Fault = "silent-rename" // one is renamed when the map is cached, and nobody says so
-	Clock        Fault = "clock"         // the second replica's clock is an hour ahead
+	Clock        Fault = "clock"         // the second replica's clock is wrong
 	RedisDown    Fault = "redis-down"    // Redis can't be reached for a while
+	Failover     Fault = "failover"      // Redis fails over to an empty server while the first holder loads, and a category is renamed meanwhile
 	SlowOrigin   Fault = "slow-origin"   // each load takes ten times as long
 	OriginFails  Fault = "origin-fails"  // each load fails
 	Unknown      Fault = "unknown"       // what is asked for does not exist
@@ -48,8 +50,9 @@ func Faults() []FaultInfo {
 		{Stall, "the holder's process stands still for longer than the lock lasts, and a category is renamed meanwhile"},
 		{Rename, "a category is renamed while the map is loaded"},
 		{SilentRename, "a category is renamed in the database, and nobody says so"},
-		{Clock, "the clock of replica 2 is an hour ahead"},
+		{Clock, "the clock of replica 2 is wrong"},
 		{RedisDown, "Redis can't be reached for a while"},
+		{Failover, "Redis fails over to a server that lacks the lock, and a category is renamed meanwhile"},
 		{SlowOrigin, "the database is ten times as slow"},
 		{OriginFails, "the database fails"},
 		{Unknown, "what is asked for does not exist"},
@@ -64,11 +67,14 @@ type Settings struct {
 	Fault    Fault         //
 	LockTTL  time.Duration // how long a lock lasts; 1 s to 30 s
 	Load     time.Duration // how long a load takes; up to 2 s
+	Clock    time.Duration // how far the clock of replica 2 is ahead, with that fault; -24 h to 24 h
 }
 
 // Defaults are the settings of a run that nobody has chosen any for.
 func Defaults() Settings {
-	return Settings{Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second, Load: 200 * time.Millisecond}
+	return Settings{
+		Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second, Load: 200 * time.Millisecond, Clock: time.Hour,
+	}
 }
 
 // Limits of the settings.
@@ -78,6 +84,7 @@ const (
 	LeastLockTTL = time.Second
 	MostLockTTL  = 30 * time.Second
 	MostLoad     = 2 * time.Second
+	MostClock    = 24 * time.Hour // ahead or behind
 )
 
 // Validate says everything that is wrong.
@@ -101,6 +108,9 @@ func (s Settings) Validate() error {
 	if s.Load < 0 || s.Load > MostLoad {
 		errs = append(errs, fmt.Errorf("a load of %v: want 0 to %v", s.Load, MostLoad))
 	}
+	if s.Clock < -MostClock || s.Clock > MostClock {
+		errs = append(errs, fmt.Errorf("a clock that is %v ahead: want %s to %s", s.Clock, short(-MostClock), short(MostClock)))
+	}
 	return errors.Join(errs...)
 }
 
@@ -109,7 +119,20 @@ func (s Settings) Query() url.Values {
 	return url.Values{
 		"stage": {s.Stage}, "replicas": {strconv.Itoa(s.Replicas)}, "requests": {strconv.Itoa(s.Requests)},
 		"fault": {string(s.Fault)}, "ttl": {s.LockTTL.String()}, "load": {s.Load.String()},
+		"clock": {short(s.Clock)},
 	}
+}
+
+// short is a duration as people write it: 1h, not 1h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // Parse reads the settings of an address; what it doesn't say is as in Defaults.
@@ -144,6 +167,7 @@ func Parse(q url.Values) (Settings, error) {
 	number("requests", &s.Requests)
 	duration("ttl", &s.LockTTL)
 	duration("load", &s.Load)
+	duration("clock", &s.Clock)
 	if err := errors.Join(errs...); err != nil {
 		return s, err
 	}

@@ -1,0 +1,66 @@
+package lab
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	lookAgain = 50 * time.Millisecond
+	visible   = time.Second // for how long a dead lock is looked at before the run ends
+)
+
+// endWhenDead ends the run when nothing can come any more: there is a lock without an end, and nobody who lives has it. It
+// must have been so all the time, because a holder that has just got the lock isn't known yet.
+func (r *run) endWhenDead(ctx context.Context, end func()) {
+	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
+		return // the lock ends by itself, or it has an end as its value
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: r.link.server(), Dialer: r.link.dial, MaxRetries: -1})
+	defer rdb.Close()
+	since := time.Now()
+	for r.wait(ctx, lookAgain) == nil {
+		if r.isHeld() || !r.hasEndlessLock(ctx, rdb) {
+			since = time.Now()
+		}
+		if time.Since(since) > visible {
+			end()
+			return
+		}
+	}
+}
+
+// isHeld reports whether somebody has the lock who can give it back.
+func (r *run) isHeld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acquired) > 0
+}
+
+// hasEndlessLock reports whether there is a lock that doesn't end by itself.
+func (r *run) hasEndlessLock(ctx context.Context, rdb *redis.Client) bool {
+	return r.lockLeft(ctx, rdb) == -1
+}
+
+// lockLeft is how many ms the lock lasts; -1: for ever; 0: there is none.
+func (r *run) lockLeft(ctx context.Context, rdb *redis.Client) float64 {
+	if r.settings.Stage == "sqlrow" {
+		var rows int
+		err := r.world.DB.QueryRowContext(ctx, `SELECT count(*) FROM shop_lock WHERE name = $1`, "lock:"+r.key).Scan(&rows)
+		if err != nil || rows == 0 {
+			return 0
+		}
+		return -1
+	}
+	switch left, err := rdb.PTTL(ctx, "lock:"+r.key).Result(); {
+	case err != nil || left == -2:
+		return 0
+	case left == -1:
+		return -1
+	default:
+		return ms(left)
+	}
+}
