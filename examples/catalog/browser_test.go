@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
 // browser is a tab of a headless browser, and what it complained about.
@@ -139,8 +140,8 @@ func TestPageInABrowser(t *testing.T) {
 		"forever":    {"silent-rename", "stale value", "filled"},
 		"watch":      {"none", "1 load", "unlocked"},
 		"luasetnx":   {"slow-unlock", "the lock of another was deleted", "wrong delete"},
-		"sqlrow":     {"none", "1 load", "unlocked"},
-		"redlock":    {"none", "1 load", "unlocked"},
+		"sqlrow":     {"crash", "dead lock", "crash"},
+		"redlock":    {"failover", "had the lock at once", "lost vote"},
 	} {
 		for _, width := range []int64{1440, 375} {
 			if width == 375 && run.fault != "none" && stage != "compare" { // a run takes its time
@@ -169,6 +170,75 @@ func TestPageInABrowser(t *testing.T) {
 				b.shoot(t, fmt.Sprint(stage, "-", width))
 			})
 		}
+	}
+	for _, p := range b.said() {
+		t.Error(p)
+	}
+}
+
+// Where those who wait stand in a line, the page shows how often they were woken.
+func TestPageCountsWakeUps(t *testing.T) {
+	b := openBrowser(t)
+	c := start(t, 1, "-zookeeper", zktest.Shared(t).Addr())
+	number := func(name string) []int {
+		return eval[[]int](t, b, `[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
+	}
+	b.do(t, chromedp.EmulateViewport(1440, 900),
+		chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=500ms"), ran)
+	waited, woken := number("waited"), number("wake-ups")
+	if len(woken) != 2 || waited[0] < 12 || woken[0] <= 2*waited[0] || waited[1] < 12 || woken[1] > waited[1] {
+		t.Errorf("with the herd and without it %v waited and were woken %v times", waited, woken)
+	}
+	verdicts := eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
+	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "bad: ") || !strings.Contains(verdicts[0], "grow with the square") ||
+		!strings.Contains(verdicts[1], "good: 1 load; all were answered") {
+		t.Errorf("the verdicts are %q", verdicts)
+	}
+	t.Logf("%v waited, %v wake-ups", waited, woken)
+	b.shoot(t, "herd-beside-predecessor")
+}
+
+// How far the clock is ahead is asked where it matters, and the keyboard comes by there.
+func TestPageAsksForTheClock(t *testing.T) {
+	b := openBrowser(t)
+	c := start(t, 1)
+	const clock = `document.querySelector('input[name=clock]')`
+	shown := func() bool { return eval[bool](t, b, clock+`.checkVisibility() && !`+clock+`.disabled`) }
+	b.do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
+		chromedp.WaitReady(`#stage option[value=getset]`, chromedp.ByQuery), chromedp.SetValue(`#stage`, "getset", chromedp.ByQuery))
+	if shown() {
+		t.Error("it is there with no fault")
+	}
+	b.do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"), chromedp.KeyEvent("\t"))
+	if at := eval[string](t, b, `document.activeElement.name`); at != "clock" || !shown() {
+		t.Fatalf("the keyboard comes to %q, shown: %t", at, shown())
+	}
+	if name := eval[string](t, b, clock+`.labels[0].textContent.trim()`); name != "It is ahead by" {
+		t.Errorf("its name is %q", name)
+	}
+	const described = `document.getElementById(document.querySelector('#fault').getAttribute('aria-describedby'))`
+	if said := eval[string](t, b, described+`.textContent`); said != "In this run the clock of replica 2 is wrong." {
+		t.Errorf("the fault is explained as %q", said)
+	}
+	if value := eval[string](t, b, clock+`.value`); value != "1h" {
+		t.Errorf("it says %q", value)
+	}
+	b.do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery), chromedp.KeyEvent("\r"))
+	if eval[bool](t, b, clock+`.checkValidity()`) || eval[int](t, b, `document.querySelectorAll('.panel').length`) > 0 {
+		t.Error("what is no time is taken")
+	}
+	for _, run := range []struct{ clock, verdict string }{{"20s", "1 load; all"}, {"40s", "at once"}} {
+		b.do(t, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
+			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
+		link, verdict := eval[string](t, b, `location.href`), eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		if !strings.Contains(link, "fault=clock&clock="+run.clock) || !strings.Contains(verdict, run.verdict) {
+			t.Errorf("%s says %q", link, verdict)
+		}
+	}
+	b.shoot(t, "clock")
+	b.do(t, chromedp.SetValue(`#fault`, "none", chromedp.ByQuery))
+	if shown() {
+		t.Error("it stays when another fault is chosen")
 	}
 	for _, p := range b.said() {
 		t.Error(p)

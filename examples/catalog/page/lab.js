@@ -32,7 +32,7 @@ const marks = {
   'goes on': ['acquired', 'M-3 -4L4 0L-3 4Z', 'goes on'],
   failed: ['failed', 'M-3 -3L3 3M-3 3L3 -3', 'gets an error'],
 };
-const world = { rename: 'renamed', 'redis down': 'Redis down', 'redis up': 'Redis up' };
+const world = { rename: 'renamed', 'redis down': 'Redis down', 'redis up': 'Redis up', failover: 'another Redis', 'lost vote': 'a vote is lost' };
 const ends = new Set(['answered', 'failed']);
 const looks = new Set(['miss', 'try', 'wait', 'woken']); // those come ten times a second: the list has the first of them
 
@@ -99,11 +99,18 @@ class Panel {
   }
 
   draw() {
-    const left = 74, top = 16, rowHeight = 9, gap = 12, width = Math.max(320, this.svg.clientWidth || 800);
+    const labelWidth = 90, labelHeight = 13;
+    const left = 74, rowHeight = 9, gap = 12, width = Math.max(320, this.svg.clientWidth || 800);
     const byLane = Array.from({ length: this.replicas }, () => []);
     for (const r of this.requests.values()) byLane[r.replica - 1].push(r);
     const x = at => left + (width - left - 12) * at / this.now;
     const picture = document.createDocumentFragment();
+    let rows = 1; // of what the world does: what is close together is said on lines below each other
+    const labels = this.world.map((e, i) => {
+      const close = i > 0 && x(e.at) - x(this.world[i - 1].at) < labelWidth;
+      return { e, row: close ? rows++ : 0 };
+    });
+    const top = 3 + rows * labelHeight;
     let y = top;
     byLane.forEach((requests, i) => {
       const height = Math.max(2, requests.length) * rowHeight;
@@ -115,10 +122,10 @@ class Panel {
       picture.append(lane);
       y += height + gap;
     });
-    for (const e of this.world) {
-      picture.append(shape('line', { class: 'world', 'data-kind': e.kind, x1: x(e.at), x2: x(e.at), y1: top - 4, y2: y }));
-      const right = x(e.at) > width - 90;
-      picture.append(shape('text', { class: 'world-text', x: x(e.at) + (right ? -4 : 4), y: 10, 'text-anchor': right ? 'end' : 'start' }, world[e.kind]));
+    for (const { e, row } of labels) {
+      picture.append(shape('line', { class: 'world', 'data-kind': e.kind, x1: x(e.at), x2: x(e.at), y1: 2 + row * labelHeight, y2: y }));
+      const right = x(e.at) > width - labelWidth;
+      picture.append(shape('text', { class: 'world-text', x: x(e.at) + (right ? -4 : 4), y: 11 + row * labelHeight, 'text-anchor': right ? 'end' : 'start' }, world[e.kind]));
     }
     const ticks = width > 500 ? 4 : 2;
     for (let n = 0; n <= ticks; n++) {
@@ -148,7 +155,8 @@ class Panel {
   }
 
   report(r) {
-    const bad = r.stuck > 0 || r.wrongDeletes > 0 || r.holders > 1 || r.failed > 0 || (r.cached !== '' && r.cached !== r.origin) || r.loads > 2;
+    const herd = (r.stage === 'herd' || r.stage === 'predecessor') && r.wakeups > 2 * r.waited;
+    const bad = herd || r.stuck > 0 || r.wrongDeletes > 0 || r.holders > 1 || r.failed > 0 || (r.cached !== '' && r.cached !== r.origin) || r.loads > 2;
     this.verdict(r.verdict, bad ? 'bad' : 'good');
     const numbers = find('.numbers', this.root);
     const say = (name, value) => {
@@ -161,6 +169,7 @@ class Panel {
     };
     say('loads', r.loads);
     say('answered', `${r.answered} of ${r.requests}`);
+    say('waited', r.waited);
     say('wake-ups', r.wakeups);
     say('wrong deletes', r.wrongDeletes);
     say('stale writes', r.staleWrites);
@@ -204,6 +213,7 @@ class Lab {
     this.form = find('#settings');
     this.sources = [];
     this.read(new URLSearchParams(location.search));
+    find('#fault').addEventListener('change', () => this.explain());
     this.form.addEventListener('submit', e => { e.preventDefault(); this.run(); });
     find('#stop').addEventListener('click', () => this.stop('It was stopped.'));
     addEventListener('popstate', () => this.read(new URLSearchParams(location.search)));
@@ -226,6 +236,16 @@ class Lab {
       if (e.options && ![...e.options].some(o => o.value === value)) e.append(new Option(value, value));
       e.value = value;
     }
+    this.explain();
+  }
+
+  // explain says the chosen fault as a whole, for the list may be too narrow, and asks how far a clock is ahead where it matters.
+  explain() {
+    const fault = find('#fault'), text = fault.selectedOptions[0]?.text ?? '';
+    find('#goes-wrong').textContent = fault.value === 'none' || !text ? '' : 'In this run ' + text + '.';
+    const field = find('#clock'), matters = fault.value === 'clock';
+    field.hidden = !matters;
+    find('input', field).disabled = !matters;
   }
 
   legend() {
