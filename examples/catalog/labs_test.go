@@ -85,6 +85,17 @@ func TestLabRuns(t *testing.T) {
 	if _, report := run1(t, c.urls[0]+"/lab/run?stage=compare&fault=slow-load"); report.StaleWrites != 1 {
 		t.Errorf("%+v", report)
 	}
+	for query, words := range map[string]string{
+		"stage=watchdog&fault=failover":          "2 had the lock at once; a stale value is served",
+		"stage=cacheguard&fault=failover&ttl=5s": "1 late value was refused",
+		"stage=redlock&fault=failover":           "2 had the lock at once; a stale value is served",
+		"stage=sqlrow&fault=crash&ttl=30s":       "dead lock: 8 requests wait",
+		"stage=getset&fault=clock&clock=40s":     "at once",
+	} {
+		if _, report := run1(t, c.urls[0]+"/lab/run?"+query); !strings.Contains(report.Verdict, words) {
+			t.Errorf("%s: %+v, want %q", query, report, words)
+		}
+	}
 }
 
 func TestLabRefusesWrongSettings(t *testing.T) {

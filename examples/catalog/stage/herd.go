@@ -3,7 +3,6 @@ package stage
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ type herd struct {
 }
 
 func newQueue(r *Replica, name string, watch func(*herd, []string) (<-chan zk.Event, error)) *herd {
-	return &herd{Replica: r, dir: "/" + url.PathEscape(name), watch: watch}
+	return &herd{Replica: r, dir: queuePath(name), watch: watch}
 }
 
 // watchAll watches the whole queue.

@@ -41,7 +41,7 @@ func TestRuns(t *testing.T) {
 	stale := func(r Report) bool { return r.StaleWrites > 0 && r.Cached == "version 1" && r.Origin == "version 2" }
 	fresh := func(r Report) bool { return r.StaleWrites == 0 && r.Cached == "version 2" && r.Stuck == 0 }
 	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not with the lock's 30 s
-	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 }
+	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 && r.LockLeft == 0 }
 	refused := func(r Report) bool { return fresh(r) && r.Refused == 1 && r.Failed == 0 }
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
 	atOnce := func(r Report) bool { return r.Holders > 1 }
@@ -104,7 +104,8 @@ func TestRuns(t *testing.T) {
 		{"redlock", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"redlock", NoFault, oneLoad, "1 load;", nil},
 		{"redlock", Crash, recovers, "1 load", nil},
-		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 }, "", nil},
+		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 && r.Stuck == 0 }, "", nil}, // its lock is elsewhere
+		{"setnx", NoFault, oneLoad, "1 load;", func(s *Settings) { s.Load = 2 * time.Second }},       // a holder that takes long isn't dead
 
 		{"sqlrow", NoFault, oneLoad, "1 load;", nil},
 		{"sqlrow", Crash, deadLock, "dead lock: 8 requests", nil},
@@ -182,6 +183,18 @@ func TestEmbedded(t *testing.T) {
 	}
 	if keys := append(server.Keys(), spare.Keys()...); slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "lab:") }) {
 		t.Errorf("left behind: %q", keys)
+	}
+}
+
+// A run removes its queue from ZooKeeper.
+func TestQueueIsRemoved(t *testing.T) {
+	w := openWorld(t)
+	if r, err := Run(t.Context(), w, settings("predecessor", NoFault), func(Event) {}); err != nil || r.Loads != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	left, _, err := w.ZooKeeper.Children("/")
+	if err != nil || slices.ContainsFunc(left, func(node string) bool { return strings.Contains(node, "lab") }) {
+		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
 

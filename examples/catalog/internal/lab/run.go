@@ -149,6 +149,9 @@ func (r *run) close() {
 		_ = rdb.Del(ctx, stage.Keys(r.key)...).Err()
 		_ = rdb.Close()
 	}
+	if r.needs() == stage.NeedsZooKeeper && r.world.ZooKeeper != nil {
+		_ = r.world.ZooKeeper.Delete(stage.QueuePath(r.key), -1)
+	}
 	if r.world.DB != nil {
 		_, _ = r.world.DB.ExecContext(ctx, `DELETE FROM shop_lock WHERE name = $1`, "lock:"+r.key)
 	}
