@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,14 +51,21 @@ func (g *guarded) changed(ctx context.Context) error { return g.cache.Invalidate
 func (g *guarded) close(ctx context.Context) error { return g.cache.Shutdown(ctx) }
 
 // staged is what a shop may have had before: one of the stages of the lab, with its flaw.
-type staged struct{ stage.Protection }
+type staged struct {
+	stage.Protection
+	masters []*redis.Client // of Redlock
+}
 
 // stageSpin is how long a stage waits before it asks again for a lock that is held.
 const stageSpin = 100 * time.Millisecond
 
 func openStaged(rdb *redis.Client, f *fleet, t *tally) (trees, error) {
+	s := &staged{}
+	for _, addr := range f.world.Masters {
+		s.masters = append(s.masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}))
+	}
 	p, err := stage.Open(f.opts.stage, &stage.Replica{
-		Redis: rdb, DB: f.world.DB, Masters: f.world.Masters, ZooKeeper: f.world.ZooKeeper,
+		Redis: rdb, DB: f.world.DB, Masters: s.masters, ZooKeeper: f.world.ZooKeeper,
 		Load: func(ctx context.Context, _ string) (string, error) {
 			loaded, err := f.origin.load(ctx)
 			if err != nil {
@@ -70,12 +78,13 @@ func openStaged(rdb *redis.Client, f *fleet, t *tally) (trees, error) {
 		Now: time.Now, LockTTL: f.opts.lockTTL, CacheTTL: f.opts.ttl, Spin: stageSpin,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeMasters())
 	}
-	return staged{p}, nil
+	s.Protection = p
+	return s, nil
 }
 
-func (s staged) get(ctx context.Context) (tree, error) {
+func (s *staged) get(ctx context.Context) (tree, error) {
 	text, err := s.Get(ctx, stagedKey)
 	if err != nil {
 		return nil, err
@@ -90,6 +99,14 @@ func (s staged) get(ctx context.Context) (tree, error) {
 // stagedKey is where the stages cache the tree, and "lock:" before it their lock.
 const stagedKey = "catalog:" + treeKey
 
-func (s staged) changed(ctx context.Context) error { return s.Changed(ctx, stagedKey) }
+func (s *staged) changed(ctx context.Context) error { return s.Changed(ctx, stagedKey) }
 
-func (s staged) close(context.Context) error { return s.Close() }
+func (s *staged) close(context.Context) error { return errors.Join(s.Close(), s.closeMasters()) }
+
+func (s *staged) closeMasters() error {
+	var errs []error
+	for _, m := range s.masters {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
