@@ -50,6 +50,8 @@ func TestRuns(t *testing.T) {
 		return func(s *Settings) { s.LockTTL, s.Clock = 30*time.Second, d }
 	}
 	loads := func(n int) func(Report) bool { return func(r Report) bool { return r.Loads == n } }
+	said := &verdicts{of: map[string]string{}}
+	t.Cleanup(func() { said.checkReadme(t) }) // when all have run
 	for _, c := range []struct {
 		stage string
 		fault Fault
@@ -138,6 +140,9 @@ func TestRuns(t *testing.T) {
 			r, err := Run(t.Context(), w, s, func(e Event) { events = append(events, e) })
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.with == nil {
+				said.note(s, r.Verdict)
 			}
 			if !c.want(r) || !strings.Contains(r.Verdict, c.words) {
 				t.Errorf("%+v", r)
