@@ -1,12 +1,17 @@
-// Command bench measures what the protections of an origin are worth, in three scenarios, and locks in a fourth:
+// Command bench measures what the protections of an origin are worth.
 //
-//	go run ./bench            a stampede: many callers of many processes ask for one cold key at the same moment
+//	go run ./bench            the standard scenarios, with the usual protections beside each other; in about two minutes
+//	go run ./bench cold       one of them, with a fleet of any size and any contenders; also missing, failing, killed, slow,
+//	                          race-same and race-other
+//	go run ./bench stampede   a cold key in detail: what comes before the first load, and what after it
 //	go run ./bench expiry     a hot key expires again and again under steady load
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
 //
-// Each has -json for machines and -help for the rest. A stampede counts what reaches the origin, and how long callers
-// wait beyond the load itself; the other two issue requests at fixed times, whether or not earlier ones have been
+// Each has -json for machines and -help for the rest. The scenarios load from an origin in the program that conducts them, which
+// records every load, whoever makes it and whether or not that process lives to see its end; behind a contender's row stands
+// what it did that it must not. Without a redis-server they embed one (miniredis), and say so. A stampede counts how long
+// callers wait beyond the load itself; expiry and outage issue requests at fixed times, whether or not earlier ones have been
 // answered, and count latency from those times on. The last one counts from just before Unlock is called to when another
 // contender's Lock has returned, and what crosses the wire meanwhile.
 //

@@ -76,6 +76,8 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	for i := range results {
 		results[i] = map[string][]contestResult{}
 	}
+	going := newProgress(stderr)
+	defer going.done()
 	for n := range p.Repeat {
 		for i, m := range matches {
 			a := &arena{
@@ -84,17 +86,15 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			}
 			for k := range chosen { // another one begins each time
 				c := chosen[(k+n)%len(chosen)]
-				fmt.Fprintf(stderr, "\r\x1b[K%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
+				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c, n)
 				if err != nil {
-					fmt.Fprintln(stderr)
 					return fmt.Errorf("%s, %s: %w", m.scenario.Name, c.Name, err)
 				}
 				results[i][c.Name] = append(results[i][c.Name], r)
 			}
 		}
 	}
-	fmt.Fprint(stderr, "\r\x1b[K")
 	return p.print(stdout, server.about(ctx), matches, chosen, results)
 }
 
