@@ -44,6 +44,7 @@ type contestResult struct {
 	Stuck    int      `json:"stuck"`           // callers without an answer when the patience was over
 	Lost     int      `json:"lost"`            // callers whose process was killed
 	Loads    []int    `json:"loads"`           // in each round
+	Need     int      `json:"need"`            // loads that a round can't do without
 	AtOnce   int      `json:"atOnce"`          // loads under way at the same time, at most
 	Stale    int      `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
 	Left     int      `json:"left"`            // answers with what was before the change, when all was over
@@ -165,9 +166,19 @@ func (t *contest) key(p slowdb.Plan) string {
 	return key
 }
 
+// keyed makes so many keys whose names have a number behind a common one, and returns that and all of them.
+func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
+	t.keys++
+	common = t.prefix + strconv.Itoa(t.keys)
+	for i := range n {
+		keys = append(keys, numbered(common, i))
+		t.origin.Put(keys[i], p)
+	}
+	return common, keys
+}
+
 // burst is what has been ordered, and will be answered.
 type burst struct {
-	key     string
 	callers int
 	answers []<-chan contestAnswer
 }
@@ -176,14 +187,14 @@ type burst struct {
 func (t *contest) burst(key string, callers int) *burst {
 	// Time for every process to hear of it and to have its callers stand at the gate.
 	lead := 20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond
-	return t.burstAt(key, callers, time.Now().Add(lead))
+	return t.burstAt(key, 0, callers, time.Now().Add(lead))
 }
 
-func (t *contest) burstAt(key string, callers int, at time.Time) *burst {
-	b := &burst{key: key, callers: callers}
+func (t *contest) burstAt(key string, keys, callers int, at time.Time) *burst {
+	b := &burst{callers: callers}
 	for _, r := range t.heard {
 		b.answers = append(b.answers, r.send(contestOrder{
-			Do: "burst", Key: key, Callers: callers, At: at.UnixNano(), Patience: t.arena.Patience,
+			Do: "burst", Key: key, Keys: keys, Callers: callers, At: at.UnixNano(), Patience: t.arena.Patience,
 		}))
 	}
 	return b
@@ -254,6 +265,11 @@ func (t *contest) change(key string, replica int) (version int64, err error) {
 
 // round counts what a burst on a cold key costs: loads, and commands at Redis.
 func (t *contest) round(key string, during func() error) error {
+	return t.rounds([]string{key}, during)
+}
+
+// rounds is round for several keys.
+func (t *contest) rounds(keys []string, during func() error) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {
 		return err
@@ -261,7 +277,11 @@ func (t *contest) round(key string, during func() error) error {
 	if err := during(); err != nil {
 		return err
 	}
-	loads := t.origin.Loads(key)
+	var loads []slowdb.Load
+	for _, key := range keys {
+		loads = append(loads, t.origin.Loads(key)...)
+	}
+	t.result.Need = len(keys)
 	t.result.Loads = append(t.result.Loads, len(loads))
 	t.result.AtOnce = max(t.result.AtOnce, slowdb.MostAtOnce(loads))
 	if counted {

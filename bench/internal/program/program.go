@@ -27,8 +27,10 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 	}
 	var err error
 	switch command {
-	case "", "cold", "missing", "failing", "killed", "slow", "race-same", "race-other":
+	case "", "cold", "missing", "failing", "avalanche", "killed", "redis-gone", "slow", "race-same", "race-other":
 		err = contests(ctx, peers, command, args, stdout, stderr)
+	case "growth":
+		err = growth(ctx, peers, args, stdout, stderr)
 	case "stampede":
 		err = stampede(ctx, args, stdout, stderr)
 	case "replica": // what stampede starts

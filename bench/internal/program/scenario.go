@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +27,9 @@ type fault struct {
 
 // The faults.
 var (
-	everybodyLoads = fault{"more than one load", func(r contestResult) bool { return slices.Max(r.Loads) > 1 }}
-	loadsAgain     = fault{"loads once more than it must", func(r contestResult) bool { return slices.Max(r.Loads) > 2 }}
+	everybodyLoads = fault{"loads more than once", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
+	loadsAgain     = fault{"loads once more than it must", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need+1 }}
+	loadsInCrowds  = fault{"loads more than once in a process", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
 	errs           = fault{"errors", func(r contestResult) bool { return r.Errors > 0 }}
 	stuck          = fault{"callers are stuck", func(r contestResult) bool { return r.Stuck > 0 }}
 	servesStale    = fault{"serves what is stale after the change was acknowledged", func(r contestResult) bool { return r.Stale > 0 }}
@@ -49,8 +51,16 @@ var scenarios = []scenario{
 		failing, []fault{everybodyLoads, stuck},
 	},
 	{
+		"avalanche", "everything is cold, as after a restart of Redis: a thousand keys are asked for at the same moment, each by all processes", 1,
+		avalanche, []fault{everybodyLoads, errs, stuck, servesStale},
+	},
+	{
 		"killed", "the process that loads is killed while it does, and the others wait", 2,
 		killedLeader, []fault{loadsAgain, errs, stuck},
+	},
+	{
+		"redis-gone", "a key is hot, and Redis is gone when everybody asks for it", 1,
+		redisGone, []fault{loadsInCrowds, errs, stuck, servesStale},
 	},
 	{
 		"slow", "the load takes two and a half times as long as a lock lasts", 1,
@@ -65,6 +75,9 @@ var scenarios = []scenario{
 		func(t *contest) error { return race(t, 1) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
 	},
 }
+
+// many is how many keys are cold at once in an avalanche.
+const many = 1000
 
 // verdict says what went wrong in any repetition; empty: nothing.
 func (s scenario) verdict(rs []contestResult) string {
@@ -86,6 +99,36 @@ func cold(t *contest) error {
 		}
 	}
 	return nil
+}
+
+// avalanche is a stampede on many keys at once: the callers of a process ask for one after the other.
+func avalanche(t *contest) error {
+	common, keys := t.keyed(many, slowdb.Plan{Takes: t.arena.Load})
+	return t.rounds(keys, func() error {
+		callers := max(t.arena.Callers, many)
+		lead := 20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond
+		return t.wait(t.burstAt(common, many, callers, time.Now().Add(lead)), 1, &t.result.Stale)
+	})
+}
+
+// redisGone kills Redis under a hot key. Each process may then load once; nobody has to fail, and nobody has to wait for a server
+// that doesn't answer.
+func redisGone(t *contest) error {
+	own := t.arena.server.own
+	if own == nil {
+		return errors.New("this kills Redis: it needs one that is started for the run")
+	}
+	key := t.key(slowdb.Plan{Takes: t.arena.Load})
+	if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
+		return err
+	}
+	before := len(t.origin.Loads(key))
+	t.result = contestResult{}
+	own.Kill()
+	err := t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale)
+	t.result.Loads, t.result.Need = []int{len(t.origin.Loads(key)) - before}, len(t.heard)
+	t.result.AtOnce = slowdb.MostAtOnce(t.origin.Loads(key)[before:])
+	return errors.Join(err, own.Restart())
 }
 
 // notThere has two bursts ask for what the origin doesn't have: the second one must not reach it.
@@ -148,7 +191,7 @@ func race(t *contest, after int) error {
 		if err != nil {
 			return err
 		}
-		second := t.burstAt(key, max(1, t.arena.Callers/10), time.Now())
+		second := t.burstAt(key, 0, max(1, t.arena.Callers/10), time.Now())
 		if err := t.wait(first, 1, &t.result.Stale); err != nil {
 			return err
 		}

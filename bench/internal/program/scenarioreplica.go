@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type contestOrder struct {
 	ID       int
 	Do       string // "burst" or "invalidate"
 	Key      string
+	Keys     int // if more than 0: so many keys, whose names have a number behind Key's
 	Callers  int
 	At       int64         // nanoseconds since 1970, when the callers of a burst ask
 	Patience time.Duration // after which a caller counts as stuck
@@ -41,6 +43,16 @@ type contestAnswer struct {
 	Error   string // one of those of the callers, or of the change
 	Trips   int64  // round trips to Redis meanwhile
 }
+
+// keyOf is what the i-th caller asks for.
+func (o contestOrder) keyOf(i int) string {
+	if o.Keys == 0 {
+		return o.Key
+	}
+	return numbered(o.Key, i%o.Keys)
+}
+
+func numbered(key string, n int) string { return key + ":" + strconv.Itoa(n) }
 
 // callerAnswer is what one caller got, and when.
 type callerAnswer struct {
@@ -156,8 +168,10 @@ func (r *contestant) burst(ctx context.Context, o contestOrder) (answers []calle
 	for i := range answers {
 		answers[i].Version = gotStuck
 		go func() {
+			ctx, cancel := context.WithCancel(ctx) // as a request of a server has
+			defer cancel()
 			<-gate
-			value, found, err := r.Get(ctx, o.Key)
+			value, found, err := r.Get(ctx, o.keyOf(i))
 			took := time.Since(at).Nanoseconds()
 			var seen version
 			if err == nil && found {

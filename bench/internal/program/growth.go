@@ -1,0 +1,207 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+// growthFloor is what a contender's cost is compared with: each process loads for itself, and asks nobody.
+const growthFloor = "singleflight"
+
+// growthPlan is what growth measures: a cold key, and fleets that get larger.
+type growthPlan struct {
+	Processes []int         `json:"processes"` // with Callers[0] callers in each
+	Callers   []int         `json:"callers"`   // in each of growthProcesses
+	Load      time.Duration `json:"load"`
+	Rounds    int           `json:"rounds"`
+	Repeat    int           `json:"repeat"`
+	Contender string        `json:"contender"`
+
+	redis string
+	json  bool
+}
+
+const (
+	growthProcesses = 4
+	growthCallers   = 50
+)
+
+// growthRow is a fleet of one size. Times are in nanoseconds, latencies without the load.
+type growthRow struct {
+	Processes int     `json:"processes"`
+	Callers   int     `json:"callers"`
+	Loads     int     `json:"loads"`        // most of a round
+	Commands  int64   `json:"commands"`     // of a round, the middle one
+	Most      int64   `json:"mostCommands"` // the most
+	P99       []int64 `json:"p99"`          // of each repetition
+	Floor     []int64 `json:"floorP99"`     // of singleflight in the same repetition
+	OverFloor float64 `json:"overFloor"`    // the middle of P99 less the middle of Floor, in ms
+	PerFleet  float64 `json:"perProcess"`   // Commands by process
+	Errors    int     `json:"errors"`       // of callers, stuck ones too
+}
+
+// growth runs fleets of growing size, and shows what of the cost grows with them.
+func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
+	p, err := parseGrowth(peers, args, stderr)
+	if err != nil {
+		return err
+	}
+	server, err := openRedis(p.redis) // embedded ones don't count
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	chosen, err := contender.Named(peers.contenders(), growthFloor, p.Contender)
+	if err != nil {
+		return err
+	}
+	going := newProgress(stderr)
+	defer going.done()
+	var byProcesses, byCallers []growthRow
+	for _, n := range p.Processes {
+		going.say("%d processes", n)
+		row, err := p.row(ctx, server, peers, chosen, n, growthCallers)
+		if err != nil {
+			return err
+		}
+		byProcesses = append(byProcesses, row)
+	}
+	for _, n := range p.Callers {
+		going.say("%d callers", n)
+		row, err := p.row(ctx, server, peers, chosen, growthProcesses, n)
+		if err != nil {
+			return err
+		}
+		byCallers = append(byCallers, row)
+	}
+	going.done()
+	return p.print(stdout, server.about(ctx), byProcesses, byCallers)
+}
+
+func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
+	flags := flag.NewFlagSet("bench growth", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	processes := flags.String("processes", "1,2,4,8,16,32", fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
+	callers := flags.String("callers", "10,100,1000,5000", fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
+	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
+	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes")
+	flags.StringVar(&p.redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
+	flags.BoolVar(&p.json, "json", false, "print JSON")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	if p.Processes, err = counts("processes", *processes, 1, 256); err != nil {
+		return p, err
+	}
+	if p.Callers, err = counts("callers", *callers, 1, 100000); err != nil {
+		return p, err
+	}
+	var names []string
+	for _, c := range peers.contenders() {
+		names = append(names, c.Name)
+	}
+	_, err = chosen("contender", p.Contender, names)
+	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000))
+}
+
+// row runs the floor and the contender with a fleet of one size, one after the other in each repetition.
+func (p growthPlan) row(ctx context.Context, server *server, peers Peers, chosen []contender.Contender, processes, callers int) (growthRow, error) {
+	a := &arena{
+		server: server, peers: peers, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
+		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond, Patience: 30*time.Second + 2*p.Load,
+	}
+	row := growthRow{Processes: processes, Callers: callers}
+	var commands []int64
+	for n := range p.Repeat {
+		for k := range chosen {
+			c := chosen[(k+n)%len(chosen)]
+			r, err := a.hold(ctx, scenarioNamed("cold"), c, n)
+			if err != nil {
+				return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
+			}
+			over := r.P99 - p.Load.Nanoseconds()
+			if c.Name == growthFloor && len(chosen) > 1 && p.Contender != growthFloor {
+				row.Floor = append(row.Floor, over)
+				continue
+			}
+			row.P99 = append(row.P99, over)
+			row.Loads = max(row.Loads, slices.Max(r.Loads))
+			row.Errors += r.Errors + r.Stuck
+			commands = append(commands, r.Commands...)
+		}
+	}
+	row.Commands, row.Most = quantile(commands, 0.5), quantile(commands, 1)
+	row.PerFleet = float64(row.Commands) / float64(processes)
+	if len(row.Floor) > 0 {
+		row.OverFloor = float64(quantile(row.P99, 0.5)-quantile(row.Floor, 0.5)) / 1e6
+	}
+	return row, nil
+}
+
+// slope is by how many commands a round grows with each process, by the least squares.
+func slope(rows []growthRow) (perProcess, fixed float64) {
+	var n, x, y, xx, xy float64
+	for _, r := range rows {
+		n, x, y = n+1, x+float64(r.Processes), y+float64(r.Commands)
+		xx, xy = xx+float64(r.Processes)*float64(r.Processes), xy+float64(r.Processes)*float64(r.Commands)
+	}
+	if d := n*xx - x*x; d != 0 {
+		perProcess = (n*xy - x*y) / d
+	}
+	return perProcess, (y - perProcess*x) / max(n, 1)
+}
+
+func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []growthRow) error {
+	perProcess, fixed := slope(byProcesses)
+	if p.json {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{
+			"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers,
+			"commandsPerProcess": perProcess, "commandsFixed": fixed,
+		})
+	}
+	fmt.Fprintf(w, "%s on a cold key, load %v, %d rounds x %d repetitions\n%v\n", p.Contender, p.Load, p.Rounds, p.Repeat, about)
+	for _, rows := range [][]growthRow{byProcesses, byCallers} {
+		if len(rows) == 0 {
+			continue
+		}
+		fmt.Fprintln(w)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(t, "processes\tcallers\tloads\terrors\tcommands\tmost\tby process\tp99 ms\t%s ms\tmore ms\t\n", growthFloor)
+		for _, r := range rows {
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%+.2f\t\n", r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, r.PerFleet,
+				spread(r.P99), spread(r.Floor), r.OverFloor)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(byProcesses) > 1 {
+		fmt.Fprintf(w, "\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
+	}
+	_, err := fmt.Fprint(w, `
+commands: at Redis in a round, those in scripts too, the middle one and the most. p99: of latency without the load, the middle
+one of the repetitions (least to most), and that of a flight in each process that asks no other.
+`)
+	return err
+}
+
+// spread is a time of several repetitions in ms.
+func spread(ns []int64) string {
+	if len(ns) == 0 {
+		return "-"
+	}
+	return ms(ns, func(n int64) int64 { return n })
+}
