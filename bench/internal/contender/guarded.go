@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -11,6 +12,9 @@ import (
 
 // window is that of the contenders with stale values: longer than any run.
 const window = time.Hour
+
+// quiet is for what is counted, and need not be told.
+var quiet = slog.New(slog.DiscardHandler)
 
 type options = cacheguard.Options[string]
 
@@ -31,11 +35,11 @@ type guard struct {
 
 func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, error) {
 	return func(ctx context.Context, r Rig) (Protection, error) {
-		store, err := redisstore.New(r.Redis, redisstore.Options{})
+		store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
 		if err != nil {
 			return nil, err
 		}
-		o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1}
+		o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1, Logger: quiet}
 		with(&o)
 		cache, err := cacheguard.New(store, o)
 		if err != nil {

@@ -34,6 +34,7 @@ type arena struct {
 	TTL, LockTTL, Poll time.Duration
 	Patience           time.Duration // for an answer; then a caller is stuck
 	Rounds             int
+	Keys               int // of an avalanche
 }
 
 // contestResult is what one contest has shown. Times are in nanoseconds.

@@ -8,12 +8,15 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/chart"
 )
 
 // expiryPlan is what expiry measures.
 type expiryPlan struct {
 	steady
 	Time time.Duration
+	html string // file
 }
 
 // expiry runs the scenario of a hot key that expires again and again under steady load.
@@ -29,11 +32,19 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer server.close()
 	p.Redis = server.addr
 
-	all := make(map[string][]expiryTally)
+	all, last := make(map[string][]expiryTally), make(map[string]sight)
 	if err := p.each(ctx, course{Time: p.Time}, func(name string, seen sight) {
 		all[name] = append(all[name], p.tally(seen))
+		last[name] = seen
 	}); err != nil {
 		return err
+	}
+	if p.html != "" {
+		page := chart.Page{Title: "A hot key that expires", Intro: []string{server.about(ctx).String()}, Sections: []chart.Section{p.section(last)}}
+		if err := writePage(p.html, page); err != nil {
+			return err
+		}
+		told(stderr, p.html)
 	}
 	return p.print(stdout, server.about(ctx), all)
 }
@@ -43,6 +54,7 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	flags.SetOutput(stderr)
 	p.flags(flags, "noop", "get", "singleflight", "xfetch", "lease", "swr", "early", "early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
+	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}

@@ -28,6 +28,7 @@ type growthPlan struct {
 
 	redis string
 	json  bool
+	html  string // file
 }
 
 const (
@@ -60,18 +61,33 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 		return err
 	}
 	defer server.close()
-	chosen, err := contender.Named(peers.contenders(), growthFloor, p.Contender)
+	going := newProgress(stderr)
+	byProcesses, byCallers, err := p.rows(ctx, server, peers, going)
+	going.done()
 	if err != nil {
 		return err
 	}
-	going := newProgress(stderr)
-	defer going.done()
-	var byProcesses, byCallers []growthRow
+	about := server.about(ctx)
+	if p.html != "" {
+		if err := writePage(p.html, p.page(about, byProcesses, byCallers)); err != nil {
+			return err
+		}
+		told(stderr, p.html)
+	}
+	return p.print(stdout, about, byProcesses, byCallers)
+}
+
+// rows runs all fleets.
+func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going *progress) (byProcesses, byCallers []growthRow, err error) {
+	chosen, err := contender.Named(peers.contenders(), growthFloor, p.Contender)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, n := range p.Processes {
 		going.say("%d processes", n)
 		row, err := p.row(ctx, server, peers, chosen, n, growthCallers)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		byProcesses = append(byProcesses, row)
 	}
@@ -79,12 +95,11 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 		going.say("%d callers", n)
 		row, err := p.row(ctx, server, peers, chosen, growthProcesses, n)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		byCallers = append(byCallers, row)
 	}
-	going.done()
-	return p.print(stdout, server.about(ctx), byProcesses, byCallers)
+	return byProcesses, byCallers, nil
 }
 
 func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
@@ -98,6 +113,7 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	flags.StringVar(&p.redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
 	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
 	flags.BoolVar(&p.json, "json", false, "print JSON")
+	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}

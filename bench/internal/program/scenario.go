@@ -51,7 +51,7 @@ var scenarios = []scenario{
 		failing, []fault{everybodyLoads, stuck},
 	},
 	{
-		"avalanche", "everything is cold, as after a restart of Redis: a thousand keys are asked for at the same moment, each by all processes", 1,
+		"avalanche", "everything is cold, as after a restart of Redis: many keys are asked for at the same moment, each by all processes", 1,
 		avalanche, []fault{everybodyLoads, errs, stuck, servesStale},
 	},
 	{
@@ -75,9 +75,6 @@ var scenarios = []scenario{
 		func(t *contest) error { return race(t, 1) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
 	},
 }
-
-// many is how many keys are cold at once in an avalanche.
-const many = 1000
 
 // verdict says what went wrong in any repetition; empty: nothing.
 func (s scenario) verdict(rs []contestResult) string {
@@ -103,6 +100,7 @@ func cold(t *contest) error {
 
 // avalanche is a stampede on many keys at once: the callers of a process ask for one after the other.
 func avalanche(t *contest) error {
+	many := t.arena.Keys
 	common, keys := t.keyed(many, slowdb.Plan{Takes: t.arena.Load})
 	return t.rounds(keys, func() error {
 		callers := max(t.arena.Callers, many)

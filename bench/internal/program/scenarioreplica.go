@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
@@ -67,6 +68,7 @@ const (
 
 // scenarioReplica is one process of a scenario's fleet. It answers orders until there are no more.
 func scenarioReplica(ctx context.Context, peers Peers, stdin io.Reader, stdout io.Writer) error {
+	logging.Disable() // what a contender does when Redis is away is counted, not told
 	in := json.NewDecoder(bufio.NewReader(stdin))
 	var s contestSetup
 	if err := in.Decode(&s); err != nil {

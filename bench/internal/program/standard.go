@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cacheguard/cacheguard/bench/internal/chart"
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
@@ -47,10 +49,12 @@ type runPlan struct {
 	Poll      time.Duration `json:"poll"`
 	Patience  time.Duration `json:"patience"`
 	Rounds    int           `json:"rounds"`
+	Keys      int           `json:"keys"` // of an avalanche
 	Repeat    int           `json:"repeat"`
 	Redis     string        `json:"-"`
 	Against   []string      `json:"contenders"`
 	json      bool
+	html      string // file
 }
 
 // contests runs the standard scenarios, or the one that is named.
@@ -82,7 +86,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 		for i, m := range matches {
 			a := &arena{
 				server: server, peers: peers, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
-				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds,
+				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: p.Keys,
 			}
 			for k := range chosen { // another one begins each time
 				c := chosen[(k+n)%len(chosen)]
@@ -95,7 +99,53 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			}
 		}
 	}
-	return p.print(stdout, server.about(ctx), matches, chosen, results)
+	going.done()
+	about, reports := server.about(ctx), reportsOf(matches, results)
+	if p.html != "" {
+		page := p.page(about, reports, chosen)
+		if p.Scenario == "" {
+			more, err := moreSections(ctx, peers, going, p.Redis)
+			if err != nil {
+				return err
+			}
+			page.Sections = slices.Concat(page.Sections[:len(reports)], more, page.Sections[len(reports):])
+		}
+		if err := writePage(p.html, page); err != nil {
+			return err
+		}
+		told(stderr, p.html)
+	}
+	return p.print(stdout, about, reports, chosen)
+}
+
+// moreSections are what the page of the standard run has besides its scenarios: a hot key that expires again and again, and
+// fleets that grow. They need a redis-server; without one they are left out.
+func moreSections(ctx context.Context, peers Peers, going *progress, redis string) ([]chart.Section, error) {
+	server, err := openRedis(redis)
+	if errors.Is(err, errNoRedis) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer server.close()
+	e, err := parseExpiry([]string{"-protections", "singleflight,xfetch,lease,swr,early+swr", "-time", "6s", "-redis", server.addr}, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	going.say("a hot key that expires")
+	seen := map[string]sight{}
+	if err := e.each(ctx, course{Time: e.Time}, func(name string, s sight) { seen[name] = s }); err != nil {
+		return nil, err
+	}
+	g, err := parseGrowth(peers, []string{"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4", "-redis", server.addr}, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	byProcesses, byCallers, err := g.rows(ctx, server, peers, going)
+	if err != nil {
+		return nil, err
+	}
+	return append([]chart.Section{e.section(seen)}, g.page(server.about(ctx), byProcesses, byCallers).Sections...), nil
 }
 
 func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
@@ -112,6 +162,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, "how long a lock or a lease outlives its holder, where it has an end")
 	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
 	flags.DurationVar(&p.Patience, "patience", 4*time.Second, "after which a caller without an answer is stuck")
+	flags.IntVar(&p.Keys, "keys", 1000, "keys that are cold at once in an avalanche")
 	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server, or embed one if there is none")
@@ -121,6 +172,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	against := flags.String("contenders", strings.Join(standardContenders, ","), "which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
+	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -135,7 +187,7 @@ func (p runPlan) validate() error {
 	return cmp.Or(
 		within("load", p.Load, 0, 30*time.Second), within("size", p.Size, versionDigits, 64<<20), within("ttl", p.TTL, time.Second, time.Hour),
 		within("lock-ttl", p.LockTTL, time.Second, time.Minute), within("poll", p.Poll, time.Millisecond, 10*time.Second),
-		within("patience", p.Patience, 2*p.Load, 10*time.Minute), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000))
+		within("patience", p.Patience, 2*p.Load, 10*time.Minute), within("rounds", p.Rounds, 1, 10000), within("keys", p.Keys, 1, 1000000), within("repeat", p.Repeat, 1, 1000))
 }
 
 // scenarioNamed is the scenario of that name, or one without a name.

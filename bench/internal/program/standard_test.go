@@ -36,7 +36,7 @@ func TestScenarios(t *testing.T) {
 		{"cold", "none", "loads more than once", 1},
 		{"missing", "singleflight", "loads more than once", 1},
 		{"failing", "stage-compare", "loads more than once", 1},
-		{"avalanche", "singleflight", "loads more than once", many},
+		{"avalanche", "singleflight", "loads more than once", 100},
 		{"killed", "stage-setnx", "callers are stuck", 2},
 		{"redis-gone", "none", "errors", 2},
 		{"slow", "stage-compare", "loads more than once", 1},
@@ -45,7 +45,7 @@ func TestScenarios(t *testing.T) {
 	} {
 		t.Run(c.scenario, func(t *testing.T) {
 			t.Parallel()
-			args := []string{c.scenario, "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-poll", "20ms",
+			args := []string{c.scenario, "-keys", "100", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-poll", "20ms",
 				"-contenders", c.fails + ",cacheguard"}
 			switch c.scenario {
 			case "race-same", "race-other": // time for a change in the middle of the load, and no end of a lock

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -21,8 +20,8 @@ type matchReport struct {
 	Failed    map[string]string          `json:"failed"`  // by contender: what went wrong
 }
 
-// print writes the results for people, or for machines.
-func (p runPlan) print(w io.Writer, about about, matches []match, chosen []contender.Contender, results []map[string][]contestResult) error {
+// reportsOf are the results of matches.
+func reportsOf(matches []match, results []map[string][]contestResult) []matchReport {
 	reports := make([]matchReport, len(matches))
 	for i, m := range matches {
 		reports[i] = matchReport{m.scenario.Name, m.scenario.What, m.Processes, m.Callers, results[i], map[string]string{}}
@@ -32,6 +31,11 @@ func (p runPlan) print(w io.Writer, about about, matches []match, chosen []conte
 			}
 		}
 	}
+	return reports
+}
+
+// print writes the results for people, or for machines.
+func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender) error {
 	if p.json {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -101,12 +105,20 @@ func most(rs []contestResult, of func(contestResult) int) (most int) {
 
 // mostCommands is a dash where the server doesn't count.
 func mostCommands(rs []contestResult) string {
-	var all []int64
-	for _, r := range rs {
-		all = append(all, r.Commands...)
-	}
-	if len(all) == 0 {
+	n := mostCommandsOf(rs)
+	if n < 0 {
 		return "-"
 	}
-	return fmt.Sprint(slices.Max(all))
+	return fmt.Sprint(n)
+}
+
+// mostCommandsOf is less than zero where the server doesn't count.
+func mostCommandsOf(rs []contestResult) int64 {
+	most := int64(-1)
+	for _, r := range rs {
+		for _, n := range r.Commands {
+			most = max(most, n)
+		}
+	}
+	return most
 }

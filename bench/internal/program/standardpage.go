@@ -1,0 +1,132 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cacheguard/cacheguard/bench/internal/chart"
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+// writePage writes a page into a file of its own.
+func writePage(name string, p chart.Page) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := chart.WritePage(f, p); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long callers take.
+func matchSections(reports []matchReport, chosen []contender.Contender) []chart.Section {
+	var sections []chart.Section
+	for _, r := range reports {
+		loads := chart.Bars{Title: "loads in " + r.Scenario, Unit: "loads", Log: true, Names: []string{"most of a round"}}
+		took := chart.Bars{Title: "latency in " + r.Scenario, Unit: "ms", Names: []string{"p50", "p99", "max"}}
+		commands := chart.Bars{Title: "commands at Redis in " + r.Scenario, Unit: "commands", Log: true, Names: []string{"most of a round"}}
+		for _, c := range chosen {
+			rs := r.Results[c.Name]
+			if len(rs) == 0 {
+				continue
+			}
+			most := 0
+			for _, n := range allLoads(rs) {
+				most = max(most, n)
+			}
+			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: []float64{float64(most)}, Note: r.Failed[c.Name]})
+			row := chart.Row{Label: c.Name}
+			for _, of := range []func(contestResult) int64{
+				func(r contestResult) int64 { return r.P50 }, func(r contestResult) int64 { return r.P99 }, func(r contestResult) int64 { return r.Max },
+			} {
+				row.Values = append(row.Values, float64(middle(rs, of))/1e6)
+			}
+			took.Rows = append(took.Rows, row)
+			if n := mostCommandsOf(rs); n > 0 {
+				commands.Rows = append(commands.Rows, chart.Row{Label: c.Name, Values: []float64{float64(n)}})
+			}
+		}
+		s := chart.Section{
+			Title: fmt.Sprintf("%s, %d processes with %d callers in each", r.Scenario, r.Processes, r.Callers),
+			Text:  []string{sentence(r.What)},
+			Figures: []chart.Figure{
+				{Caption: "Loads of the origin, the most of a round, on a logarithmic scale; below a row, what the contender did that it must not.", Chart: loads},
+				{Caption: "How long callers took who got an answer, the load included; the middle one of the repetitions.", Chart: took},
+			},
+		}
+		if len(commands.Rows) > 0 {
+			s.Figures = append(s.Figures, chart.Figure{Caption: "Commands at Redis in a round, those in scripts too, on a logarithmic scale.", Chart: commands})
+		}
+		sections = append(sections, s)
+	}
+	return sections
+}
+
+// sentence begins with a capital and ends with a full stop.
+func sentence(s string) string { return string(s[0]-'a'+'A') + s[1:] + "." }
+
+// page is a run of scenarios for a browser.
+func (p runPlan) page(about about, reports []matchReport, chosen []contender.Contender) chart.Page {
+	names := chart.Section{Title: "The contenders"}
+	for _, c := range chosen {
+		text := c.Name + ": " + c.What + "."
+		if c.Note != "" {
+			text += " " + c.Note
+		}
+		names.Text = append(names.Text, text)
+	}
+	return chart.Page{
+		Title: "What happens to the origin",
+		Intro: []string{
+			about.String(),
+			fmt.Sprintf("A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
+				p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat),
+		},
+		Sections: append(matchSections(reports, chosen), names),
+	}
+}
+
+// page is growth for a browser.
+func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.Page {
+	perProcess, fixed := slope(byProcesses)
+	page := chart.Page{Title: "What grows with the fleet", Intro: []string{about.String(), fmt.Sprintf(
+		"%s on a cold key, a load of %v, %d rounds in each of %d repetitions.", p.Contender, p.Load, p.Rounds, p.Repeat)}}
+	for _, part := range []struct {
+		title, axis string
+		rows        []growthRow
+		x           func(growthRow) int
+	}{
+		{fmt.Sprintf("Processes, with %d callers in each", growthCallers), "processes", byProcesses, func(r growthRow) int { return r.Processes }},
+		{fmt.Sprintf("Callers in each of %d processes", growthProcesses), "callers", byCallers, func(r growthRow) int { return r.Callers }},
+	} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		commands := chart.Lines{Title: "commands by " + part.axis, X: part.axis, Y: "commands", LogX: true, Series: []chart.Series{{Name: p.Contender}}}
+		took := chart.Lines{Title: "p99 by " + part.axis, X: part.axis, Y: "ms over the load", LogX: true, Series: []chart.Series{{Name: p.Contender}, {Name: growthFloor}}}
+		for _, r := range part.rows {
+			x := float64(part.x(r))
+			commands.Series[0].Points = append(commands.Series[0].Points, chart.Point{X: x, Y: float64(r.Commands)})
+			took.Series[0].Points = append(took.Series[0].Points, chart.Point{X: x, Y: float64(quantile(r.P99, 0.5)) / 1e6})
+			if len(r.Floor) > 0 {
+				took.Series[1].Points = append(took.Series[1].Points, chart.Point{X: x, Y: float64(quantile(r.Floor, 0.5)) / 1e6})
+			}
+		}
+		s := chart.Section{Title: part.title, Figures: []chart.Figure{
+			{Caption: "Commands at Redis for one stampede, those in scripts too.", Chart: commands},
+			{Caption: "99th percentile of latency without the load, beside a flight in each process that asks no other.", Chart: took},
+		}}
+		if part.axis == "processes" {
+			s.Text = []string{fmt.Sprintf("%.2f commands for each process and %.1f besides.", perProcess, fixed)}
+		}
+		page.Sections = append(page.Sections, s)
+	}
+	return page
+}
+
+// told says where a page was written.
+func told(w io.Writer, name string) { fmt.Fprintf(w, "the page is in %s\n", name) }
