@@ -8,13 +8,15 @@
 //	go run ./bench expiry     a hot key expires again and again under steady load
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
+//	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys
 //
 // Each has -json for machines and -help for the rest. The scenarios load from an origin in the program that conducts them, which
 // records every load, whoever makes it and whether or not that process lives to see its end; behind a contender's row stands
 // what it did that it must not. Without a redis-server they embed one (miniredis), and say so. A stampede counts how long
 // callers wait beyond the load itself; expiry and outage issue requests at fixed times, whether or not earlier ones have been
-// answered, and count latency from those times on. The last one counts from just before Unlock is called to when another
-// contender's Lock has returned, and what crosses the wire meanwhile.
+// answered, and count latency from those times on. handover counts from just before Unlock is called to when another contender's
+// Lock has returned, and what crosses the wire meanwhile. The simulation needs no Redis and no time of its own;
+// what it assumes is in its package's documentation, and with -validate it is compared with real stampedes.
 //
 // Replicas are real processes: the command starts itself again for each. Redis is a redis-server from the PATH, started
 // for the run on a free port, or the one named with -redis. All contestants run one after another in each repetition,

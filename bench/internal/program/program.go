@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -27,8 +29,6 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 	}
 	var err error
 	switch command {
-	case "", "cold", "missing", "failing", "avalanche", "killed", "redis-gone", "slow", "race-same", "race-other":
-		err = contests(ctx, peers, command, args, stdout, stderr)
 	case "growth":
 		err = growth(ctx, peers, args, stdout, stderr)
 	case "stampede":
@@ -45,12 +45,18 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 		err = handover(ctx, peers, args, stdout, stderr)
 	case "handover-process": // what handover starts
 		err = handoverProcess(ctx, peers, args, stdin, stdout)
+	case "simulate":
+		err = simulation(ctx, args, stdout, stderr)
 	case "proxy":
 		err = proxy(ctx, args, stdout, stderr)
 	case "steady-replica": // what expiry and outage start
 		err = steadyReplica(ctx, stdin, stdout)
 	default:
-		err = usageError(fmt.Sprintf("there is no command %q; there are: stampede, expiry, outage, handover, proxy", command))
+		if command == "" || slices.Contains(scenarioNames(), command) {
+			err = contests(ctx, peers, command, args, stdout, stderr)
+			break
+		}
+		err = usageError(fmt.Sprintf("there is no command %q; there are: %s, growth, stampede, expiry, outage, handover, simulate, proxy", command, strings.Join(scenarioNames(), ", ")))
 	}
 	var usage usageError
 	switch {

@@ -26,12 +26,16 @@ var protections = map[string]func(context.Context, *rig) (getter, func(), error)
 	"zklock":       locked("zklock"),
 	"sqlite":       locked("sqlite"),
 	"postgresql":   locked("postgresql"),
+	"polling":      polling,
+
+	"noop": noProtection, // these two are for the calibration of simulate
+	"ping": pings,
 }
 
 // order in which they are listed.
 var (
 	plainNames      = []string{"none", "singleflight", "flight", "cacheguard"}
-	protectionNames = slices.Concat(plainNames, lockSystemNames)
+	protectionNames = slices.Concat(plainNames, []string{"polling"}, lockSystemNames)
 )
 
 const valueTTL = time.Minute

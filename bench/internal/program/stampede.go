@@ -26,6 +26,8 @@ type plan struct {
 	Redis              string
 	Protections        []string
 	JSON               bool `json:"-"`
+
+	warmUp int // rounds before those that count
 }
 
 // stampede runs the standard scenario.
@@ -113,7 +115,7 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string,
 		}
 	}
 	var latencies, firsts, tails []int64
-	for round := range p.Rounds {
+	for round := -p.warmUp; round < p.Rounds; round++ {
 		if err := redistest.ResetStats(ctx, rdb); err != nil {
 			return t, err
 		}
@@ -132,11 +134,17 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string,
 				return t, err
 			}
 			loads, one = append(loads, r.Loads...), append(one, r.Latency...)
+			if round < 0 {
+				continue
+			}
 			t.Errors += r.Errors
 			if r.Error != "" {
 				t.Error = r.Error
 			}
 			t.Trips = max(t.Trips, r.Trips)
+		}
+		if round < 0 {
+			continue
 		}
 		commands, pings, err := countCommands(ctx, rdb)
 		if err != nil {

@@ -197,3 +197,11 @@ func scenarioNamed(name string) scenario {
 	}
 	return scenario{}
 }
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.Name)
+	}
+	return names
+}

@@ -1,0 +1,150 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+)
+
+// validated are the protections whose stampedes are run and simulated, and the policies they are.
+var validated = []struct{ protection, policy string }{
+	{"none", "none"}, {"singleflight", "local"}, {"polling", "lock"}, {"cacheguard", "lease"},
+}
+
+// comparison is one protection's stampede, run and simulated. Each slice has one of each run. Times are in nanoseconds.
+type comparison struct {
+	Processes  int     `json:"processes"`
+	Protection string  `json:"protection"`
+	Loads      extent  `json:"loads"` // least and most of a round
+	SimLoads   extent  `json:"simulatedLoads"`
+	P99        []int64 `json:"p99Nanos"` // of whole requests
+	SimP99     []int64 `json:"simulatedP99Nanos"`
+	Overhead   []int64 `json:"overheadP99Nanos"` // the same without the load
+	SimOver    []int64 `json:"simulatedOverheadP99Nanos"`
+	Deviation  float64 `json:"p99Deviation"` // of the simulated median from the one that ran, as a share of it
+	OverDev    float64 `json:"overheadP99Deviation"`
+	Errors     int     `json:"errors"`
+}
+
+// extent is from least to most.
+type extent struct {
+	Least int `json:"least"`
+	Most  int `json:"most"`
+}
+
+func (e extent) String() string { return span([]int{e.Least, e.Most}) }
+
+func extentOf(of []int) extent { return extent{slices.Min(of), slices.Max(of)} }
+
+// validation is what -validate runs.
+type validation struct {
+	Processes []int         `json:"processes"`
+	Callers   int           `json:"callers"`
+	Load      time.Duration `json:"loadNanos"`
+	Rounds    int           `json:"rounds"`
+	Runs      int           `json:"runs"`
+}
+
+// run compares real stampedes with simulated ones. Each run has fresh processes and measures the machine anew.
+func (v validation) run(ctx context.Context, server *server) (all []comparison, measured []calibration, err error) {
+	for _, processes := range v.Processes {
+		p := plan{Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds, Redis: server.addr, warmUp: 2}
+		compared := make([]comparison, len(validated))
+		loads, simLoads := make([][]int, len(validated)), make([][]int, len(validated))
+		for run := range v.Runs {
+			c, err := p.calibrate(ctx, server.rdb)
+			if err != nil {
+				return nil, nil, err
+			}
+			measured = append(measured, c)
+			for i, which := range validated {
+				t, err := p.runOne(ctx, server.rdb, which.protection, "", processes*v.Runs+run) // a number that no other fleet has
+				if err != nil {
+					return nil, nil, fmt.Errorf("%s: %w", which.protection, err)
+				}
+				one := &compared[i]
+				one.Processes, one.Protection, one.Errors = processes, which.protection, one.Errors+t.Errors
+				one.P99, one.Overhead = append(one.P99, t.P99+p.Load.Nanoseconds()), append(one.Overhead, t.P99)
+				loads[i] = append(loads[i], t.Loads...)
+
+				var took []int64
+				for round := range v.Rounds {
+					r := c.burst(p, uint64(run*v.Rounds+round)).Run(policyOf(which.policy))
+					simLoads[i] = append(simLoads[i], int(r.Loads))
+					for _, l := range r.Latency {
+						took = append(took, l+c.Begin)
+					}
+				}
+				p99 := quantile(took, 0.99)
+				one.SimP99, one.SimOver = append(one.SimP99, p99), append(one.SimOver, p99-p.Load.Nanoseconds())
+			}
+		}
+		for i := range compared {
+			one := &compared[i]
+			one.Loads, one.SimLoads = extentOf(loads[i]), extentOf(simLoads[i])
+			one.Deviation, one.OverDev = deviation(one.SimP99, one.P99), deviation(one.SimOver, one.Overhead)
+		}
+		all = append(all, compared...)
+	}
+	return all, measured, nil
+}
+
+// deviation of the median of what was simulated from that of what ran.
+func deviation(simulated, ran []int64) float64 {
+	a, b := quantile(simulated, 0.5), quantile(ran, 0.5)
+	if b == 0 {
+		return 0
+	}
+	return float64(a-b) / float64(b)
+}
+
+func policyOf(name string) simulate.Policy {
+	for _, p := range simulate.Policies {
+		if p.Name == name {
+			return p
+		}
+	}
+	return simulate.Policy{}
+}
+
+func (v validation) print(w io.Writer, about about, asJSON bool, all []comparison, measured []calibration) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
+	}
+	fmt.Fprintf(w, "stampedes of %v processes x %d callers, load %v, %d rounds x %d runs: run, and simulated\n%v\n\n",
+		v.Processes, v.Callers, v.Load, v.Rounds, v.Runs, about)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "processes\tprotection\terrors\tloads\tsimulated\tp99 ms\tsimulated\tdeviation\tof it beyond the load\tsimulated\tdeviation\t")
+	for _, c := range all {
+		fmt.Fprintf(t, "%d\t%s\t%d\t%v\t%v\t%s\t%s\t%+.0f%%\t%s\t%s\t%+.0f%%\t\n", c.Processes, c.Protection, c.Errors, c.Loads, c.SimLoads,
+			millis(c.P99), millis(c.SimP99), 100*c.Deviation, millis(c.Overhead), millis(c.SimOver), 100*c.OverDev)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\np99: the 99th percentile of whole requests, all rounds of a run together, load included; beyond the load: the same less the load.")
+	fmt.Fprintln(w, "Median of the runs (least to most); a deviation is that of the medians. Two rounds of each run come before those that count.")
+	var starts, clients, servers, idles []int64
+	for _, c := range measured {
+		starts, clients, servers, idles = append(starts, c.Start), append(clients, c.Client), append(servers, c.Server), append(idles, c.Idle)
+	}
+	_, err := fmt.Fprintf(w, "Measured before each run, without a stampede: a caller %s µs, its command %s µs and %s µs in Redis, an idle PING %s µs.\n",
+		micros(starts), micros(clients), micros(servers), micros(idles))
+	return err
+}
+
+// millis and micros are the median of the runs, and from where to where they go.
+func millis(ns []int64) string { return scaled(ns, "%.1f", 1e6) }
+func micros(ns []int64) string { return scaled(ns, "%.1f", 1e3) }
+
+func scaled(ns []int64, format string, unit float64) string {
+	return figure(ns, format, func(n int64) float64 { return float64(n) / unit })
+}

@@ -1,0 +1,22 @@
+package simulate
+
+// Policy is a way to protect the origin.
+type Policy struct {
+	Name  string
+	Share bool // the callers of one process share a flight
+	Lock  bool // processes take a lock in Redis, and who doesn't get it polls
+	Lease bool // processes take a lease in Redis, and who doesn't get it is woken by a message
+	Stale bool // within the stale window nobody waits for a refresh
+	Early bool // readers draw lots for a refresh before a value expires
+	Limit bool // the fleet has a budget for loads
+}
+
+// Policies are those that are compared. Each from lease on has what the one before has, and more.
+var Policies = []Policy{
+	{Name: "none"},
+	{Name: "local", Share: true},
+	{Name: "lock", Share: true, Lock: true},
+	{Name: "lease", Share: true, Lease: true},
+	{Name: "stale", Share: true, Lease: true, Stale: true},
+	{Name: "early", Share: true, Lease: true, Stale: true, Early: true, Limit: true},
+}

@@ -1,0 +1,89 @@
+package simulate
+
+import "time"
+
+// Result is what one policy showed. Each request is answered once: fresh, loaded, stale, or with an error.
+type Result struct {
+	Policy string        `json:"policy"`
+	Until  time.Duration `json:"untilNanos"` // what was simulated: less than was to be if it took too many steps
+
+	Requests int64 `json:"requests"`
+	Fresh    int64 `json:"fresh"`  // found a fresh value
+	Loaded   int64 `json:"loaded"` // found none, and got the result of a load
+	Stale    int64 `json:"stale"`
+	Errors   int64 `json:"errors"`
+	Lost     int64 `json:"lost"`     // of the errors: with a process that was restarted
+	Failover int64 `json:"failover"` // of the errors: of loads without Redis
+	Open     int64 `json:"open"`     // not answered yet when the simulation was cut short
+
+	Loads          int64   `json:"loads"`
+	LoadsPerSecond float64 `json:"loadsPerSecond"`
+	PeakLoads      int64   `json:"peakLoads"`     // most that began in a second
+	CalmPeakLoads  int64   `json:"calmPeakLoads"` // outside the failover and the minute after it
+	MostOfOne      int     `json:"mostOfOne"`     // loads that began of one key between two values, outside the failover
+	LoadsAtOnce    int     `json:"loadsAtOnce"`   // most at the origin, without those that wait there
+	LoadWait       int64   `json:"loadWaitNanos"` // longest time in the origin's queue
+	Commands       int64   `json:"commands"`
+	PeakCommands   int64   `json:"peakCommands"` // in a second
+	Messages       int64   `json:"messages"`     // deliveries, one for each process
+	PeakMessages   int64   `json:"peakMessages"`
+	RedisBusy      float64 `json:"redisBusy"` // share of the busiest second; above 1 work is left over
+	RedisBusyMean  float64 `json:"redisBusyMean"`
+
+	All    Latency `json:"all"`
+	Missed Latency `json:"missed"` // of requests that found no value
+
+	OneByOne     int     `json:"oneByOneKeys"`     // keys
+	OneByOnePart float64 `json:"oneByOneRequests"` // their share of requests
+	Overlap      float64 `json:"bulkOverlap"`      // most requests expected during a load of any other key
+}
+
+// Latency is from when a request arrives to its answer, in nanoseconds.
+type Latency struct {
+	P50  int64 `json:"p50Nanos"`
+	P99  int64 `json:"p99Nanos"`
+	P999 int64 `json:"p999Nanos"`
+	Max  int64 `json:"maxNanos"`
+}
+
+func (h *Histogram) latency() Latency {
+	return Latency{P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max()}
+}
+
+// meter counts by second.
+type meter struct {
+	total   int64
+	seconds []int64
+}
+
+func (m *meter) add(now, n int64) {
+	if now < 0 || n == 0 {
+		return
+	}
+	m.total += n
+	second := int(now / int64(time.Second))
+	for second >= len(m.seconds) {
+		m.seconds = append(m.seconds, 0)
+	}
+	m.seconds[second] += n
+}
+
+// spread counts n over a time that begins now.
+func (m *meter) spread(now, length, n int64) {
+	for at, left := now, n; left > 0; {
+		end := min((at/int64(time.Second)+1)*int64(time.Second), now+length)
+		part := left
+		if end < now+length {
+			part = min(left, n*(end-at)/length)
+		}
+		m.add(at, part)
+		at, left = end, left-part
+	}
+}
+
+func (m *meter) peak() (most int64) {
+	for _, n := range m.seconds {
+		most = max(most, n)
+	}
+	return most
+}
