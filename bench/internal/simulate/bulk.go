@@ -58,7 +58,7 @@ func newBulk(s *simulation) *bulk {
 	return b
 }
 
-// head is how many keys are simulated one by one: those that expect more than a request in a hundred loads during the
+// head is how many keys are simulated one by one: those that expect more than a request in a thousand loads during the
 // load itself, but not so many that more than OneByOne values expire.
 func (b *bulk) head(z zipf) (n int) {
 	s := b.s

@@ -25,3 +25,15 @@ func TestBurst(t *testing.T) {
 		}
 	}
 }
+
+func TestCoresShareTheWork(t *testing.T) {
+	h := &host{cores: make([]int64, 2)}
+	for i, want := range []int64{10, 10, 20, 20, 30} {
+		if done := h.run(0, 10); done != want {
+			t.Errorf("work %d is done at %d, want %d", i, done, want)
+		}
+	}
+	if done := h.run(100, 10); done != 110 {
+		t.Errorf("work of an idle host is done at %d, want 110", done)
+	}
+}

@@ -33,6 +33,10 @@ func TestGate(t *testing.T) {
 	if len(began) != 5 {
 		t.Errorf("%v have begun beside those in bulk", began)
 	}
+	idle := gate{cap: 3}
+	if idle.carry(10); idle.bulk != 2 {
+		t.Errorf("%d places in bulk when nobody else is in, want 2: one is left to the others", idle.bulk)
+	}
 	g.carry(0)
 	if len(began) != 6 || g.most > 3 {
 		t.Errorf("%v have begun, %d at once", began, g.most)

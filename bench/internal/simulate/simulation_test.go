@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -48,6 +49,7 @@ func simulated(t *testing.T, c Config, policy Policy) Result {
 
 func TestTheSameSeedIsTheSameRun(t *testing.T) {
 	c := mixed()
+	c.Time, c.FailoverAt = 6*time.Minute, 3*time.Minute
 	for _, p := range Policies {
 		one, again := simulated(t, c, p), simulated(t, c, p)
 		if !reflect.DeepEqual(one, again) {
@@ -69,6 +71,7 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 		"fail closed": func(c *Config) { c.FailClosed = true },
 		"in bulk":     func(c *Config) { c.OneByOne = 0 },
 		"busy Redis":  func(c *Config) { c.Costs.Get, c.Costs.Message = 800*time.Microsecond, time.Millisecond },
+		"swamped":     func(c *Config) { c.Costs.Get = 3 * time.Millisecond },
 		"busy origin": func(c *Config) { c.Capacity, c.Queue = 8, 50 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,15 +199,19 @@ func TestStaleAndEarly(t *testing.T) {
 
 // TestInBulkAsOneByOne has the same keys in both ways.
 func TestInBulkAsOneByOne(t *testing.T) {
-	for _, name := range []string{"none", "local", "lock", "lease", "stale"} {
+	for _, name := range []string{"none", "local", "lock", "lease", "stale", "none of few", "local of few"} {
 		c := calm()
 		c.Keys, c.Zipf, c.Low, c.High, c.Time = 2000, 0.5, 100, 300, time.Hour
 		c.Day, c.TTL, c.Stale, c.Jitter = time.Hour, 100*time.Second, 50*time.Second, 0.2
 		c.Load = 100 * time.Millisecond
+		name, few := strings.CutSuffix(name, " of few")
+		if few { // so that a tenth of loads has company
+			c.Keys, c.Zipf, c.Low, c.High, c.Load = 200, 0, 100, 100, 200*time.Millisecond
+		}
 		one := simulated(t, c, policy(t, name))
 		c.OneByOne = 0
 		bulk := simulated(t, c, policy(t, name))
-		if one.OneByOne < 2000 || bulk.OneByOne != 0 {
+		if one.OneByOne < c.Keys || bulk.OneByOne != 0 {
 			t.Fatalf("%d and %d keys one by one", one.OneByOne, bulk.OneByOne)
 		}
 		for what, of := range map[string]func(Result) float64{
@@ -219,6 +226,67 @@ func TestInBulkAsOneByOne(t *testing.T) {
 				t.Errorf("%s: %s is %v one by one, %v in bulk", name, what, a, b)
 			}
 		}
+	}
+}
+
+// TestNoRequestIsCountedTwice: who still waits when the value is there is no hit, and when a flight ends without a value
+// the next request of its process begins another one.
+func TestNoRequestIsCountedTwice(t *testing.T) {
+	slow := calm()
+	slow.TTL, slow.Load, slow.Time = 2*time.Second, time.Second, 10*time.Hour
+	slow.PollLeast, slow.PollMost = 500*time.Millisecond, time.Second
+	refused := slow
+	refused.Capacity, refused.Queue, refused.Keys, refused.Zipf = 1, 1, 2, 0
+	for name, r := range map[string]Result{
+		"who polls":      simulated(t, slow, policy(t, "lock")),
+		"who is refused": simulated(t, refused, policy(t, "local")),
+	} {
+		want := 50 * 36_000.
+		near(t, "requests of "+name, float64(r.Requests), want, math.Sqrt(want)+want*0.0005)
+		if refusals := name == "who is refused"; refusals != (r.Errors > 0) {
+			t.Errorf("%s: %d errors", name, r.Errors)
+		}
+	}
+}
+
+// TestSlowRedis: who gets no answer in time loads without Redis, and stores nothing.
+func TestSlowRedis(t *testing.T) {
+	c := calm()
+	c.Costs.Get = c.Timeout + time.Millisecond
+	for _, name := range []string{"none", "local", "lock", "lease"} {
+		if r := simulated(t, c, policy(t, name)); r.Loads < 1000 || r.MostOfOne != 0 || r.Fresh > r.Requests/50 {
+			t.Errorf("%s: %d loads, %d that could be stored, %d of %d requests found a value", name, r.Loads, r.MostOfOne, r.Fresh, r.Requests)
+		}
+	}
+}
+
+// TestPatience: a process with a breaker waits for three commands, and then no more.
+func TestPatience(t *testing.T) {
+	for name, want := range map[string]int64{"lease": 3, "local": 5} {
+		c := calm()
+		s := newSimulation(c, policy(t, name))
+		f := &flight{replica: 3}
+		sum := int64(0)
+		for range 5 {
+			sum += s.patience(f)
+		}
+		if sum != want*int64(c.Timeout) {
+			t.Errorf("%s: 5 commands are waited for %v, want %d times %v", name, time.Duration(sum), want, c.Timeout)
+		}
+	}
+}
+
+// TestKillFreesTheOrigin: the load of a process that ends takes no place at the origin any more.
+func TestKillFreesTheOrigin(t *testing.T) {
+	s := newSimulation(calm(), policy(t, "early"))
+	f := s.begin(&s.keys[0], 3, 1)
+	s.permit(f)
+	if s.origin.in != 1 || s.budget.in != 1 {
+		t.Fatalf("%d loads and %d permits, want one of each", s.origin.in, s.budget.in)
+	}
+	s.kill(3)
+	if s.origin.in != 0 || s.budget.in != 0 || s.result.Lost != 1 {
+		t.Errorf("%d loads and %d permits are left, %d requests lost, want 0, 0 and 1", s.origin.in, s.budget.in, s.result.Lost)
 	}
 }
 

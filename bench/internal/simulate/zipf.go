@@ -52,7 +52,7 @@ type class struct {
 // classes divides the ranks from one to another so that the first one of a class is asked for about a fifth more often
 // than its last one.
 func (z zipf) classes(from, to int) (all []class) {
-	width := 0.2
+	width := 1.0
 	if z.s > 0 {
 		width = min(0.2/z.s, 1)
 	}
