@@ -63,8 +63,8 @@ const simulateHelp = `bench simulate runs a fleet's day in virtual time, once fo
   stale   and nobody waits for a refresh within -stale of expiry
   early   and readers draw lots for a refresh before expiry, and the fleet begins at most -budget loads at a time
 
-The standard run takes about 20 seconds, the largest (-replicas 10000 -keys 10000000 -high 200000 -one-by-one 1000000)
-up to 3 minutes, both on two cores; neither takes more than 2 GB. The same flags give the same output. What the
+The standard run takes about 15 seconds of one core and 50 MB, the largest (-replicas 10000 -keys 10000000 -low 50000
+-high 200000 -one-by-one 1000000) 2 minutes and 600 MB; -steps bounds both. The same flags give the same output. What the
 model leaves out is in the documentation of package simulate. The costs' defaults were measured on one machine with
 Redis 7.0.15 on the loopback device: say -round-trip 500µs for a network.
 

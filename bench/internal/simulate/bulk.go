@@ -316,9 +316,10 @@ func (b *bulk) record(n counts, wait int64) {
 		}
 		return d
 	})
+	full := s.origin.queue > 0 && float64(s.origin.queue)*float64(s.Load) < float64(s.origin.cap)*float64(s.LoadTimeout)
 	b.each(n.errors, true, func() int64 {
-		if s.FailClosed {
-			return n.patience
+		if s.FailClosed || full { // nobody waits
+			return n.patience + trip(int64(s.Costs.Get))
 		}
 		return int64(s.LoadTimeout)
 	})
