@@ -32,10 +32,10 @@ func (c Bars) SVG() template.HTML {
 	}
 	const right = 60 // for the number at a bar's end
 	s := newScale(all, width-labelWidth-right, c.Log)
-	var b strings.Builder
+	var b, grid strings.Builder // the grid is behind the bars
 	y := 4.0
 	if len(c.Names) > 1 {
-		y = legend(&b, c.Names, y) + 4
+		y = legend(&grid, c.Names, y) + 4
 	}
 	top := y
 	for _, r := range c.Rows {
@@ -57,11 +57,11 @@ func (c Bars) SVG() template.HTML {
 	}
 	for _, v := range s.ticks() {
 		x := labelWidth + s.at(v)
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x, x, top, y)
+		fmt.Fprintf(&grid, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x, x, top, y)
 		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x, y+12, short(v))
 	}
-	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, width, y+12, esc(c.Unit))
-	return svg(c.Title, y+lineHeight, b.String())
+	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, labelWidth-8, y+12, esc(c.Unit))
+	return svg(c.Title, y+lineHeight, grid.String()+b.String())
 }
 
 // Table has the same as a table.

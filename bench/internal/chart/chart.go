@@ -87,8 +87,9 @@ func (s scale) ticks() []float64 {
 		}
 		return all
 	}
-	for i := range 6 {
-		all = append(all, s.most*float64(i)/5)
+	step := rounded(s.most / 5)
+	for i := 0; float64(i)*step <= s.most*(1+1e-9); i++ {
+		all = append(all, float64(i)*step)
 	}
 	return all
 }

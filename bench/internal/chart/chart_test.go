@@ -32,6 +32,11 @@ func TestScales(t *testing.T) {
 			t.Errorf("%v (log %v): %v is at %v, want %v", c.values, c.log, c.v, got, c.at)
 		}
 	}
+	for most, want := range map[float64]int{1: 6, 20: 5, 3.95: 4} { // 0.2, 5, 1
+		if got := (scale{most: most, length: 1}).ticks(); len(got) != want {
+			t.Errorf("up to %v: %v", most, got)
+		}
+	}
 	for v, want := range map[float64]string{0: "0", 0.1234: "0.123", 99.5: "99.5", 1234: "1234", 45678: "45.7k", 2.5e6: "2.5M"} {
 		if got := short(v); got != want {
 			t.Errorf("%v is written %s, want %s", v, got, want)
