@@ -3,6 +3,7 @@
 //	go run ./bench            the standard scenarios, with the usual protections beside each other; in about two minutes
 //	go run ./bench cold       one of them, with a fleet of any size and any contenders; also missing, failing, killed, slow,
 //	                          race-same and race-other
+//	go run ./bench hits       the way to a value that is cached, beside a plain GET
 //	go run ./bench growth     what of its cost grows with processes, and with callers
 //	go run ./bench stampede   a cold key in detail: what comes before the first load, and what after it
 //	go run ./bench expiry     a hot key expires again and again under steady load

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -25,6 +26,33 @@ var testPeers = Peers{Lockers: []Locker{
 		}, func() {}, nil
 	}},
 }}
+
+func init() {
+	testPeers.Contenders = []contender.Contender{
+		{Name: "forgetful", What: "keeps nothing", Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) { return &forgetful{Rig: r}, nil }},
+		{Name: "wrong", What: "says something else", Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
+			return &forgetful{Rig: r, says: "something"}, nil
+		}},
+	}
+}
+
+// forgetful loads each time, or once and then says something.
+type forgetful struct {
+	contender.Rig
+	says   string
+	loaded atomic.Bool
+}
+
+func (f *forgetful) Get(ctx context.Context, key string) (string, bool, error) {
+	if f.says != "" && f.loaded.Swap(true) {
+		return f.says, true, nil
+	}
+	return f.Load(ctx, key)
+}
+
+func (f *forgetful) Invalidate(context.Context, string) error { return nil }
+
+func (f *forgetful) Close() error { return nil }
 
 // quickly are the options of a run that shows little.
 func quickly(addr string, args ...string) []string {

@@ -29,6 +29,8 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 	}
 	var err error
 	switch command {
+	case "hits":
+		err = hits(ctx, peers, args, stdout, stderr)
 	case "growth":
 		err = growth(ctx, peers, args, stdout, stderr)
 	case "stampede":
@@ -56,7 +58,7 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 			err = contests(ctx, peers, command, args, stdout, stderr)
 			break
 		}
-		err = usageError(fmt.Sprintf("there is no command %q; there are: %s, growth, stampede, expiry, outage, handover, simulate, proxy", command, strings.Join(scenarioNames(), ", ")))
+		err = usageError(fmt.Sprintf("there is no command %q; there are: %s, hits, growth, stampede, expiry, outage, handover, simulate, proxy", command, strings.Join(scenarioNames(), ", ")))
 	}
 	var usage usageError
 	switch {

@@ -29,12 +29,13 @@ type contestSetup struct {
 // contestOrder is one thing that it is to do. Several may be under way.
 type contestOrder struct {
 	ID       int
-	Do       string // "burst" or "invalidate"
+	Do       string // "burst", "invalidate" or "hits"
 	Key      string
 	Keys     int // if more than 0: so many keys, whose names have a number behind Key's
 	Callers  int
 	At       int64         // nanoseconds since 1970, when the callers of a burst ask
 	Patience time.Duration // after which a caller counts as stuck
+	Time     time.Duration // for which hits are asked for
 }
 
 // contestAnswer is what came of it.
@@ -43,6 +44,7 @@ type contestAnswer struct {
 	Callers []callerAnswer
 	Error   string // one of those of the callers, or of the change
 	Trips   int64  // round trips to Redis meanwhile
+	Hits    hitAnswer
 }
 
 // keyOf is what the i-th caller asks for.
@@ -142,10 +144,15 @@ func (r *contestant) load(ctx context.Context, key string) (string, bool, error)
 
 func (r *contestant) obey(ctx context.Context, o contestOrder) contestAnswer {
 	before := r.trips.n.Load()
+	var err error
 	a := contestAnswer{ID: o.ID}
 	switch o.Do {
 	case "burst":
 		a.Callers, a.Error = r.burst(ctx, o)
+	case "hits":
+		if a.Hits, err = r.hits(ctx, o); err != nil {
+			a.Error = err.Error()
+		}
 	case "invalidate":
 		if err := r.Invalidate(ctx, o.Key); err != nil {
 			a.Error = err.Error()

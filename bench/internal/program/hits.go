@@ -1,0 +1,188 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
+)
+
+// hitsFloor is what a hit is compared with: a GET, and nothing else.
+const hitsFloor = "none"
+
+// hitsPlan is what hits measures: one key that is cached, and callers that ask for it one call after the other.
+type hitsPlan struct {
+	Goroutines []int         `json:"goroutines"`
+	Sizes      []int         `json:"sizes"` // bytes
+	Time       time.Duration `json:"time"`  // of each run
+	Repeat     int           `json:"repeat"`
+	Against    []string      `json:"contenders"`
+
+	redis string
+	json  bool
+}
+
+// hitsRow is one contender with so many goroutines and a value of that size.
+type hitsRow struct {
+	Contender  string    `json:"contender"`
+	Goroutines int       `json:"goroutines"`
+	Size       int       `json:"size"`
+	PerSecond  []float64 `json:"perSecond"` // of each repetition
+	P50        []int64   `json:"p50"`       // nanoseconds
+	P99        []int64   `json:"p99"`
+	Ratio      float64   `json:"ratio"` // of PerSecond to the floor's, the middle one of the repetitions
+}
+
+// hits compares the way to a value that is cached.
+func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
+	p, err := parseHits(peers, args, stderr)
+	if err != nil {
+		return err
+	}
+	server, err := openRedisOrEmbedded(p.redis)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	chosen, err := contender.Named(peers.contenders(), p.Against...)
+	if err != nil {
+		return err
+	}
+	going := newProgress(stderr)
+	defer going.done()
+	var rows []*hitsRow
+	for _, size := range p.Sizes {
+		for _, goroutines := range p.Goroutines {
+			some, err := p.measure(ctx, server, peers, chosen, size, goroutines, going)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, some...)
+		}
+	}
+	going.done()
+	return p.print(stdout, server.about(ctx), rows)
+}
+
+func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
+	flags := flag.NewFlagSet("bench hits", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other")
+	sizes := flags.String("sizes", "100,10240", "bytes of the value")
+	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
+	flags.StringVar(&p.redis, "redis", "", "host:port of a Redis to use; default: start a redis-server, or embed one if there is none")
+	var names []string
+	for _, c := range peers.contenders() {
+		names = append(names, c.Name)
+	}
+	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local", "which to compare, of "+strings.Join(names, ", "))
+	flags.BoolVar(&p.json, "json", false, "print JSON")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	var errs [3]error
+	p.Goroutines, errs[0] = counts("goroutines", *goroutines, 1, 100000)
+	p.Sizes, errs[1] = counts("sizes", *sizes, versionDigits, 64<<20)
+	p.Against, errs[2] = chosen("contenders", *against, names)
+	return p, cmp.Or(errs[0], errs[1], errs[2], within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
+}
+
+// measure runs all contenders, one after the other in each repetition.
+func (p hitsPlan) measure(
+	ctx context.Context, server *server, peers Peers, chosen []contender.Contender, size, goroutines int, going *progress,
+) (rows []*hitsRow, err error) {
+	var floor *hitsRow
+	for _, c := range chosen {
+		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Size: size})
+		if c.Name == hitsFloor {
+			floor = rows[len(rows)-1]
+		}
+	}
+	a := &arena{
+		server: server, peers: peers, Processes: 1, Callers: 1, Size: size, Rounds: 1,
+		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond, Patience: time.Minute + p.Time,
+	}
+	for n := range p.Repeat {
+		for k := range chosen {
+			i := (k + n) % len(chosen)
+			c, row := chosen[i], rows[i]
+			going.say("%d bytes, %d goroutines, %d of %d: %s", size, goroutines, n+1, p.Repeat, c.Name)
+			_, err := a.hold(ctx, scenario{Name: fmt.Sprintf("hits-%d-%d", size, goroutines), run: func(t *contest) error {
+				return p.run(t, row)
+			}}, c, n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			}
+		}
+	}
+	if floor != nil {
+		for _, row := range rows {
+			var ratios []int64 // in millionths
+			for n := range row.PerSecond {
+				ratios = append(ratios, int64(1e6*row.PerSecond[n]/floor.PerSecond[n]))
+			}
+			row.Ratio = float64(quantile(ratios, 0.5)) / 1e6
+		}
+	}
+	return rows, nil
+}
+
+// run has the value cached, and its hits counted.
+func (p hitsPlan) run(t *contest, row *hitsRow) error {
+	key := t.key(slowdb.Plan{})
+	if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
+		return err
+	}
+	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: key, Callers: row.Goroutines, Time: p.Time})
+	switch {
+	case !alive:
+		return errors.New("the replica has ended")
+	case a.Error != "":
+		return errors.New(a.Error)
+	case len(t.origin.Loads(key)) != 1:
+		return fmt.Errorf("%d loads of a value that is cached", len(t.origin.Loads(key)))
+	}
+	row.PerSecond = append(row.PerSecond, float64(a.Hits.Calls)/float64(a.Hits.Took)*1e9)
+	row.P50, row.P99 = append(row.P50, a.Hits.P50), append(row.P99, a.Hits.P99)
+	return nil
+}
+
+func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
+	if p.json {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"about": about, "plan": p, "rows": rows})
+	}
+	fmt.Fprintf(w, "a key that is cached, one process, %v x %d repetitions\n%v\n\n", p.Time, p.Repeat, about)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "bytes\tgoroutines\tcontender\ta second\tratio\tp50 us\tp99 us\t")
+	for _, r := range rows {
+		var perSecond []int64
+		for _, n := range r.PerSecond {
+			perSecond = append(perSecond, int64(n))
+		}
+		ratio := "-"
+		if r.Ratio > 0 {
+			ratio = fmt.Sprintf("%.2f", r.Ratio)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%s\t%s\t%s\t\n", r.Size, r.Goroutines, r.Contender, quantile(perSecond, 0.5), ratio, us(r.P50), us(r.P99))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\na second: calls, the middle one of the repetitions. ratio: to those of %s, a plain GET, in the same repetition, the middle one.\np50, p99: of one call, the middle ones of the repetitions.\n", hitsFloor)
+	return err
+}
+
+// us is the middle one of several times, in microseconds.
+func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(quantile(ns, 0.5))/1e3) }

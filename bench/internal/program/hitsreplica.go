@@ -1,0 +1,94 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+)
+
+// hitAnswer is what one process did with a key that is cached.
+type hitAnswer struct {
+	Calls    int64
+	Took     int64 // nanoseconds, for all of them
+	P50, P99 int64 // nanoseconds of one call
+}
+
+// shortCall is what a call takes at most that isn't timed each time: looking at the clock would be a part of it.
+const shortCall = 2 * time.Microsecond
+
+// timed is of how many short calls one is timed.
+const timed = 64
+
+// hits has so many callers ask for a key that is cached, one call after the other, for a time.
+func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error) {
+	var mu sync.Mutex // guards what follows
+	var calls int64
+	var took simulate.Histogram
+	var problem error
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	end := make(chan struct{})
+	for range o.Callers {
+		all.Go(func() {
+			<-gate
+			n, one, err := r.hitUntil(ctx, o.Key, end)
+			mu.Lock()
+			defer mu.Unlock()
+			calls += n
+			for _, t := range one {
+				took.Add(t, 1)
+			}
+			if err != nil {
+				problem = err
+			}
+		})
+	}
+	began := time.Now()
+	close(gate)
+	timer := time.NewTimer(o.Time)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	close(end)
+	all.Wait()
+	return hitAnswer{Calls: calls, Took: time.Since(began).Nanoseconds(), P50: took.Quantile(0.5), P99: took.Quantile(0.99)}, problem
+}
+
+// hitUntil asks until the end, and returns how often it did and what some of the calls took.
+func (r *contestant) hitUntil(ctx context.Context, key string, end <-chan struct{}) (n int64, took []int64, err error) {
+	every := int64(1)
+	for {
+		if n%every == 0 {
+			select {
+			case <-end:
+				return n, took, nil
+			default:
+			}
+			began := time.Now()
+			if err := r.hit(ctx, key); err != nil {
+				return n, took, err
+			}
+			one := time.Since(began)
+			took = append(took, one.Nanoseconds())
+			if every == 1 && one < shortCall {
+				every = timed
+			}
+		} else if err := r.hit(ctx, key); err != nil {
+			return n, took, err
+		}
+		n++
+	}
+}
+
+func (r *contestant) hit(ctx context.Context, key string) error {
+	value, found, err := r.Get(ctx, key)
+	if err == nil && (!found || len(value) != r.size) {
+		err = fmt.Errorf("got a wrong value of %d bytes", len(value))
+	}
+	return err
+}
