@@ -47,7 +47,7 @@ type Contender struct {
 }
 
 // All are those of this module.
-func All() []Contender { return slices.Concat(plain, stages(), guarded) }
+func All() []Contender { return slices.Concat(plain, stages(), guarded, routes) }
 
 // Named returns those of these names, out of some.
 func Named(of []Contender, names ...string) ([]Contender, error) {
