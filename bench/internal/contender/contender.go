@@ -21,6 +21,8 @@ type Rig struct {
 	// Load asks the origin. found is false if there is nothing of that name.
 	Load func(ctx context.Context, key string) (value string, found bool, err error)
 
+	Locks string // where the locks of a contender are kept that has them elsewhere
+
 	TTL      time.Duration // of a value
 	LockTTL  time.Duration // of a lock or lease, where that can be chosen
 	PollTime time.Duration // between two tries, of those who poll

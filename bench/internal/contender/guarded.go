@@ -34,23 +34,34 @@ type guard struct {
 }
 
 func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, error) {
-	return func(ctx context.Context, r Rig) (Protection, error) {
-		store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
-		if err != nil {
-			return nil, err
-		}
-		o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1, Logger: quiet}
-		with(&o)
-		cache, err := cacheguard.New(store, o)
-		if err != nil {
-			return nil, errors.Join(err, store.Close())
-		}
-		g := &guard{r, store, cache}
-		if err := store.Warm(ctx); err != nil {
-			return nil, errors.Join(err, g.Close())
-		}
-		return g, nil
+	return func(ctx context.Context, r Rig) (Protection, error) { return OpenGuarded(ctx, r, with, nil) }
+}
+
+// OpenGuarded opens cacheguard with other options, on a store that may be wrapped; nil: with none, as it is.
+func OpenGuarded(
+	ctx context.Context, r Rig, with func(*options), wrap func(cacheguard.Store) cacheguard.Store,
+) (Protection, error) {
+	store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
+	if err != nil {
+		return nil, err
 	}
+	o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1, Logger: quiet}
+	if with != nil {
+		with(&o)
+	}
+	var below cacheguard.Store = store
+	if wrap != nil {
+		below = wrap(store)
+	}
+	cache, err := cacheguard.New(below, o)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	g := &guard{r, store, cache}
+	if err := store.Warm(ctx); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
 }
 
 func (g *guard) Get(ctx context.Context, key string) (string, bool, error) {

@@ -75,6 +75,11 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender, rep
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+a.Patience) // processes that hang are killed
 	defer cancel()
 	t := &contest{ctx: ctx, arena: a, prefix: fmt.Sprintf("%s:%dx%d:%s:%d:", s.Name, a.Processes, a.Callers, c.Name, repetition)}
+	locks, stopLocks, err := startLocksOf(c, a.server.addr)
+	if err != nil {
+		return t.result, err
+	}
+	defer stopLocks()
 	if t.origin, err = slowdb.Listen(); err != nil {
 		return t.result, err
 	}
@@ -85,7 +90,7 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender, rep
 	defer t.end()
 	for i, child := range t.fleet {
 		if err := child.order(contestSetup{
-			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Replica: i, Size: a.Size,
+			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Locks: locks, Replica: i, Size: a.Size,
 			TTL: a.TTL, LockTTL: a.LockTTL, Poll: a.Poll,
 		}); err != nil {
 			return t.result, err

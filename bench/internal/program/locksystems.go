@@ -28,7 +28,7 @@ import (
 // lockSystem is where a locker keeps its locks. The parent starts it and tells its processes where it is.
 type lockSystem struct {
 	start func(redis string) (where string, stop func(), err error)
-	open  func(ctx context.Context, where string) (lock.Locker, func(), error)
+	open  func(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error)
 }
 
 // lockSystems are those that a stampede can have under the loader, by the protection's name.
@@ -50,9 +50,9 @@ const (
 
 func thatRedis(redis string) (string, func(), error) { return redis, func() {}, nil }
 
-func openRedislock(ctx context.Context, where string) (lock.Locker, func(), error) {
+func openRedislock(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
 	rdb := redis.NewClient(&redis.Options{Addr: where, ContextTimeoutEnabled: true})
-	l, err := redislock.New(rdb, redislock.Options{Lease: benchLease, OpTimeout: lockTimeout})
+	l, err := redislock.New(rdb, redislock.Options{Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Warm(ctx)
 	}
@@ -78,12 +78,12 @@ func fiveRedis(string) (string, func(), error) {
 	return strings.Join(addrs, ","), stop, nil
 }
 
-func openRedlock(_ context.Context, where string) (lock.Locker, func(), error) {
+func openRedlock(_ context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
 	var masters []redis.UniversalClient
 	for _, addr := range strings.Split(where, ",") {
 		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}))
 	}
-	l, err := redlock.New(masters, redlock.Options{Lease: benchLease, NodeTimeout: benchLease / 10})
+	l, err := redlock.New(masters, redlock.Options{Lease: lease, NodeTimeout: lease / 10})
 	return l, func() {
 		_ = l.Close()
 		for _, m := range masters {
@@ -100,12 +100,12 @@ func startZooKeeper(string) (string, func(), error) {
 	return s.Addr(), func() { _ = s.Stop() }, nil
 }
 
-func openZklock(_ context.Context, where string) (lock.Locker, func(), error) {
-	conn, _, err := zk.Connect([]string{where}, benchLease, zk.WithLogInfo(false))
+func openZklock(_ context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+	conn, _, err := zk.Connect([]string{where}, lease, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := zklock.New(conn, zklock.Options{Lease: benchLease})
+	l, err := zklock.New(conn, zklock.Options{Lease: lease})
 	return l, func() { _ = l.Close(); conn.Close() }, err
 }
 
@@ -117,8 +117,8 @@ func sqliteFile(string) (string, func(), error) {
 	return filepath.Join(dir, "locks.db"), func() { _ = os.RemoveAll(dir) }, nil
 }
 
-func openSQLite(ctx context.Context, where string) (lock.Locker, func(), error) {
-	return openSQL(ctx, "sqlite", "file:"+where+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)", sqllock.SQLite)
+func openSQLite(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+	return openSQL(ctx, "sqlite", "file:"+where+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)", sqllock.SQLite, lease)
 }
 
 func startPostgreSQL(string) (string, func(), error) {
@@ -129,16 +129,16 @@ func startPostgreSQL(string) (string, func(), error) {
 	return s.URL(), func() { _ = s.Stop() }, nil
 }
 
-func openPostgreSQL(ctx context.Context, where string) (lock.Locker, func(), error) {
-	return openSQL(ctx, "pgx", where, sqllock.PostgreSQL)
+func openPostgreSQL(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+	return openSQL(ctx, "pgx", where, sqllock.PostgreSQL, lease)
 }
 
-func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect) (lock.Locker, func(), error) {
+func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect, lease time.Duration) (lock.Locker, func(), error) {
 	db, err := sql.Open(driver, where)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: benchLease, OpTimeout: lockTimeout})
+	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Create(ctx)
 	}
@@ -162,8 +162,8 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 }
 
 // openLocks opens a locker, and has it dial by having it lock something.
-func openLocks(ctx context.Context, name, where string) (lock.Locker, func(), error) {
-	l, stop, err := lockSystems[name].open(ctx, where)
+func openLocks(ctx context.Context, name, where string, lease time.Duration) (lock.Locker, func(), error) {
+	l, stop, err := lockSystems[name].open(ctx, where, lease)
 	if err != nil {
 		if stop != nil {
 			stop()

@@ -15,7 +15,7 @@ type Peers struct {
 
 // contenders are the program's own and the peers'.
 func (p Peers) contenders() []contender.Contender {
-	return slices.Concat(contender.All(), p.Contenders)
+	return slices.Concat(contender.All(), lockContenders(), p.Contenders)
 }
 
 // lockers are the program's own and the peers'.

@@ -116,7 +116,7 @@ func guarded(ctx context.Context, r *rig) (getter, func(), error) {
 // locked is the loader with a locker's locks under its loads.
 func locked(name string) func(context.Context, *rig) (getter, func(), error) {
 	return func(ctx context.Context, r *rig) (getter, func(), error) {
-		locker, stopLocker, err := openLocks(ctx, name, r.locks)
+		locker, stopLocker, err := openLocks(ctx, name, r.locks, benchLease)
 		if err != nil {
 			return nil, nil, err
 		}

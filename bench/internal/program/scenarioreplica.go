@@ -22,6 +22,7 @@ import (
 // contestSetup is what a replica of a scenario is told first.
 type contestSetup struct {
 	Redis, Origin, Contender string
+	Locks                    string
 	Replica, Size            int
 	TTL, LockTTL, Poll       time.Duration
 }
@@ -120,7 +121,7 @@ func openContestant(ctx context.Context, peers Peers, s contestSetup) (*contesta
 	}
 	r.rdb = redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
 	r.rdb.AddHook(r.trips)
-	r.Protection, err = chosen[0].Open(ctx, contender.Rig{Redis: r.rdb, Load: r.load, TTL: s.TTL, LockTTL: s.LockTTL, PollTime: s.Poll})
+	r.Protection, err = chosen[0].Open(ctx, contender.Rig{Redis: r.rdb, Load: r.load, Locks: s.Locks, TTL: s.TTL, LockTTL: s.LockTTL, PollTime: s.Poll})
 	if err != nil {
 		return nil, errors.Join(err, r.rdb.Close(), r.origin.Close())
 	}

@@ -78,6 +78,18 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// The loader on a locker goes through a scenario as without one.
+func TestScenarioUnderLocks(t *testing.T) {
+	redistest.Start(t)
+	s := runScenario(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-lock-ttl", "20s", "-patience", "20s",
+		"-contenders", "lock-redislock,lock-sqlite").Scenarios[0]
+	for _, name := range []string{"lock-redislock", "lock-sqlite"} {
+		if rs := s.Results[name]; s.Failed[name] != "" || len(rs) != 1 || len(rs[0].Loads) != 2 || rs[0].Requests != 20 {
+			t.Errorf("%s: %s: %+v", name, s.Failed[name], rs)
+		}
+	}
+}
+
 // What is printed for people has a table for each scenario, and says behind a row what is wrong with it.
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
