@@ -44,7 +44,9 @@
 //     message has arrived: a fraction of a millisecond as a rule.
 //   - Linearizable reads across processes. A call that begins after Invalidate, InvalidateTags or InvalidateAll has
 //     returned in another process may join a flight of its own process that began before, a look-up or a load, until the
-//     message has arrived: a fraction of a millisecond as a rule.
+//     message has arrived: a fraction of a millisecond as a rule. A load is on the safe side: what it asks of caches, with
+//     its own context, is read after it has begun, past flights and the local tier. So what is made of other cached values
+//     can be invalidated after them, and is not made of the old ones again (but see above for tags in a cluster).
 //   - A lock. The lease makes loads rare and fills safe. It doesn't protect what a load does at the origin.
 //   - Secrets. Whoever can write to the store is trusted with what callers get.
 //

@@ -19,7 +19,7 @@ import (
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
 	if c.bare && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
-		if e, _ := c.near.fresh(keyID(key)); e != nil {
+		if e, _ := c.near.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
 			if c.untold != nil {
 				c.untold.add(e.res.NotFound)
 			}
@@ -59,13 +59,14 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		return Result[V]{}, err
 	}
 	id := keyID(key)
+	since := c.since(ctx, id)
 	if c.near != nil {
-		if res, e := c.near.get(id); e != nil {
+		if res, e := c.near.get(id); e != nil && since == 0 {
 			return c.hitNear(ctx, key, id, load, res, e)
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
-	f, leads := c.reads.Join(id, c.opts.MaxWaiters)
+	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
 	if f == nil {
 		return c.turnAway(ctx, key, id)
 	}

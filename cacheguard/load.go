@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
@@ -137,7 +138,7 @@ func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []stri
 	do func(ctx context.Context, note []byte) T, finish func(T, ending) (T, ending)) *running[T] {
 	r := &running[T]{done: make(chan T, 1)}
 	over := &atomic.Bool{}
-	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx)}
+	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx), began: flight.Now()}
 	if slot != nil {
 		in.limiter = c.opts.Limiter
 	} else {
@@ -273,12 +274,28 @@ type link struct {
 	limiter *Limiter
 	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
 	parent  *link
-	apart   bool // no load, but where the slots of those above no longer count
+	apart   bool   // no load, but where the slots of those above no longer count
+	began   uint64 // the load, on the flights' clock; 0 if that doesn't matter
 }
 
 func chainOf(ctx context.Context) *link {
 	l, _ := ctx.Value(chainKey{}).(*link)
 	return l
+}
+
+// since is the moment before which nothing may have been read that this call returns, on the flights' clock: the beginning of
+// the load that it is a part of, 0 if it is none's. What a load brings is stored, and may be told to forget what it was made
+// of only once: a flight that began before it could have read that before a change of which this process hasn't heard yet,
+// while the load, which has its lease from after the change, could store what it makes of it for good.
+//
+// A load that asks for its own key is told so by the flight that it joins. While the store can't be read there are no changes
+// to be heard of, and loads share what they can.
+func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
+	l := chainOf(ctx)
+	if l == nil || c.reading.said.Load() || c.inside(ctx, id) {
+		return 0
+	}
+	return l.began
 }
 
 // outsideSlots is ctx for work that goes on without the load it was begun in, and so has to have a slot of its own; it

@@ -132,7 +132,7 @@ func (m *many[V]) give(key string, res Result[V], err error) {
 // local answers with what the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.near == nil {
+	if c.near == nil || chainOf(ctx) != nil { // see since
 		return keys
 	}
 	var others []string
@@ -275,7 +275,7 @@ func (m *many[V]) join(ctx context.Context) {
 			m.give(p.name, Result[V]{}, recursion(p.name))
 			continue
 		}
-		f, leads := c.reads.Join(id, c.opts.MaxWaiters)
+		f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, c.since(ctx, id))
 		switch {
 		case f == nil:
 			res, err := c.turnAway(ctx, p.name, id)

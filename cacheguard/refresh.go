@@ -34,7 +34,7 @@ func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (Res
 		return Result[V]{}, err
 	}
 	id := keyID(key)
-	f, leads := c.refreshes.Join(id, c.opts.MaxWaiters)
+	f, leads := c.refreshes.JoinSince(id, c.opts.MaxWaiters, c.since(ctx, id))
 	if f == nil {
 		return c.turnAway(ctx, key, id)
 	}

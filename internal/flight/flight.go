@@ -35,6 +35,7 @@ type shard[T any] struct {
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
+	born  uint64 // when it was begun, on the clock of Now
 
 	// guarded by shard.mu
 	members int           // those who want the result: callers, the leader included, and work that holds itself
@@ -56,14 +57,30 @@ type Flight[T any] struct {
 	result  T         // set once, before done is closed
 }
 
+// now orders the beginnings of flights, of all groups, among each other and with the moments of Now.
+var now atomic.Uint64
+
+// Now is a moment, for JoinSince: the flights so far were begun before it.
+func Now() uint64 { return now.Load() }
+
 // Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
 // Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
 // that holds itself is none); one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
+	return g.JoinSince(key, limit, 0)
+}
+
+// JoinSince is Join for somebody who must not get what was found before a moment: a flight that was begun before it is sealed,
+// and there is a new one. The moment is one of Now, or 0: whenever.
+func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
 	s := g.of(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f = s.open[key]; f != nil {
+	if f = s.open[key]; f != nil && f.born <= moment && moment > 0 {
+		f.seal()
+		f = nil
+	}
+	if f != nil {
 		if limit > 0 && f.members-f.work >= limit {
 			return nil, false
 		}
@@ -76,7 +93,7 @@ func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	if s.open == nil {
 		s.open = make(map[string]*Flight[T])
 	}
-	f = &Flight[T]{shard: s, key: key, members: 1, open: true}
+	f = &Flight[T]{shard: s, key: key, members: 1, open: true, born: now.Add(1)}
 	s.open[key] = f
 	return f, true
 }

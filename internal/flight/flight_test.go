@@ -87,6 +87,35 @@ func TestSealedTakesNobody(t *testing.T) {
 	}
 }
 
+// Who asks for what was begun after a moment leads a flight of its own when there is one from before it, and joins a later one.
+func TestJoinSince(t *testing.T) {
+	var g Group[int]
+	before := Now()
+	early, _ := g.Join("key", 0)
+	if f, leads := g.JoinSince("key", 0, before); leads && before > 0 || f != early {
+		t.Error("the flight was begun after that moment")
+	}
+	member, _ := g.Join("key", 0)
+	moment := Now()
+	late, leads := g.JoinSince("key", 0, moment)
+	if !leads || late == early {
+		t.Fatal("joined a flight from before the moment")
+	}
+	if again, leads := g.JoinSince("key", 0, moment); leads || again != late {
+		t.Error("two with one moment have a flight each")
+	}
+	if newcomer, leads := g.Join("key", 0); leads || newcomer != late {
+		t.Error("a newcomer didn't join the later flight")
+	}
+	early.Land(1)
+	if v, err := member.Wait(t.Context()); v != 1 || err != nil {
+		t.Errorf("a member of the early flight got %d, %v", v, err)
+	}
+	if full, _ := g.JoinSince("key", 1, moment); full != nil {
+		t.Error("the limit doesn't count")
+	}
+}
+
 // A member that leaves gets its own context's error; the work goes on for the others, and ends with the last of them.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,127 @@
+package cacheguard_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// A load that is made of what another cache has must not be made of what was so before the load began: it has its lease from
+// after a change, and what it brings would be stored for good. So what it asks for is read after its beginning, whatever its
+// process has under way or at hand, although this process hasn't heard of the change.
+
+// nestedWays are the ways on which a load can ask another cache.
+var nestedWays = map[string]func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error){
+	"Get": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
+		return c.Get(ctx, "part", load)
+	},
+	"GetMany": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
+		got, err := c.GetMany(ctx, []string{"part"}, func(ctx context.Context, _ []string) (map[string]int, error) {
+			v, err := load(ctx)
+			return map[string]int{"part": v}, err
+		})
+		return got["part"], err
+	},
+	"Refresh": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
+		return c.Refresh(ctx, "part", load)
+	},
+}
+
+// whole asks for what is made of the part.
+func whole(t *testing.T, p pair, way string, load cacheguard.LoadFunc[int]) *begun[int] {
+	t.Helper()
+	wholes := openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{Name: "wholes"})
+	return getting(t.Context(), t, wholes, "whole", func(ctx context.Context) (int, error) {
+		return nestedWays[way](ctx, p.near, load)
+	})
+}
+
+func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
+	for way := range nestedWays {
+		for _, local := range []bool{false, true} {
+			name, opened := way, func(t *testing.T) pair { return newPair(t, cacheguard.Options[int]{}) }
+			if !local {
+				opened = func(t *testing.T) pair {
+					p := newPair(t, cacheguard.Options[int]{})
+					p.near = openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{Name: "local"})
+					return p
+				}
+			}
+			if local {
+				name += " beside a local tier"
+			}
+			inBubble(t, name+" while it is read", func(t *testing.T) {
+				p := opened(t)
+				must(t, p.other.Set(t.Context(), "part", 1))
+				gate := make(chan struct{})
+				p.store.hold.Store(&gate)
+				early := getting(t.Context(), t, p.near, "part", returning(3))
+				early.waits()
+				p.store.hold.Store(nil)
+				p.store.deaf.Store(true) // the message is on its way
+				must(t, p.other.Invalidate(t.Context(), "part"))
+				whole(t, p, way, returning(2)).gives(2, nil)
+				close(gate)
+				early.gives(1, nil)
+			})
+			inBubble(t, name+" while it is loaded", func(t *testing.T) {
+				p := opened(t)
+				o := newScriptedOrigin[int](t)
+				early := beginCall(t, func() (int, error) {
+					if way == "Refresh" { // those don't meet the others
+						return p.near.Refresh(t.Context(), "part", o.load)
+					}
+					return p.near.Get(t.Context(), "part", o.load)
+				})
+				load := o.next()
+				p.store.deaf.Store(true)
+				must(t, p.other.Invalidate(t.Context(), "part"))
+				whole(t, p, way, returning(2)).gives(2, nil)
+				load.gives(1)
+				if v, err := early.later(); err != nil || v != 1 && v != 2 {
+					t.Errorf("the early call got %d, %v", v, err)
+				}
+			})
+		}
+		inBubble(t, way+" from the local tier", func(t *testing.T) {
+			p := newPair(t, cacheguard.Options[int]{})
+			must(t, p.other.Set(t.Context(), "part", 1))
+			for range 2 {
+				getting(t.Context(), t, p.near, "part", returning(3)).gives(1, nil)
+			}
+			p.store.deaf.Store(true)
+			must(t, p.other.Invalidate(t.Context(), "part"))
+			whole(t, p, way, returning(2)).gives(2, nil)
+		})
+	}
+}
+
+// Loads that need the same share it, also one that was begun before them, as long as nothing has changed.
+func TestLoadsShareWhatTheyAreMadeOf(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		p := newPair(t, cacheguard.Options[int]{})
+		o := newScriptedOrigin[int](t)
+		early := getting(t.Context(), t, p.near, "part", o.load)
+		load := o.next()
+		first, second := whole(t, p, "Get", o.load), whole(t, p, "Get", o.load)
+		first.waits()
+		load.gives(1)
+		early.gives(1, nil)
+		for _, w := range []*begun[int]{first, second} {
+			if v, err := w.later(); v != 1 || err != nil {
+				t.Errorf("a load made of it brings %d, %v", v, err)
+			}
+		}
+		if n := o.count.Load(); n != 1 {
+			t.Errorf("%d loads", n)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
