@@ -15,7 +15,10 @@ import (
 )
 
 func TestHealth(t *testing.T) {
-	there, away := func(context.Context) error { return nil }, func(ctx context.Context) error { <-ctx.Done(); return errors.New("secret") }
+	there, away := func(ctx context.Context) error { return ctx.Err() }, func(ctx context.Context) error { <-ctx.Done(); return errors.New("secret") }
+	over := make(chan struct{})
+	defer close(over)
+	deaf := func(context.Context) error { <-over; return nil } // doesn't look at its context, and ends only with the test
 	for _, c := range []struct {
 		database, redis func(context.Context) error
 		status          int
@@ -24,6 +27,7 @@ func TestHealth(t *testing.T) {
 		{there, there, http.StatusOK, health{"ok", "ok", "ok"}},
 		{there, away, http.StatusOK, health{"ok", "ok", "unreachable"}},
 		{away, there, http.StatusServiceUnavailable, health{"no database", "unreachable", "ok"}},
+		{there, deaf, http.StatusOK, health{"ok", "ok", "unreachable"}},
 	} {
 		r := chi.NewRouter()
 		watched(c.database, c.redis, prometheus.NewRegistry())(r)
