@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,10 +23,20 @@ type laboratory struct {
 	world lab.World
 	log   *slog.Logger
 	runs  chan struct{} // one for each under way
+
+	stopping chan struct{} // closed when the shop stops
+	stop     func()        // closes it, any number of times
 }
 
+// errStopping ends a run, which would last longer than a shop that stops waits for its requests.
+var errStopping = errors.New("the shop is being stopped")
+
 func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
-	return &laboratory{world: w, log: log, runs: make(chan struct{}, mostRuns)}
+	stopping := make(chan struct{})
+	return &laboratory{
+		world: w, log: log, runs: make(chan struct{}, mostRuns),
+		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
+	}
 }
 
 func (l *laboratory) routes(r chi.Router) {
@@ -75,7 +86,7 @@ func (l *laboratory) missing(s stage.Stage) string {
 }
 
 // run makes a run with the settings of the address, and sends its events as they come: "steps" with some of them, and at the
-// end one "report", or "failed" if it could not be made. A client that leaves ends it.
+// end one "report", or "failed" if it could not be made. A client that leaves ends it, and so does a shop that stops.
 func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	settings, err := lab.Parse(r.URL.Query())
 	if err != nil {
@@ -95,11 +106,22 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	go func() {
+		select {
+		case <-l.stopping:
+			end(errStopping)
+		case <-ctx.Done():
+		}
+	}()
 	s := newStream(w)
 	var report lab.Report
-	s.during(func() { report, err = lab.Run(r.Context(), l.world, settings, s.step) })
+	s.during(func() { report, err = lab.Run(ctx, l.world, settings, s.step) })
 	switch {
 	case r.Context().Err() != nil: // the client has left
+	case context.Cause(ctx) == errStopping:
+		s.send("failed", errStopping.Error())
 	case err != nil:
 		l.log.Warn("a run of the lab failed", "stage", settings.Stage, "fault", settings.Fault, "error", err)
 		s.send("failed", err.Error())

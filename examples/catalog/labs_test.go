@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
 )
@@ -121,6 +124,23 @@ func TestLabStageThatLacksSomething(t *testing.T) {
 	}
 	if by := events(t, resp); len(by["failed"]) != 1 || !strings.Contains(by["failed"][0], "ZooKeeper") {
 		t.Errorf("%q", by)
+	}
+}
+
+// A shop that stops doesn't wait for the runs, which last longer than requests may: it ends them, and they clean up.
+func TestLabRunEndsWhenTheShopStops(t *testing.T) {
+	redis := miniredis.RunT(t)
+	c := start(t, 2, "-redis", redis.Addr())
+	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=compare&fault=crash&ttl=30s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	if by := events(t, resp); len(by["failed"]) != 1 || !strings.Contains(by["failed"][0], "stopped") {
+		t.Errorf("%q, %q", by["report"], by["failed"])
+	}
+	if keys := redis.Keys(); slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "lab:") }) {
+		t.Errorf("left behind: %q", keys)
 	}
 }
 

@@ -219,6 +219,39 @@ func TestRequestsMayFinishWhenTheCommandIsStopped(t *testing.T) {
 	}
 }
 
+// Who stops the command is told why that took so long, and no handler goes on while its caches are closed.
+func TestRequestsThatDontFinishAreNamed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := make(chan struct{}), make(chan struct{})
+	r := &replica{url: "http://" + listener.Addr().String(), listener: listener, server: &http.Server{
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(begun)
+			<-r.Context().Done()
+			close(ended)
+		}),
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		stop()
+	}()
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if resp, err := newClient(t).Get(r.url); err == nil {
+			resp.Body.Close()
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	})
+	if err := r.serve(ctx, time.Millisecond); err == nil || !strings.Contains(err.Error(), r.url+": requests went on for more than 1ms") {
+		t.Errorf("error %v", err)
+	}
+	<-ended
+	asking.Wait()
+}
+
 // Browsers open connections in advance.
 func TestAConnectionWithoutARequestHoldsUpNobody(t *testing.T) {
 	c := start(t, 1)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -59,16 +60,22 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 		tally:  t,
 	}
 	r.server.RegisterOnShutdown(u.close)
+	r.server.RegisterOnShutdown(f.lab.stop)
 	return r, nil
 }
 
-// serve answers requests until ctx ends and then waits, for grace at most, for those that are under way.
+// serve answers requests until ctx ends and then waits, for grace at most, for those that are under way. Clients of those that
+// are not over then lose their connections.
 func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 	stopped := make(chan error, 1)
 	abandon := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		stopped <- r.server.Shutdown(ctx)
+		err := r.server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: requests went on for more than %v", r.url, grace), r.server.Close())
+		}
+		stopped <- err
 	})
 	if err := r.server.Serve(r.listener); !errors.Is(err, http.ErrServerClosed) {
 		abandon()
