@@ -7,8 +7,10 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,6 +22,9 @@ import (
 const (
 	mostName   = 100  // characters of a category's name
 	mostRename = 4096 // bytes of a request that renames
+
+	// bodyTimeout is how long a client may take to send them: less than the requests that a shop which stops waits for.
+	bodyTimeout = 4 * time.Second
 )
 
 func (s *shop) getCategory(w http.ResponseWriter, r *http.Request) {
@@ -58,11 +63,15 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	// net/http takes the deadline back when the request is read to its end.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what is no connection needs none
 	name, err := readName(http.MaxBytesReader(w, r.Body, mostRename))
 	if err != nil {
 		status := http.StatusBadRequest
 		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 			status = http.StatusRequestEntityTooLarge
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = http.StatusRequestTimeout
 		}
 		refuse(w, status, err.Error())
 		return
@@ -94,8 +103,8 @@ func readName(body io.Reader) (string, error) {
 	if err := decoder.Decode(&to); err != nil {
 		return "", fmt.Errorf(`want {"name": "the new one"}: %w`, err)
 	}
-	if decoder.More() {
-		return "", errors.New(`want one {"name": "the new one"}, and nothing after it`)
+	if _, err := decoder.Token(); err != io.EOF {
+		return "", errors.Join(errors.New(`want one {"name": "the new one"}, and nothing after it`), err)
 	}
 	name := strings.TrimSpace(to.Name)
 	switch {
@@ -103,6 +112,8 @@ func readName(body io.Reader) (string, error) {
 		return "", errors.New("the name is empty")
 	case utf8.RuneCountInString(name) > mostName:
 		return "", fmt.Errorf("the name has %d characters: want %d at most", utf8.RuneCountInString(name), mostName)
+	case strings.ContainsRune(name, utf8.RuneError): // encoding/json has it in the place of what is no UTF-8
+		return "", errors.New("the name is not UTF-8, or has U+FFFD in it")
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("the name %q has characters that can't be printed", name)
 	}

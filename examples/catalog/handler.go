@@ -8,13 +8,15 @@ import (
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// newHandler makes the router of one replica.
+// newHandler makes the router of one replica. What can be got also answers HEAD, so that curl -I shows what caches did.
 func newHandler(routes ...func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
+	r.Use(middleware.GetHead)
 	for _, add := range routes {
 		add(r)
 	}

@@ -88,6 +88,22 @@ func TestAClientThatLeftIsNoFailure(t *testing.T) {
 	}
 }
 
+// curl -I and those who watch whether a page is there ask with HEAD.
+func TestHead(t *testing.T) {
+	c := start(t, 1, "-origin-delay", "0s")
+	client := newClient(t)
+	for _, path := range []string{"/", "/catalog", "/catalog.json", "/categories/21", "/stats.json", "/healthz", "/metrics", "/lab/run?stage=setnx&fault=crash&ttl=30s"} {
+		resp, err := client.Head(c.urls[0] + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") == "" {
+			t.Errorf("%s: status %d, type %q", path, resp.StatusCode, resp.Header.Get("Content-Type"))
+		}
+	}
+}
+
 func TestStatsPage(t *testing.T) {
 	counts := &tally{}
 	for _, kind := range []cacheguard.EventKind{

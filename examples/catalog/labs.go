@@ -18,6 +18,8 @@ import (
 // mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and each other's times.
 const mostRuns = 4
 
+const eventStream = "text/event-stream"
+
 // laboratory serves the runs of the lab.
 type laboratory struct {
 	world lab.World
@@ -42,6 +44,9 @@ func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
 func (l *laboratory) routes(r chi.Router) {
 	r.Get("/lab/choices.json", l.choices)
 	r.Get("/lab/run", l.run)
+	r.Head("/lab/run", func(w http.ResponseWriter, _ *http.Request) { // nobody would see the run
+		w.Header().Set("Content-Type", eventStream)
+	})
 }
 
 // stageChoice is a stage as it is offered.
@@ -103,7 +108,7 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	ctx, end := context.WithCancelCause(r.Context())

@@ -69,9 +69,14 @@ func (o *origin) category(ctx context.Context, id int) (category, error) {
 // errTaken says that a name can't be given to two children of one category.
 var errTaken = errors.New("another category beside it has that name")
 
+// renameTimeout is how long the database may take to rename: longer than SQLite waits for its turn.
+const renameTimeout = 8 * time.Second
+
 // rename gives a category a name. It is committed when rename returns without an error, which may be
-// cacheguard.ErrNotFound or errTaken.
+// cacheguard.ErrNotFound or errTaken. It gives up after renameTimeout, for nobody else ends it.
 func (o *origin) rename(ctx context.Context, id int, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
+	defer cancel()
 	done, err := o.db.ExecContext(ctx, `UPDATE category SET name = $1 WHERE id = $2`, name, id)
 	if isTaken(err) {
 		return errTaken

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -14,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
@@ -220,6 +226,9 @@ func TestRenamingBadly(t *testing.T) {
 		{audio, `Hi-fi`, http.StatusBadRequest, "the new one"},
 		{audio, `{"title": "Hi-fi"}`, http.StatusBadRequest, "title"},
 		{audio, `{"name": "Hi-fi"} {}`, http.StatusBadRequest, "nothing after it"},
+		{audio, `{"name": "Hi-fi"}]`, http.StatusBadRequest, "nothing after it"},
+		{audio, `{"name": "Hi-fi"}` + strings.Repeat(" ", mostRename), http.StatusRequestEntityTooLarge, "too large"},
+		{audio, "{\"name\": \"Hi-fi\xff\"}", http.StatusBadRequest, "not UTF-8"},
 		{audio, `{"name": " "}`, http.StatusBadRequest, "empty"},
 		{audio, `{"name": "a\u0000b"}`, http.StatusBadRequest, "printed"},
 		{audio, `{"name": "` + strings.Repeat("x", 101) + `"}`, http.StatusBadRequest, "101 characters"},
@@ -249,6 +258,51 @@ func TestRenamingBadly(t *testing.T) {
 	if body := get(t, client, c.urls[0]+"/catalog.json"); !bytes.Contains(body, []byte(`"Audio"`)) {
 		t.Error("it was renamed")
 	}
+}
+
+// Who begins a request and doesn't go on is not waited for.
+func TestARenameThatNeverArrives(t *testing.T) {
+	c := start(t, 1)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.urls[0], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /categories/%d HTTP/1.1\r\nHost: shop\r\nContent-Length: 100\r\n\r\n{", audio)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil) // a test that waits in vain is ended by go test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d, want 408", resp.StatusCode)
+	}
+}
+
+// silentDB is a database that never answers.
+type silentDB struct{}
+
+func (silentDB) Connect(context.Context) (driver.Conn, error) { return silentDB{}, nil }
+func (silentDB) Driver() driver.Driver                        { return nil }
+func (silentDB) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
+func (silentDB) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
+func (silentDB) Close() error                                 { return nil }
+func (silentDB) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Result, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A client that leaves doesn't end a rename, so it must end by itself.
+func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := sql.OpenDB(silentDB{})
+		defer db.Close()
+		began := time.Now()
+		err := (&origin{db: db, log: slog.New(slog.DiscardHandler)}).rename(t.Context(), audio, "Hi-fi")
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != renameTimeout {
+			t.Errorf("error %v after %v", err, took)
+		}
+	})
 }
 
 // Renamed without Redis, a category has its name, but who has asked is told that others may not know.
