@@ -153,6 +153,10 @@ func TestPageInABrowser(t *testing.T) {
 				if verdict := eval[string](t, b, `document.querySelector('.verdict').textContent`); !strings.Contains(verdict, run.verdict) {
 					t.Errorf("the verdict is %q, want %q in it", verdict, run.verdict)
 				}
+				look := eval[string](t, b, `document.querySelector('.verdict').className`)
+				if good := stage == "watch"; stage != "cacheguard" && good != (look == "verdict good") { // a stall may end in two ways
+					t.Errorf("it looks %q", look)
+				}
 				if n := eval[int](t, b, `document.querySelectorAll('.timeline g.lane').length`); n != 3 {
 					t.Errorf("%d lanes, want 3", n)
 				}
@@ -293,5 +297,11 @@ func TestPageSaysWhatIsWrong(t *testing.T) {
 		over(`document.querySelector('#problem').textContent !== ''`))
 	if said := eval[string](t, b, `document.querySelector('#problem').textContent`); !strings.Contains(said, "at least one for each replica") {
 		t.Errorf("it says %q", said)
+	}
+	b.do(t, chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor"), ran)
+	for _, said := range eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`) {
+		if !strings.Contains(said, "this needs a ZooKeeper") {
+			t.Errorf("it says %q", said)
+		}
 	}
 }

@@ -41,6 +41,8 @@ class Panel {
     this.root = find('#panel').content.firstElementChild.cloneNode(true);
     this.stage = stage;
     this.replicas = +settings.get('replicas');
+    // How many loads may be, once each replica is on its own: it can't reach Redis, or who loads for it stands still.
+    this.enough = ['redis-down', 'stall'].includes(settings.get('fault')) ? this.replicas + 1 : 2;
     this.requests = new Map(); // by number
     this.world = [];
     this.lanes = new Map(); // marks of a replica itself
@@ -156,7 +158,8 @@ class Panel {
 
   report(r) {
     const herd = (r.stage === 'herd' || r.stage === 'predecessor') && r.wakeups > 2 * r.waited;
-    const bad = herd || r.stuck > 0 || r.wrongDeletes > 0 || r.holders > 1 || r.failed > 0 || (r.cached !== '' && r.cached !== r.origin) || r.loads > 2;
+    const bad = herd || r.stuck > 0 || r.wrongDeletes > 0 || r.holders > 1 || r.failed > 0 || (r.cached !== '' && r.cached !== r.origin) ||
+      r.staleAnswers > 0 || r.loads > this.enough;
     this.verdict(r.verdict, bad ? 'bad' : 'good');
     const numbers = find('.numbers', this.root);
     const say = (name, value) => {
@@ -173,6 +176,7 @@ class Panel {
     say('wake-ups', r.wakeups);
     say('wrong deletes', r.wrongDeletes);
     say('stale writes', r.staleWrites);
+    say('stale answers', r.staleAnswers);
     say('half within', `${r.waits.p50.toFixed(0)} ms`);
     say('all within', `${r.waits.max.toFixed(0)} ms`);
     this.distribution(r.waits);
@@ -267,6 +271,8 @@ class Lab {
     this.stop('It was stopped.');
     find('#problem').textContent = '';
     const query = new URLSearchParams(new FormData(this.form));
+    // A link may name a stage that can't be chosen here, and that a form doesn't send: the run says what it needs.
+    for (const name of ['stage', 'versus']) query.set(name, this.form.elements[name].value);
     const versus = query.get('versus');
     if (!versus) query.delete('versus');
     if ('?' + query !== location.search) history.pushState(null, '', '?' + query);

@@ -44,8 +44,9 @@ type Report struct {
 	Wakeups      int `json:"wakeups"` // of them
 	WrongDeletes int `json:"wrongDeletes"`
 	StaleWrites  int `json:"staleWrites"`
-	Refused      int `json:"refused"` // late values that were not cached
-	Holders      int `json:"holders"` // that had the lock at the same time, at most
+	StaleAnswers int `json:"staleAnswers"` // to requests that began after the rename
+	Refused      int `json:"refused"`      // late values that were not cached
+	Holders      int `json:"holders"`      // that had the lock at the same time, at most
 
 	Cached   string  `json:"cached"`   // what a request is told afterwards; empty: nothing
 	Origin   string  `json:"origin"`   // what it should be told

@@ -161,13 +161,17 @@ func (r *run) rename() {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := r.shop.cache.Changed(ctx, r.key); err != nil {
+	err := r.shop.cache.Changed(ctx, r.key)
+	if err != nil {
 		now += ", but the cache could not be told: " + err.Error()
 	}
 	r.tell(0, 0, KindRename, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.announced = r.version
+	if err == nil {
+		r.due = r.version
+	}
 	closeOnce(r.renamed)
 }
 
@@ -214,6 +218,7 @@ func (r *run) renameSilently(ctx context.Context) {
 	_ = r.wait(ctx, shortTTL+shortTTL/2)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.due = r.version
 	close(r.renamed)
 }
 

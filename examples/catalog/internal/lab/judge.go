@@ -178,7 +178,9 @@ func (r *Report) verdict() string {
 	add(r.Holders > 1, "%d had the lock at once", r.Holders)
 	add(r.isQueue() && r.Wakeups > 2*r.Waited, "%d wake-ups of %d who waited: they grow with the square", r.Wakeups, r.Waited)
 	add(r.Refused > 0, "%s refused", counted(r.Refused, "late value was", "late values were"))
-	add(r.Stuck == 0 && r.Cached != r.Origin && r.Cached != "", "a stale value is served: %s, and the origin has %s", r.Cached, r.Origin)
+	stale := r.Stuck == 0 && r.Cached != r.Origin && r.Cached != ""
+	add(stale, "a stale value is served: %s, and the origin has %s", r.Cached, r.Origin)
+	add(r.StaleAnswers > 0 && !stale, "%s told what was so before the rename", counted(r.StaleAnswers, "later request was", "later requests were"))
 	add(r.Failed > 0, "%s got an error", counted(r.Failed, "request", "requests"))
 	add(r.Died > 0, "%s died with their replica", counted(r.Died, "request", "requests"))
 	if len(parts) == 1 {

@@ -164,6 +164,20 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// Who asks after a rename and is told what was before it is counted, also when the cache has come round by the end.
+func TestStaleAnswers(t *testing.T) {
+	w := openWorld(t)
+	for name, want := range map[string]int{"watchdog": 6, "cacheguard": 0} {
+		if r, err := Run(t.Context(), w, settings(name, Rename), func(Event) {}); err != nil || r.StaleAnswers != want {
+			t.Errorf("%s: %+v, %v; want %d", name, r, err, want)
+		}
+	}
+	r := Report{Loads: 13, Requests: 200, Answered: 200, StaleAnswers: 37, Cached: "version 2", Origin: "version 2"}
+	if got := r.verdict(); got != "13 loads; 37 later requests were told what was so before the rename." {
+		t.Errorf("verdict %q", got)
+	}
+}
+
 // The embedded Redis is enough.
 func TestEmbedded(t *testing.T) {
 	server := miniredis.RunT(t)

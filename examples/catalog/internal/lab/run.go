@@ -63,6 +63,7 @@ type run struct {
 	loaded     map[who]int           // the version that a request has loaded
 	filling    map[who]int           // what was announced when a request began to cache its value
 	announced  int                   // the version of which the caches were told
+	due        int                   // the version that a request which begins now must be told, or a later one
 	begun      chan struct{}         // closed when the first load begins
 	another    chan struct{}         // closed when one got the lock after the first
 	cached     chan struct{}         // closed when what is so after a rename was cached
@@ -239,6 +240,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, number))
 	defer cancel()
 	r.tell(p.number, number, KindRequest, "")
+	due := r.isDue()
 	value, err := p.cache.Get(ctx, r.key)
 	took := ms(time.Since(from))
 	r.mu.Lock()
@@ -253,6 +255,9 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 		r.report.Failed++
 	default:
 		r.report.Answered++
+		if versionOf(value) < due {
+			r.report.StaleAnswers++
+		}
 		r.waits = append(r.waits, took)
 	}
 	r.mu.Unlock()
@@ -303,6 +308,18 @@ func (p *replica) load(ctx context.Context, _ string) (string, error) {
 }
 
 func versionText(v int) string { return fmt.Sprintf("version %d", v) }
+
+// versionOf is the version in a value; 0: there is none.
+func versionOf(value string) (v int) {
+	_, _ = fmt.Sscanf(value, "version %d", &v)
+	return v
+}
+
+func (r *run) isDue() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due
+}
 
 func (p *replica) who(ctx context.Context) who {
 	number, _ := ctx.Value(requestKey{}).(int)
