@@ -1,0 +1,156 @@
+// Package contendertest has the checks that every contender passes before it is compared, those of this module and those
+// of others. What a library does differently by design is an exception with a name, so that it is seen.
+package contendertest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+// Exception is what a contender does differently.
+type Exception struct {
+	KeepsNothing bool // each call loads
+	EachLoads    bool // callers in one process are not put together
+	StaleOnce    bool // the first answer after a change is what was before it, and a load follows behind
+	WritesBehind bool // a value comes to Redis after it has been returned, under the key itself
+}
+
+// Each runs the checks for each contender on the Redis at addr, which has no data.
+func Each(t *testing.T, addr string, all []contender.Contender, except map[string]Exception) {
+	for name := range except {
+		if _, err := contender.Named(all, name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range all {
+		t.Run(c.Name, func(t *testing.T) {
+			if !except[c.Name].KeepsNothing {
+				t.Run("answers", func(t *testing.T) { answers(t, addr, c, except[c.Name]) })
+			}
+			t.Run("crowd", func(t *testing.T) { crowd(t, addr, c, except[c.Name]) })
+		})
+	}
+}
+
+func open(t *testing.T, addr string, c contender.Contender, load func(key string) (string, bool, error)) (contender.Protection, *redis.Client) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	p, err := c.Open(t.Context(), contender.Rig{
+		Redis: rdb, TTL: time.Minute, LockTTL: 30 * time.Second, PollTime: 5 * time.Millisecond,
+		Load: func(_ context.Context, key string) (string, bool, error) { return load(key) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, rdb
+}
+
+// answers: it answers with what the origin has, keeps it, forgets it on a change, keeps that there is nothing, and says
+// so when the origin fails.
+func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
+	errOrigin := errors.New("the origin failed")
+	var version, loads atomic.Int64
+	version.Store(1)
+	p, rdb := open(t, addr, c, func(key string) (string, bool, error) {
+		loads.Add(1)
+		switch {
+		case strings.HasSuffix(key, ":missing"):
+			return "", false, nil
+		case strings.HasSuffix(key, ":failing"):
+			return "", false, errOrigin
+		}
+		return string(rune('0' + version.Load())), true, nil
+	})
+	ask := func(key, want string, found bool, loadsWant int64) {
+		t.Helper()
+		if v, ok, err := p.Get(t.Context(), c.Name+":"+key); v != want || ok != found || err != nil || loads.Load() != loadsWant {
+			t.Errorf("%s: %q, %v, %v after %d loads; want %q, %v after %d", key, v, ok, err, loads.Load(), want, found, loadsWant)
+		}
+	}
+	ask("a", "1", true, 1)
+	ask("a", "1", true, 1)
+	if e.WritesBehind { // or what comes late would undo the change
+		eventually(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":a").Val() == 1 })
+	}
+	version.Store(2)
+	if err := p.Invalidate(t.Context(), c.Name+":a"); err != nil {
+		t.Error(err)
+	}
+	if e.StaleOnce {
+		if v, ok, err := p.Get(t.Context(), c.Name+":a"); v != "1" || !ok || err != nil {
+			t.Errorf("after a change: %q, %v, %v; want what was before it", v, ok, err)
+		}
+		eventually(t, "the new value is returned", func() bool {
+			v, ok, err := p.Get(t.Context(), c.Name+":a")
+			return v == "2" && ok && err == nil
+		})
+	}
+	ask("a", "2", true, 2)
+	ask("missing", "", false, 3)
+	ask("missing", "", false, 3)
+	if e.WritesBehind { // or it comes into the next test
+		eventually(t, "that there is nothing is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1 })
+	}
+	if _, _, err := p.Get(t.Context(), c.Name+":failing"); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
+		t.Errorf("a load that fails: %v", err)
+	}
+}
+
+// crowd: in one process it loads once for all.
+func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
+	const callers = 10
+	var loads atomic.Int64
+	release := make(chan struct{})
+	p, rdb := open(t, addr, c, func(string) (string, bool, error) {
+		if n := loads.Add(1); n == 1 && !e.EachLoads || n == callers && e.EachLoads {
+			close(release)
+		}
+		<-release
+		return "value", true, nil
+	})
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			if v, found, err := p.Get(t.Context(), c.Name+":crowd"); v != "value" || !found || err != nil {
+				t.Errorf("%q, %v, %v", v, found, err)
+			}
+		})
+	}
+	all.Wait()
+	if e.WritesBehind {
+		eventually(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":crowd").Val() == 1 })
+	}
+	want := int64(1)
+	if e.EachLoads {
+		want = callers
+	}
+	if n := loads.Load(); n != want {
+		t.Errorf("%d loads, want %d", n, want)
+	}
+}
+
+// eventually asks again and again, for what happens behind an answer and tells nobody.
+func eventually(t *testing.T, what string, seen func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !seen(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("it doesn't come: " + what)
+		}
+	}
+}
