@@ -18,5 +18,21 @@ func (p Peers) contenders() []contender.Contender {
 	return slices.Concat(contender.All(), lockContenders(), p.Contenders)
 }
 
+// among says whether some of the peers' contenders are chosen.
+func (p Peers) among(chosen []contender.Contender) bool {
+	return slices.ContainsFunc(chosen, func(c contender.Contender) bool {
+		return slices.ContainsFunc(p.Contenders, func(of contender.Contender) bool { return of.Name == c.Name })
+	})
+}
+
+// standardContenders are those that are compared unless others are named.
+func (p Peers) standardContenders() []string {
+	names := slices.Clone(standardContenders)
+	for _, c := range p.Contenders {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // lockers are the program's own and the peers'.
 func (p Peers) lockers() []Locker { return slices.Concat(lockers, p.Lockers) }

@@ -115,7 +115,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 		}
 		told(stderr, p.html)
 	}
-	return p.print(stdout, about, reports, chosen)
+	return p.print(stdout, about, reports, chosen, peers)
 }
 
 // moreSections are what the page of the standard run has besides its scenarios: a hot key that expires again and again, and
@@ -170,7 +170,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	for _, c := range peers.contenders() {
 		names = append(names, c.Name)
 	}
-	against := flags.String("contenders", strings.Join(standardContenders, ","), "which to compare, of "+strings.Join(names, ", "))
+	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","), "which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
 	if err := parse(flags, args); err != nil {

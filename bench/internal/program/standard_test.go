@@ -2,10 +2,12 @@ package program
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -123,5 +125,32 @@ func TestScenariosWithoutARedisServer(t *testing.T) {
 	}
 	if row := rowOf(stdout, "cacheguard"); len(row) < 12 || row[1] != "1" || row[11] != "-" {
 		t.Errorf("cacheguard's row: %q", row)
+	}
+}
+
+// Where one of the peers' is among them, what is to be known of each stands below the table; and they are compared unless others
+// are named.
+func TestPeersAreDescribed(t *testing.T) {
+	ours := contender.Contender{Name: "ours", What: "one of ours", Note: "With a flaw."}
+	theirs := contender.Contender{Name: "theirs", What: "one of theirs", Note: "example.com/theirs v1.2.3."}
+	peers := Peers{Contenders: []contender.Contender{theirs}}
+	for _, c := range []struct {
+		chosen []contender.Contender
+		want   string
+	}{
+		{[]contender.Contender{ours, theirs}, "\nours: one of ours. With a flaw.\ntheirs: one of theirs. example.com/theirs v1.2.3.\n"},
+		{[]contender.Contender{ours}, ""},
+	} {
+		var out strings.Builder
+		if err := (runPlan{}).print(&out, about{}, nil, c.chosen, peers); err != nil {
+			t.Fatal(err)
+		}
+		if c.want == "" && strings.Contains(out.String(), "ours: ") || !strings.HasSuffix(out.String(), c.want) {
+			t.Errorf("want at the end %q:\n%s", c.want, out.String())
+		}
+	}
+	p, err := parseContests(peers, "cold", nil, io.Discard)
+	if err != nil || !slices.Equal(p.Against, append(slices.Clone(standardContenders), "theirs")) {
+		t.Errorf("%v, %v", p.Against, err)
 	}
 }

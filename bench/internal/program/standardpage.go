@@ -73,11 +73,7 @@ func sentence(s string) string { return string(s[0]-'a'+'A') + s[1:] + "." }
 func (p runPlan) page(about about, reports []matchReport, chosen []contender.Contender) chart.Page {
 	names := chart.Section{Title: "The contenders"}
 	for _, c := range chosen {
-		text := c.Name + ": " + c.What + "."
-		if c.Note != "" {
-			text += " " + c.Note
-		}
-		names.Text = append(names.Text, text)
+		names.Text = append(names.Text, c.Name+": "+described(c))
 	}
 	return chart.Page{
 		Title: "What happens to the origin",

@@ -35,13 +35,13 @@ func reportsOf(matches []match, results []map[string][]contestResult) []matchRep
 }
 
 // print writes the results for people, or for machines.
-func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender) error {
+func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender, peers Peers) error {
 	if p.json {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		notes := map[string]string{}
 		for _, c := range chosen {
-			notes[c.Name] = strings.TrimSuffix(c.What+". "+c.Note, ". ")
+			notes[c.Name] = described(c)
 		}
 		return enc.Encode(map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports})
 	}
@@ -71,8 +71,20 @@ when the patience was over. stale: told what was before a change that had been a
 all was over. p50, p99, max: of answers, from the moment of the burst, the load included; median of the repetitions (least to
 most). trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
 `)
-	return err
+	if err != nil || !peers.among(chosen) {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, c := range chosen {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", c.Name, described(c)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// described is what is to be known of a contender.
+func described(c contender.Contender) string { return strings.TrimSpace(c.What + ". " + c.Note) }
 
 // mark is what stands behind a row that shows something wrong.
 func mark(wrong string) string {
