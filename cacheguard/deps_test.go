@@ -29,7 +29,7 @@ var layers = map[string]string{
 	"middleware/...":       "middleware/... cacheguard internal/...",
 	"examples/...":         "examples/... middleware/... cacheguard/... internal/...",
 	"bench/...":            "bench/... examples/... middleware/... cacheguard/... internal/...",
-	"bench/peers":          "bench/internal/program cacheguard/... internal/...",
+	"bench/peers":          "bench/internal/program bench/internal/contender/... cacheguard/... internal/...",
 }
 
 // ownModules are folders with modules of their own whose packages these rules are for too. What is only in such a module
@@ -50,7 +50,7 @@ const (
 // ever to whoever uses the package, so think twice, then add it. Tests import what they like.
 var libraries = map[string]string{
 	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
-	"github.com/maypok86/otter/v2/...":     "cacheguard internal/...",
+	"github.com/maypok86/otter/v2/...":     "cacheguard internal/... bench/peers",
 	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore cacheguard/lock/redislock cacheguard/lock/redlock internal/redislink internal/redistest examples/... bench/...",
 	"github.com/google/uuid":               "cacheguard/redisstore cacheguard/lock/* internal/redislink middleware/... examples/... bench/...",
 	"github.com/go-chi/chi/v5/...":         "middleware/... examples/... bench/...",
@@ -67,7 +67,12 @@ var libraries = map[string]string{
 	"github.com/anishathalye/porcupine":    "cacheguard/lock/locktest",
 
 	"github.com/bsm/redislock":             "bench/peers",
+	"github.com/dtm-labs/rockscache":       "bench/peers",
+	"github.com/go-redis/cache/v9":         "bench/peers",
 	"github.com/go-redsync/redsync/v4/...": "bench/peers",
+	"github.com/redis/rueidis/...":         "bench/peers",
+	"github.com/viccon/sturdyc":            "bench/peers",
+	"github.com/zeromicro/go-zero/...":     "bench/peers",
 }
 
 // forTests are the parts of the standard library that only tests, and packages named for them, import.
@@ -186,7 +191,11 @@ func TestDependencyRules(t *testing.T) {
 		{"bench/internal/program", "github.com/go-redsync/redsync/v4", !test, wrong},
 		{"bench/peers", "github.com/go-redsync/redsync/v4/redis/goredis/v9", !test, fine},
 		{"bench/peers", module + "/bench/internal/program", !test, fine},
+		{"bench/peers", module + "/bench/internal/contender", !test, fine},
+		{"bench/peers", module + "/bench/internal/contender/contendertest", test, fine},
 		{"bench/peers", module + "/middleware", !test, wrong},
+		{"bench/internal/contender", "github.com/zeromicro/go-zero/core/stores/cache", !test, wrong},
+		{"bench/internal/contender", "github.com/maypok86/otter/v2", !test, wrong},
 		{"newlayer", module + "/cacheguard", !test, wrong},
 		{".", module + "/cacheguard", !test, wrong},
 	} {

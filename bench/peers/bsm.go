@@ -8,6 +8,7 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/program"
 )
 
@@ -21,22 +22,47 @@ func exponential() redislock.RetryStrategy {
 	return redislock.ExponentialBackoff(16*time.Millisecond, 256*time.Millisecond)
 }
 
-// bsm is bsm/redislock. A strategy counts for one lock, so each has its own.
+// bsm is bsm/redislock for handover.
 func bsm(strategy func() redislock.RetryStrategy) func(context.Context, *redis.Client) (program.LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 		client := redislock.New(rdb)
 		return func(ctx context.Context, name string) (func(context.Context) error, error) {
-			for {
-				held, err := client.Obtain(ctx, name, bsmTTL, &redislock.Options{RetryStrategy: strategy()})
-				switch {
-				case err == nil:
-					return held.Release, nil
-				case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded)):
-					// It waits for one TTL at most when ctx has no deadline: whoever still wants the lock calls again.
-				default:
-					return nil, err
-				}
+			held, err := bsmObtain(ctx, client, name, bsmTTL, strategy)
+			if err != nil {
+				return nil, err
 			}
+			return held.Release, nil
 		}, func() {}, rdb.Ping(ctx).Err()
 	}
+}
+
+// bsmObtain waits until ctx ends. A strategy counts for one lock, so each has its own.
+func bsmObtain(ctx context.Context, client *redislock.Client, name string, ttl time.Duration, strategy func() redislock.RetryStrategy) (*redislock.Lock, error) {
+	for {
+		held, err := client.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: strategy()})
+		switch {
+		case err == nil:
+			return held, nil
+		case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded)):
+			// It waits for one TTL at most when ctx has no deadline: whoever still wants the lock calls again.
+		default:
+			return nil, err
+		}
+	}
+}
+
+var bsmContender = contender.Contender{
+	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
+	Note: of("github.com/bsm/redislock") + ", LinearBackoff of -poll, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
+	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
+		client := redislock.New(r.Redis)
+		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }
+		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
+			held, err := bsmObtain(ctx, client, name, r.LockTTL, strategy)
+			if err != nil {
+				return nil, nil, err
+			}
+			return ctx, func() { _ = held.Release(ctx) }, nil // a lock that has ended makes no value wrong
+		}, func() {}}, r.Redis.Ping(ctx).Err()
+	},
 }

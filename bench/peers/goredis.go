@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+
+	"github.com/go-redis/cache/v9"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+var goredisContender = contender.Contender{
+	Name: "goredis-cache", What: "its Once",
+	Note: of("github.com/go-redis/cache/v9") + " without its local tier, which no change in another process would reach. " +
+		"It knows no lock between processes, and no \"does not exist\": a sentinel is stored.",
+	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
+		return &once{r, cache.New(&cache.Options{Redis: r.Redis})}, r.Redis.Ping(ctx).Err()
+	},
+}
+
+type once struct {
+	contender.Rig
+	cache *cache.Cache
+}
+
+func (o *once) Get(ctx context.Context, key string) (value string, found bool, err error) {
+	err = o.cache.Once(&cache.Item{Ctx: ctx, Key: key, Value: &value, TTL: o.TTL, Do: func(*cache.Item) (any, error) {
+		value, found, err := o.Load(ctx, key)
+		if err == nil && !found {
+			return absent, nil
+		}
+		return value, err
+	}})
+	if err != nil || value == absent {
+		return "", false, err
+	}
+	return value, true, nil
+}
+
+func (o *once) Invalidate(ctx context.Context, key string) error { return o.cache.Delete(ctx, key) }
+
+func (o *once) Close() error { return nil }

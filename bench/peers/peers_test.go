@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/zeromicro/go-zero/core/logx"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender/contendertest"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	logx.Disable()
+	os.Exit(redistest.Main(m))
+}
+
+// Each library is used so that it does what is asked of all, but for what it does differently by design.
+func TestEachPeer(t *testing.T) {
+	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders, map[string]contendertest.Exception{
+		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own
+		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
+	})
+}
+
+// What is printed of a peer begins with the version that was built in.
+func TestNotes(t *testing.T) {
+	for _, c := range peers.Contenders {
+		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 || !strings.HasPrefix(words[1], "v") {
+			t.Errorf("%s: %q, %q", c.Name, c.What, c.Note)
+		}
+	}
+}

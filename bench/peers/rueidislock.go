@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+var rueidislockContender = contender.Contender{
+	Name: "rueidislock", What: "a lock that is told by client-side caching, " + recipe,
+	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed; the load has the lock's context. " +
+		"The lock has a client of its own, so trips are without it; it needs a redis-server, not an embedded one.",
+	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
+		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			ClientOption: rueidis.ClientOption{InitAddress: []string{r.Redis.Options().Addr}},
+			KeyMajority:  1, KeyValidity: r.LockTTL, NoLoopTracking: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
+			return locker.WithContext(ctx, name)
+		}, locker.Close}, r.Redis.Ping(ctx).Err()
+	},
+}
