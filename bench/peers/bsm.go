@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -43,8 +44,9 @@ func bsmObtain(ctx context.Context, client *redislock.Client, name string, ttl t
 		switch {
 		case err == nil:
 			return held, nil
-		case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded)):
-			// It waits for one TTL at most when ctx has no deadline: whoever still wants the lock calls again.
+		case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
+			// It waits for one TTL at most when ctx has no deadline, and that may end in the middle of a command, which is
+			// an i/o timeout then: whoever still wants the lock calls again.
 		default:
 			return nil, err
 		}
@@ -53,7 +55,7 @@ func bsmObtain(ctx context.Context, client *redislock.Client, name string, ttl t
 
 var bsmContender = contender.Contender{
 	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
-	Note: of("github.com/bsm/redislock") + ", LinearBackoff of -poll, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
+	Note: of("github.com/bsm/redislock") + ", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		client := redislock.New(r.Redis)
 		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }

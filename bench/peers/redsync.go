@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
@@ -46,11 +48,13 @@ func redsyncLock(ctx context.Context, rs *redsync.Redsync, name string, o ...red
 
 var redsyncContender = contender.Contender{
 	Name: "redsync", What: "a lock that polls, " + recipe,
-	Note: of("github.com/go-redsync/redsync/v4") + " on one server, WithRetryDelay of -poll where its default is 50 to 250 ms at random, WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
+	Note: of("github.com/go-redsync/redsync/v4") + " on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		rs := redsync.New(goredis.NewPool(r.Redis))
+		// Its own spread, 50 to 250 ms, made for any -poll: a fixed delay keeps all who begin at the same moment in step.
+		delay := func(int) time.Duration { return r.PollTime/2 + rand.N(2*r.PollTime) }
 		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
-			m, err := redsyncLock(ctx, rs, name, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelay(r.PollTime))
+			m, err := redsyncLock(ctx, rs, name, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelayFunc(delay))
 			if err != nil {
 				return nil, nil, err
 			}
