@@ -97,7 +97,8 @@ func (c *caches) category(ctx context.Context, id int) (category, error) {
 func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 
 // rename renames a category, first in the database and then, by having them forget it, in the caches. When it returns without
-// an error no replica answers with the old name any more. It may be called again after an error.
+// an error nothing keeps the old name any more; a replica may still answer with it for as long as the message takes to reach
+// it. It may be called again after an error.
 //
 // A client that leaves doesn't stop it halfway. The caches are told also after an error of the database, which may have
 // committed all the same, and the page goes last: it is made of the tree, and must not be made of the old one once more.

@@ -56,7 +56,7 @@ type renaming struct {
 	Name string `json:"name"`
 }
 
-// renameCategory answers when no replica says the old name any more. After 503 it is renamed, but replicas may do so for a
+// renameCategory answers when the old name is forgotten everywhere. After 503 it is renamed, but replicas may do so for a
 // while: sent once more, the request tells them again.
 func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	id, ok := pathID(w, r)

@@ -27,7 +27,6 @@ type contest struct {
 // arena is what all contests of a run have in common.
 type arena struct {
 	server             *server
-	peers              Peers
 	Processes, Callers int
 	Load               time.Duration
 	Size               int
@@ -39,23 +38,22 @@ type arena struct {
 
 // contestResult is what one contest has shown. Times are in nanoseconds.
 type contestResult struct {
-	Requests int      `json:"requests"`
-	Errors   int      `json:"errors"`          // that callers got
-	Error    string   `json:"error,omitempty"` // one of them
-	Stuck    int      `json:"stuck"`           // callers without an answer when the patience was over
-	Lost     int      `json:"lost"`            // callers whose process was killed
-	Loads    []int    `json:"loads"`           // in each round
-	Need     int      `json:"need"`            // loads that a round can't do without
-	AtOnce   int      `json:"atOnce"`          // loads under way at the same time, at most
-	Stale    int      `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
-	Left     int      `json:"left"`            // answers with what was before the change, when all was over
-	Took     []int64  `json:"-"`               // of each answer, from the moment of its burst
-	Trips    int64    `json:"trips"`           // most of one process in one round
-	Commands []int64  `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
-	P50      int64    `json:"p50"`
-	P99      int64    `json:"p99"`
-	Max      int64    `json:"max"`
-	Notes    []string `json:"notes,omitempty"`
+	Requests int     `json:"requests"`
+	Errors   int     `json:"errors"`          // that callers got
+	Error    string  `json:"error,omitempty"` // one of them
+	Stuck    int     `json:"stuck"`           // callers without an answer when the patience was over
+	Lost     int     `json:"lost"`            // callers whose process was killed
+	Loads    []int   `json:"loads"`           // in each round
+	Need     int     `json:"need"`            // loads that a round can't do without
+	AtOnce   int     `json:"atOnce"`          // loads under way at the same time, at most
+	Stale    int     `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
+	Left     int     `json:"left"`            // answers with what was before the change, when all was over
+	Took     []int64 `json:"-"`               // of each answer, from the moment of its burst
+	Trips    int64   `json:"trips"`           // most of one process in one round
+	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
+	P50      int64   `json:"p50"`
+	P99      int64   `json:"p99"`
+	Max      int64   `json:"max"`
 }
 
 // contestReplica is one process, and the orders that it has not answered yet.

@@ -85,7 +85,7 @@ func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going
 	}
 	for _, n := range p.Processes {
 		going.say("%d processes", n)
-		row, err := p.row(ctx, server, peers, chosen, n, growthCallers)
+		row, err := p.row(ctx, server, chosen, n, growthCallers)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,7 +93,7 @@ func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going
 	}
 	for _, n := range p.Callers {
 		going.say("%d callers", n)
-		row, err := p.row(ctx, server, peers, chosen, growthProcesses, n)
+		row, err := p.row(ctx, server, chosen, growthProcesses, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -132,9 +132,9 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 }
 
 // row runs the floor and the contender with a fleet of one size, one after the other in each repetition.
-func (p growthPlan) row(ctx context.Context, server *server, peers Peers, chosen []contender.Contender, processes, callers int) (growthRow, error) {
+func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.Contender, processes, callers int) (growthRow, error) {
 	a := &arena{
-		server: server, peers: peers, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
+		server: server, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
 		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond, Patience: 30*time.Second + 2*p.Load,
 	}
 	row := growthRow{Processes: processes, Callers: callers}

@@ -62,7 +62,7 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 	var rows []*hitsRow
 	for _, size := range p.Sizes {
 		for _, goroutines := range p.Goroutines {
-			some, err := p.measure(ctx, server, peers, chosen, size, goroutines, going)
+			some, err := p.measure(ctx, server, chosen, size, goroutines, going)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 
 // measure runs all contenders, one after the other in each repetition.
 func (p hitsPlan) measure(
-	ctx context.Context, server *server, peers Peers, chosen []contender.Contender, size, goroutines int, going *progress,
+	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines int, going *progress,
 ) (rows []*hitsRow, err error) {
 	var floor *hitsRow
 	for _, c := range chosen {
@@ -109,7 +109,7 @@ func (p hitsPlan) measure(
 		}
 	}
 	a := &arena{
-		server: server, peers: peers, Processes: 1, Callers: 1, Size: size, Rounds: 1,
+		server: server, Processes: 1, Callers: 1, Size: size, Rounds: 1,
 		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond, Patience: time.Minute + p.Time,
 	}
 	for n := range p.Repeat {

@@ -85,7 +85,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	for n := range p.Repeat {
 		for i, m := range matches {
 			a := &arena{
-				server: server, peers: peers, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
+				server: server, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
 				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: p.Keys,
 			}
 			for k := range chosen { // another one begins each time
