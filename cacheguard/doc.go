@@ -20,6 +20,7 @@
 //     and Update end leases.
 //   - What was loaded before InvalidateTags or InvalidateAll is not served after it, whenever it is stored, and by
 //     whatever process.
+//   - With StrongReads, no call gets what is older than the changes that had returned anywhere when it was begun.
 //   - "Does not exist" is a result, remembered for NegativeTTL in a form that no value can imitate.
 //   - A caller's context bounds that caller only. The last caller to leave cancels the load.
 //   - Every way out of a load releases its lease and tells those who wait: return, error, panic, runtime.Goexit,
@@ -42,11 +43,15 @@
 //     windows are over.
 //   - In a cluster of Redis, and with a local tier anywhere, that a process knows of an invalidation by tag before its
 //     message has arrived: a fraction of a millisecond as a rule.
-//   - Linearizable reads across processes. A call that begins after Invalidate, InvalidateTags or InvalidateAll has
-//     returned in another process may join a flight of its own process that began before, a look-up or a load, until the
-//     message has arrived: a fraction of a millisecond as a rule. A load is on the safe side: what it asks of caches, with
-//     its own context, is read after it has begun, past flights and the local tier. So what is made of other cached values
-//     can be invalidated after them, and is not made of the old ones again (but see above for tags in a cluster).
+//   - Without StrongReads, that a call which begins after Invalidate, InvalidateTags or InvalidateAll has returned in
+//     another process gets nothing older: it may join a flight of its own process that began before, a look-up or a load,
+//     until the message has arrived: a fraction of a millisecond as a rule. A load is on the safe side: what it asks of
+//     caches, with its own context, is read after it has begun, past flights and the local tier. So what is made of other
+//     cached values can be invalidated after them, and is not made of the old ones again (but see above for tags in a
+//     cluster).
+//   - With StrongReads, anything in a cluster about tags before the message, as above, nor about what a failover of Redis
+//     has lost; and while the store can't be used, calls share what they can. While a change is on its way, two calls may
+//     see it in either order: one may get the new value of a load whose lease was lost, and the next one the old value.
 //   - A lock. The lease makes loads rare and fills safe. It doesn't protect what a load does at the origin.
 //   - Secrets. Whoever can write to the store is trusted with what callers get.
 //

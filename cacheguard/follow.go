@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // follow waits for a load in another process, or in this one, until the first of: a message about the key, the end of
@@ -47,6 +49,7 @@ func (c *Cache[V]) landMessage(ctx context.Context, p *pursuit[V], m Message) bo
 		var got found[V]
 		var err error
 		if m.Frame == nil { // too large for a message: one read for the whole process
+			p.asOf = flight.Tick()
 			got, err = c.read(ctx, p.key)
 		} else {
 			got, err = c.openTold(ctx, m.Frame)

@@ -66,6 +66,9 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
+	if c.opts.StrongReads {
+		return c.getStrong(ctx, key, id, load, since)
+	}
 	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
 	if f == nil {
 		return c.turnAway(ctx, key, id)

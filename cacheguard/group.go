@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
@@ -211,8 +212,10 @@ func (g *group[V]) loadWithoutLeases(ctx context.Context, ps []*pursuit[V]) {
 	}
 	loadCtx, cancel := c.loadContext(ctx)
 	defer cancel()
+	asOf := flight.Tick()
 	outs := g.run(loadCtx, ps, slot)
 	for i, p := range ps {
+		p.asOf = asOf
 		c.landAlone(loadCtx, p, outs[i], p.storeErr != nil)
 		p.part()
 	}

@@ -37,6 +37,9 @@ import (
 //
 // There is no local tier. Set has a key for itself, as PROTOCOL asks: the other changes may come at the same time.
 
+// With StrongReads the exception for fleets is none, and a read in any process that begins when a change has returned in
+// another one returns that or a newer one.
+
 // TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and leases that end during
 // loads.
 func TestLinearInOneProcess(t *testing.T) {
@@ -68,6 +71,28 @@ func TestLinearInAFleet(t *testing.T) {
 	}
 }
 
+// TestStrongReads is the same for several processes that don't wait for messages, changed by key and by tag.
+func TestStrongReads(t *testing.T) {
+	redistest.Shared(t)
+	kinds := map[string]registerKind{"one by one": byKey, "tags": registerKinds["tags"], "many": registerKinds["many"]}
+	for kind, k := range kinds {
+		k.strong, k.together = true, true
+		for name, change := range registerOptions {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				if !redistest.Full() && name != "plain" {
+					t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
+				}
+				r := newRegisters(t, 3, k, func(o *cacheguard.Options[fact]) {
+					change(o)
+					o.StrongReads = true
+				})
+				r.run(t)
+				r.check(t, func(reading) bool { return true })
+			})
+		}
+	}
+}
+
 // duringNoChange says of a read whether no change of its key was on its way.
 func (r *registers) duringNoChange() func(reading) bool {
 	changes := make(map[string][]changing)
@@ -92,6 +117,7 @@ type registerKind struct {
 	evicts   []string // names that disappear, but for the prefix
 	least    int      // reads and changes that show something
 	each     bool     // reads don't say how they were answered, so that they are checked alone
+	strong   bool     // reads are strong
 	together bool     // messages come on the same client as commands, as they mostly do
 }
 
@@ -184,9 +210,44 @@ func newRegisters(t *testing.T, members int, kind registerKind, change func(*cac
 		if !kind.together {
 			at.messages = r.messages.Addr()
 		}
+		if kind.strong {
+			at.through = func(s *redisstore.Store) cacheguard.Store { return lateStore{s} }
+		}
 		r.members = append(r.members, newMember(t, at))
 	}
 	return r
+}
+
+// lateStore is a store whose messages arrive late, in order.
+type lateStore struct{ cacheguard.Store }
+
+func (s lateStore) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	messages, over := make(chan cacheguard.Message, 10000), make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for {
+			select {
+			case m := <-messages:
+				if m.Kind == cacheguard.MessageChanged || m.Kind == cacheguard.MessageTags {
+					time.Sleep(rand.N(8 * time.Millisecond))
+				}
+				tell(m)
+			case <-over:
+				return
+			}
+		}
+	})
+	end := s.Store.Listen(cache, func(m cacheguard.Message) {
+		select {
+		case messages <- m:
+		case <-over:
+		}
+	})
+	return func() {
+		end()
+		close(over)
+		telling.Wait()
+	}
 }
 
 func registerKey(n int) string { return fmt.Sprint("r", n) }
@@ -298,7 +359,11 @@ func (r *registers) write(m int, key string) {
 	returned := time.Now()
 	r.acks[m].acknowledge(w.fact, returned)
 	w.heard = returned
-	if err == nil && len(r.members) > 1 {
+	if r.strong {
+		for _, l := range r.acks {
+			l.acknowledge(w.fact, returned)
+		}
+	} else if err == nil && len(r.members) > 1 {
 		err = r.heardEverywhere(&w)
 	}
 	r.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // GetMany returns the values of many keys: those that the store has, in one trip, and the others from load, which is
@@ -25,10 +27,12 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	}
 	m := &many[V]{cache: c, load: load, got: make(map[string]V, len(keys))}
 	defer m.leave()
-	m.read(ctx, m.local(ctx, keys))
-	m.refreshBehind(ctx)
-	m.join(ctx)
-	m.wait(ctx)
+	keys = m.local(ctx, keys)
+	came := flight.Tick()
+	if m.get(ctx, keys, came); len(m.again) > 0 { // only with StrongReads
+		keys, m.again, m.behind, m.missed, m.since = m.again, nil, nil, nil, came
+		m.get(ctx, keys, flight.Tick())
+	}
 	if len(m.failed) > 0 {
 		return m.got, m.failed
 	}
@@ -85,8 +89,20 @@ type many[V any] struct {
 	before counts        // from before anything was read
 	behind []*pursuit[V] // of values that are served, and refreshed behind their callers' backs
 	missed []*pursuit[V] // of what is to be had from a load
+	asOf   uint64        // when that was read
+	since  uint64        // what was found before it won't do
+	again  []string      // keys of which only that was to be had
 	joined []*pursuit[V] // of those, the ones that have to wait for another caller's flight
 	began  []*pursuit[V] // and the ones that lead one
+}
+
+// get gets what the store and loads have.
+func (m *many[V]) get(ctx context.Context, keys []string, moment uint64) {
+	m.asOf = moment
+	m.read(ctx, keys)
+	m.refreshBehind(ctx)
+	m.join(ctx)
+	m.wait(ctx)
 }
 
 // one loads one of the keys, where it can't be loaded along with the others any more.
@@ -275,7 +291,7 @@ func (m *many[V]) join(ctx context.Context) {
 			m.give(p.name, Result[V]{}, recursion(p.name))
 			continue
 		}
-		f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, c.since(ctx, id))
+		f, leads := c.reads.JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.since(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
 			res, err := c.turnAway(ctx, p.name, id)
@@ -335,6 +351,10 @@ func (m *many[V]) wait(ctx context.Context) {
 		out, err := m.result(ctx, p, began)
 		if err != nil {
 			m.give(p.name, Result[V]{}, err)
+			continue
+		}
+		if c.opts.StrongReads && m.since == 0 && out.tooOld(p.flight, m.asOf) {
+			m.again = append(m.again, p.name)
 			continue
 		}
 		res, err := c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began)

@@ -56,6 +56,14 @@ type Options[V any] struct {
 	// expiry is not early. Default 0 or negative: off.
 	EarlyRefresh float64
 
+	// StrongReads has every call return what is at least as new as the changes (Invalidate, MarkStale, InvalidateTags, Set,
+	// Update and the others) that had returned, in any process, when it was begun. Without it this is so at once in the
+	// process that made the change, and in the others when its message has arrived: a fraction of a millisecond as a rule.
+	// The price: who comes while a look-up or a load of the key is under way in the process waits for it, and then takes
+	// part in one more look-up; so does SoftTimeout count twice for them. It excludes Local, and "What is not promised" in
+	// the package documentation has what it needs of the store. Default: off.
+	StrongReads bool
+
 	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a third of it.
 	// Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
@@ -223,6 +231,9 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 		wrong("Local.Entries is %d, it can't be negative", l.Entries)
 	case l.Entries == 0 && (l.TTL != 0 || l.Weigh != nil || l.Clone != nil):
 		wrong("Local.Entries is required for a local tier")
+	}
+	if o.StrongReads && o.Local.Entries > 0 {
+		wrong("StrongReads and Options.Local exclude each other")
 	}
 	duration("Local.TTL", &o.Local.TTL, time.Minute, minTTL, false)
 	if o.Codec == nil {

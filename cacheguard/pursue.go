@@ -60,6 +60,7 @@ type pursuit[V any] struct {
 	restarts int
 	awaited  ID // the load in another process that was waited for last
 
+	asOf  uint64 // the flights' moment from before what it has got was asked for or begun
 	note  []byte // of the load whose outcome this pursuit has got
 	heard []byte // and of one in another process that was waited for
 }
@@ -72,7 +73,7 @@ func (p *pursuit[V]) saw(got found[V]) {
 }
 
 func (p *pursuit[V]) land(res Result[V], err error) {
-	p.flight.Land(noted(res, err, p.note))
+	p.flight.LandAsOf(noted(res, err, p.note), p.asOf)
 }
 
 // landOwn lands the flight with what its load returned.
@@ -81,7 +82,7 @@ func (p *pursuit[V]) landOwn(res Result[V], unshared bool) {
 	if unshared {
 		out.also = &aside[V]{unshared: true, note: p.note}
 	}
-	p.flight.Land(out)
+	p.flight.LandAsOf(out, p.asOf)
 }
 
 // fail lands the flight with an error, or with the stale value where there is one that may be served instead.
@@ -89,7 +90,8 @@ func (p *pursuit[V]) fail(res Result[V], err error) {
 	if p.reads && p.good != useNone && time.Now().Before(p.until) {
 		stale := p.prev.later(time.Since(p.at))
 		stale.Err, stale.Degraded = err, res.Degraded
-		res, err = stale, nil
+		p.flight.Land(noted(stale, nil, p.note)) // it was seen before the question
+		return
 	}
 	p.land(res, err)
 }
@@ -206,7 +208,7 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 
 // ask makes the question for the lease.
 func (c *Cache[V]) ask(ctx context.Context, p *pursuit[V]) LeaseAsk {
-	p.stamp, p.asked = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key)
+	p.stamp, p.asked, p.asOf = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key), flight.Tick()
 	c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
 	return LeaseAsk{Token: newID(), TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: !p.behind}
 }
@@ -334,6 +336,7 @@ func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degrad
 	}
 	loadCtx, cancel := c.loadContext(ctx)
 	defer cancel()
+	p.asOf = flight.Tick()
 	c.landAlone(loadCtx, p, c.wait(loadCtx, p, c.start(loadCtx, p, slot)), degraded)
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
@@ -34,7 +35,15 @@ func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (Res
 		return Result[V]{}, err
 	}
 	id := keyID(key)
-	f, leads := c.refreshes.JoinSince(id, c.opts.MaxWaiters, c.since(ctx, id))
+	since, came := c.since(ctx, id), flight.Now()
+	f, leads := c.refreshes.JoinSince(id, c.opts.MaxWaiters, since)
+	if c.opts.StrongReads && f != nil && !leads {
+		res, again, err := c.awaitStrong(ctx, f, key, id, load, came)
+		if !again {
+			return res, err
+		}
+		f, leads = c.refreshes.JoinNext(f, c.opts.MaxWaiters, came)
+	}
 	if f == nil {
 		return c.turnAway(ctx, key, id)
 	}

@@ -35,7 +35,7 @@ type shard[T any] struct {
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
-	born  uint64 // when it was begun, on the clock of Now
+	born  uint64 // when it was begun, on the clock of Now: nothing of what it brings was found before
 
 	// guarded by shard.mu
 	members int           // those who want the result: callers, the leader included, and work that holds itself
@@ -49,12 +49,14 @@ type Flight[T any] struct {
 	turn    chan struct{} // what it closes after Detach
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
+	next    *Flight[T]    // that members have gone on with
 
 	detached atomic.Pointer[time.Time] // set once, by Detach
 
 	interim T         // set once, before offered is closed
 	expires time.Time // when interim is no longer offered
 	result  T         // set once, before done is closed
+	asOf    uint64    // with result: what was so at this moment, on the clock of Now, is in it
 }
 
 // now orders the beginnings of flights, of all groups, among each other and with the moments of Now.
@@ -62,6 +64,9 @@ var now atomic.Uint64
 
 // Now is a moment, for JoinSince: the flights so far were begun before it.
 func Now() uint64 { return now.Load() }
+
+// Tick is a moment of its own: after all that Now has returned so far.
+func Tick() uint64 { return now.Add(1) }
 
 // Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
 // Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
@@ -73,29 +78,71 @@ func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 // JoinSince is Join for somebody who must not get what was found before a moment: a flight that was begun before it is sealed,
 // and there is a new one. The moment is one of Now, or 0: whenever.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
+	return g.JoinBegun(key, limit, moment, 0)
+}
+
+// JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier moment: a flight that it leads was
+// begun then. 0: now.
+func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
 	s := g.of(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.join(key, limit, moment, begun)
+}
+
+// join is JoinBegun; mu is held.
+func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
 	if f = s.open[key]; f != nil && f.born <= moment && moment > 0 {
 		f.seal()
 		f = nil
 	}
 	if f != nil {
-		if limit > 0 && f.members-f.work >= limit {
+		if f.full(limit) {
 			return nil, false
 		}
-		f.members++
-		if f.done == nil {
-			f.done = make(chan struct{})
-		}
+		f.enter()
 		return f, false
 	}
 	if s.open == nil {
 		s.open = make(map[string]*Flight[T])
 	}
-	f = &Flight[T]{shard: s, key: key, members: 1, open: true, born: now.Add(1)}
+	if begun == 0 {
+		begun = Tick()
+	}
+	f = &Flight[T]{shard: s, key: key, members: 1, open: true, born: begun}
 	s.open[key] = f
 	return f, true
+}
+
+// JoinNext is JoinSince for a member of a flight who has got of it what was found before that moment of Now, from before it
+// joined. All such members share one more flight, however late they ask, even when that has landed by then.
+func (g *Group[T]) JoinNext(f *Flight[T], limit int, moment uint64) (next *Flight[T], leader bool) {
+	s := f.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next = f.next; next != nil && (next.landed || next.members > 0 && !next.full(limit)) {
+		next.enter()
+		return next, false
+	}
+	// Only one that begins now is later than what every member asks for.
+	if next, leader = s.join(f.key, limit, moment, 0); leader {
+		f.next = next
+	}
+	return next, leader
+}
+
+// full reports whether there are so many callers; mu is held.
+func (f *Flight[T]) full(limit int) bool { return limit > 0 && f.members-f.work >= limit }
+
+// enter makes the caller a member; mu is held.
+func (f *Flight[T]) enter() {
+	if f.done == nil {
+		f.done = make(chan struct{})
+		if f.landed {
+			close(f.done)
+		}
+	}
+	f.members++
 }
 
 // Solo returns a flight that nobody can join. The caller leads it.
@@ -235,6 +282,9 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return f.result, nil
 }
 
+// Since reports whether the result was found after a moment of Now. It is called by a member that has got it.
+func (f *Flight[T]) Since(moment uint64) bool { return f.asOf > moment }
+
 // Offer gives the flight something that members who lose patience before it expires get instead of its result. It is
 // called once at most.
 func (f *Flight[T]) Offer(interim T, expires time.Time) {
@@ -347,7 +397,10 @@ func (f *Flight[T]) leave(work int) (landed, last bool) {
 }
 
 // Land ends the flight with its result, which all members get. Only the first call counts.
-func (f *Flight[T]) Land(result T) {
+func (f *Flight[T]) Land(result T) { f.LandAsOf(result, f.born) }
+
+// LandAsOf is Land with a result that was found later than the flight was begun: at that moment of Tick, or after it.
+func (f *Flight[T]) LandAsOf(result T, moment uint64) {
 	f.shard.mu.Lock()
 	if f.landed {
 		f.shard.mu.Unlock()
@@ -355,7 +408,7 @@ func (f *Flight[T]) Land(result T) {
 	}
 	f.seal()
 	f.landed = true
-	f.result = result
+	f.result, f.asOf = result, moment
 	done := f.done
 	f.shard.mu.Unlock()
 	if done != nil { // outside the lock: it wakes everybody

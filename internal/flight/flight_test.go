@@ -116,6 +116,100 @@ func TestJoinSince(t *testing.T) {
 	}
 }
 
+// A flight is as of its beginning, unless what it brings was found later.
+func TestSince(t *testing.T) {
+	var g Group[int]
+	land := map[string]func(f *Flight[int], moment uint64){
+		"begun": func(f *Flight[int], _ uint64) { f.Land(1) },
+		"found": func(f *Flight[int], moment uint64) { f.LandAsOf(1, moment) },
+	}
+	for how, do := range land {
+		before := Now()
+		f, _ := g.Join("key", 0)
+		between := Now()
+		found := Tick()
+		after := Now()
+		do(f, found)
+		if !f.Since(before) || f.Since(between) != (how == "found") || f.Since(after) {
+			t.Errorf("%s: %v, %v, %v", how, f.Since(before), f.Since(between), f.Since(after))
+		}
+	}
+
+	begun := Tick()
+	between := Now()
+	Tick()
+	f, leads := g.JoinBegun("key", 0, 0, begun)
+	if late, leadsToo := g.JoinSince("key", 0, between); !leads || late == f || !leadsToo {
+		t.Error("joined a flight with something from before the moment")
+	}
+}
+
+// Members who need something newer share one more flight, however late they ask.
+func TestJoinNext(t *testing.T) {
+	var g Group[int]
+	f, _ := g.Join("key", 0)
+	came := Now()
+	for range 3 {
+		g.Join("key", 0)
+	}
+	f.Land(1)
+	next, leads := g.JoinNext(f, 0, came)
+	if !leads || next == f {
+		t.Fatal("the first one doesn't lead")
+	}
+	if joined, leads := g.JoinNext(f, 0, came); leads || joined != next {
+		t.Error("the second one didn't join it")
+	}
+	if full, _ := g.JoinNext(f, 2, came); full != nil {
+		t.Error("the limit doesn't count")
+	}
+	next.Land(2)
+	for range 2 { // the second one finds what the first one found
+		joined, leads := g.JoinNext(f, 1, came)
+		if leads || joined != next {
+			t.Fatal("what has landed wasn't shared")
+		}
+		if v, err := joined.Wait(t.Context()); v != 2 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	}
+
+	t.Run("nobody waited", func(t *testing.T) {
+		f, _ := g.Join("key", 0)
+		came := Now()
+		f.Land(1)
+		next, _ := g.JoinNext(f, 0, came)
+		next.Land(2)
+		if joined, _ := g.JoinNext(f, 0, came); joined != next {
+			t.Error("what has landed wasn't shared")
+		} else if v, err := joined.Wait(t.Context()); v != 2 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	})
+	t.Run("everybody has left it", func(t *testing.T) {
+		f, _ := g.Join("key", 0)
+		came := Now()
+		f.Land(1)
+		next, _ := g.JoinNext(f, 0, came)
+		next.Leave()
+		if again, leads := g.JoinNext(f, 0, came); !leads || again == next {
+			t.Error("joined work that is being cancelled")
+		}
+	})
+	t.Run("somebody else has begun one", func(t *testing.T) {
+		f, _ := g.Join("key", 0)
+		came := Now()
+		f.Land(1)
+		other, _ := g.Join("key", 0)
+		if joined, leads := g.JoinNext(f, 0, came); leads || joined != other {
+			t.Error("didn't join it")
+		}
+		if joined, _ := g.JoinNext(f, 0, Now()); joined == other {
+			t.Error("who came after it was begun joined it")
+		}
+	})
+}
+
 // A member that leaves gets its own context's error; the work goes on for the others, and ends with the last of them.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
