@@ -31,6 +31,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 		Name:         opts.Name,
 		NegativeTTL:  -1,
 		ErrorTTL:     -1, // a handler that panics is asked again, as without a cache
+		StrongReads:  opts.StrongReads,
 		LeaseTTL:     opts.LeaseTTL,
 		LoadTimeout:  opts.LoadTimeout,
 		MaxLoads:     opts.MaxLoads,
@@ -57,7 +58,7 @@ const mostKeyShown = 1 << 10
 const maxHead = 1 << 20
 
 func localTier(opts Options) (l cacheguard.Local[*response]) {
-	if opts.LocalBytes > 0 {
+	if opts.LocalBytes > 0 && !opts.StrongReads {
 		l.Entries, l.TTL = opts.LocalBytes, opts.LocalTTL
 		l.Weigh = func(_ string, res *response) uint32 { return uint32(res.weight()) }
 	}

@@ -268,6 +268,31 @@ func TestFleetNewcomersAfterAPurge(t *testing.T) {
 	}
 }
 
+// With StrongReads that holds for who asks when a purge has returned, although the message of it has not arrived.
+func TestFleetStrongReads(t *testing.T) {
+	for name, purge := range purges {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, 2, middleware.Options{StrongReads: true}, func(t *testing.T, f *fleet) {
+				hold := f.gate()
+				before := beginList(f, hold)
+				f.replicas[0].spy.deaf.Store(true)
+				if err := purge(t, f); err != nil {
+					t.Fatal(err)
+				}
+				clients := f.startAll(4, func(int) call { return get("/list") })
+				for _, cl := range clients {
+					f.await("all have arrived", cl.arrived)
+				}
+				hold.open()
+				before.reply(t).want(t, 200, "old")
+				for _, cl := range clients {
+					cl.reply(t).want(t, 200, "new")
+				}
+			})
+		})
+	}
+}
+
 // PurgeHandler wants its token.
 func TestFleetPurgeHandler(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{DefaultTTL: time.Minute})

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,6 +233,7 @@ func (f *fleet) String() string {
 // spy is a store that counts its answers to those who asked for a lease, and what it told of tags.
 type spy struct {
 	cacheguard.Store
+	deaf atomic.Bool // messages about changes are on their way
 
 	mu            sync.Mutex // guards what follows
 	answers, told int
@@ -239,6 +241,9 @@ type spy struct {
 
 func (s *spy) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	return s.Store.Listen(cache, func(m cacheguard.Message) {
+		if s.deaf.Load() && (m.Kind == cacheguard.MessageTags || m.Kind == cacheguard.MessageChanged) {
+			return
+		}
 		tell(m)
 		if m.Kind == cacheguard.MessageTags {
 			s.mu.Lock()

@@ -50,6 +50,11 @@ type Options struct {
 	// storing what comes of it. Default 10 seconds; negative: as long as its client waits.
 	WaitTimeout time.Duration
 
+	// StrongReads has every request answered with what is at least as new as the purges and the unsafe requests that had
+	// returned, in any process, when it came, for one more look-up at times (see cacheguard.Options). It excludes
+	// LocalBytes. Default: off; then another process may take a fraction of a millisecond to hear of a purge.
+	StrongReads bool
+
 	// LoadTimeout is the longest that others wait for one run of the handler, and that a run in the background may take.
 	// A handler whose own client is there goes on after it, as if there were no cache. Default 30 seconds.
 	LoadTimeout time.Duration
@@ -177,6 +182,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.LocalTTL != 0 && o.LocalBytes == 0 {
 		wrong("LocalBytes is required for a local tier")
+	}
+	if o.StrongReads && o.LocalBytes > 0 {
+		wrong("StrongReads and Options.LocalBytes exclude each other")
 	}
 	for _, name := range o.TrustForwarded {
 		switch http.CanonicalHeaderKey(name) {
