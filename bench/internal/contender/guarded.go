@@ -24,6 +24,7 @@ var guarded = []Contender{
 	{Name: "cacheguard", What: "with its defaults", Open: openGuarded(func(*options) {})},
 	{Name: "cacheguard-swr", What: "stale while it is loaded again", Open: openGuarded(func(o *options) { o.StaleWhileRevalidate = window })},
 	{Name: "cacheguard-early", What: "loads again before the end", Open: openGuarded(func(o *options) { o.EarlyRefresh = 1 })},
+	{Name: "cacheguard-strong", What: "with StrongReads", Open: openGuarded(func(o *options) { o.StrongReads = true })},
 	{Name: "cacheguard-local", What: "with the process-local tier", Open: openGuarded(func(o *options) { o.Local.Entries = 10_000 })},
 }
 

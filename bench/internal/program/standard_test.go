@@ -48,7 +48,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(c.scenario, func(t *testing.T) {
 			t.Parallel()
 			args := []string{c.scenario, "-keys", "100", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-poll", "20ms",
-				"-contenders", c.fails + ",cacheguard"}
+				"-contenders", c.fails + ",cacheguard,cacheguard-strong"}
 			switch c.scenario {
 			case "race-same", "race-other": // time for a change in the middle of the load, and no end of a lock
 				args = append(args, "-load", "1s", "-lock-ttl", "20s")
@@ -65,11 +65,15 @@ func TestScenarios(t *testing.T) {
 			if !strings.Contains(s.Failed[c.fails], c.words) {
 				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words, s.Results[c.fails])
 			}
-			// A process that the message has not reached yet may answer with what it is loading, which is documented.
+			// A process that the message has not reached yet may answer with what it is loading, which is documented, but
+			// not with StrongReads.
 			if f := s.Failed["cacheguard"]; f != "" && !(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
-				t.Errorf("cacheguard: %s: %+v", s.Failed["cacheguard"], s.Results["cacheguard"])
+				t.Errorf("cacheguard: %s: %+v", f, s.Results["cacheguard"])
 			}
-			for _, r := range s.Results["cacheguard"] {
+			if f := s.Failed["cacheguard-strong"]; f != "" {
+				t.Errorf("cacheguard with StrongReads: %s: %+v", f, s.Results["cacheguard-strong"])
+			}
+			for _, r := range append(s.Results["cacheguard"], s.Results["cacheguard-strong"]...) {
 				if slices.Max(r.Loads) != c.loads || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 || r.Requests == 0 || r.Trips == 0 || (len(r.Commands) != len(r.Loads)) != (c.scenario == "redis-gone") {
 					t.Errorf("%+v, want %d loads", r, c.loads)
 				}
