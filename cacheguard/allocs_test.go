@@ -1,0 +1,87 @@
+//go:build !race
+
+package cacheguard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// What hits may allocate: the reason is beside each figure, and a change that needs more has to say why. The race detector
+// allocates too, so these are tested without it.
+func TestHitAllocations(t *testing.T) {
+	ctx := t.Context()
+	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
+	open := func(store cacheguard.Store, o cacheguard.Options[[]byte]) *cacheguard.Cache[[]byte] {
+		o.TTL = time.Hour
+		c := openOn(t, store, o)
+		for range 3 {
+			if _, err := c.Get(ctx, "key", load); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+	check := func(t *testing.T, most float64, get func() (cacheguard.Result[[]byte], error)) {
+		t.Helper()
+		n := testing.AllocsPerRun(2000, func() {
+			if r, err := get(); err != nil || r.Status != cacheguard.StatusHit {
+				t.Fatalf("got %+v, %v; want a hit", r, err)
+			}
+		})
+		t.Logf("%v allocations", n)
+		if n > most {
+			t.Errorf("a hit allocates %v times; want %v at most", n, most)
+		}
+	}
+	getting := func(c *cacheguard.Cache[[]byte]) func() (cacheguard.Result[[]byte], error) {
+		return func() (cacheguard.Result[[]byte], error) { return c.GetResult(ctx, "key", load) }
+	}
+	gettingValue := func(c *cacheguard.Cache[[]byte]) func() (cacheguard.Result[[]byte], error) {
+		return func() (cacheguard.Result[[]byte], error) {
+			v, err := c.Get(ctx, "key", load)
+			return cacheguard.Result[[]byte]{Value: v, Status: cacheguard.StatusHit}, err
+		}
+	}
+
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	near := open(store, cacheguard.Options[[]byte]{Name: "near", Local: cacheguard.Local[[]byte]{Entries: 10}})
+	t.Run("local tier", func(t *testing.T) { check(t, 0, gettingValue(near)) })
+	t.Run("local tier with the result", func(t *testing.T) { check(t, 0, getting(near)) })
+	// The flight, its place among the open ones, and what the store returns.
+	t.Run("memory", func(t *testing.T) { check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "far"}))) })
+	t.Run("strong reads", func(t *testing.T) {
+		check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "strong", StrongReads: true})))
+	})
+	t.Run("redis", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
+		defer rdb.Close()
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: memberPrefix()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		name := memberPrefix()
+		if err := rdb.Set(ctx, name, "value", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		bare := testing.AllocsPerRun(2000, func() {
+			if _, err := rdb.Get(ctx, name).Bytes(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		t.Logf("a bare GET allocates %v times", bare)
+		// The flight, two names and the question are ours; the others are go-redis' pipeline, and the second command in it,
+		// which reads the cache's generation.
+		check(t, bare+17, getting(open(store, cacheguard.Options[[]byte]{})))
+	})
+}
