@@ -54,6 +54,9 @@
 //     more than twice, then it loads alone and stores nothing. Every caller
 //     that stays gets a result: no lost lease, no abandoned work, nothing
 //     older than what its process had been told.
+//   - strong.pml: reads that get nothing from before a change that had returned
+//     in any process. What a flight brings is as of the moment before its last
+//     question was sent, and who came later goes on with another flight.
 //
 // # Running
 //
