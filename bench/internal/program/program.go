@@ -67,6 +67,9 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "bench: interrupted; what it started is stopped")
+		return 1
 	}
 	fmt.Fprintln(stderr, "bench:", err)
 	return 1
