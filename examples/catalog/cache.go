@@ -57,7 +57,7 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	loadTimeout := f.opts.originDelay + leaseTTL
 	if f.opts.stage == ownStage {
 		c.trees, err = openGuarded(c.store, c.origin, cacheguard.Options[tree]{
-			Name: "catalog", TTL: f.opts.ttl, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
+			Name: "catalog", TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
 			Observer: cacheguard.Observers(observer, t), Logger: f.log,
 		})
 	} else {
@@ -67,14 +67,14 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 		return err
 	}
 	c.categories, err = cacheguard.New(c.store, cacheguard.Options[category]{
-		Name: "category", TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL), LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
-		Observer: observer, Logger: f.log,
+		Name: "category", TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL),
+		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Observer: observer, Logger: f.log,
 	})
 	if err != nil {
 		return err
 	}
 	c.pages, err = middleware.New(c.store, middleware.Options{
-		Name: "pages", LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout, Observer: observer, Logger: f.log,
+		Name: "pages", StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout, Observer: observer, Logger: f.log,
 	})
 	return err
 }
@@ -97,8 +97,7 @@ func (c *caches) category(ctx context.Context, id int) (category, error) {
 func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 
 // rename renames a category, first in the database and then, by having them forget it, in the caches. When it returns without
-// an error nothing keeps the old name any more; a replica may still answer with it for as long as the message takes to reach
-// it. It may be called again after an error.
+// an error no replica answers with the old name any more (see StrongReads). It may be called again after an error.
 //
 // A client that leaves doesn't stop it halfway. The caches are told also after an error of the database, which may have
 // committed all the same, and the page goes last: it is made of the tree, and must not be made of the old one once more.

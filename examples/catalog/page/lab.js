@@ -172,7 +172,7 @@ class Panel {
     };
     say('loads', r.loads);
     say('answered', `${r.answered} of ${r.requests}`);
-    say('waited', r.waited);
+    say('waited for a lock', r.waited);
     say('wake-ups', r.wakeups);
     say('wrong deletes', r.wrongDeletes);
     say('stale writes', r.staleWrites);
