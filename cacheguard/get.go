@@ -33,58 +33,91 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, er
 	return r.Value, err
 }
 
+var errNoLoad = errors.New("cacheguard: the load function is nil")
+
 // GetResult is Get that says how the value was found.
-func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (Result[V], error) {
+func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (res Result[V], err error) {
 	if load == nil {
-		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+		return res, errNoLoad
 	}
-	return c.get(ctx, key, loader[V]{value: load})
+	err = c.get(ctx, key, loader[V]{value: load}, &res)
+	return res, err
 }
 
 // GetEntry is GetResult for a load that decides how long its result is kept, and whether.
-func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (Result[V], error) {
+func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	if load == nil {
-		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+		return res, errNoLoad
 	}
-	return c.get(ctx, key, loader[V]{entry: load})
+	err = c.get(ctx, key, loader[V]{entry: load}, &res)
+	return res, err
 }
 
 // get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
 // is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
-// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all.
+// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all. What it finds it
+// writes into res.
 //
-// It has few values on its stack, for the reason that await gives.
-func (c *Cache[V]) get(ctx context.Context, key string, load loader[V]) (Result[V], error) {
-	if err := c.enter(ctx); err != nil {
-		return Result[V]{}, err
+// Thousands of goroutines wait in await at the same time, each on a stack that has to grow for what is on it. So while they
+// wait there is nothing of join on theirs, and results are not copied from function to function.
+func (c *Cache[V]) get(ctx context.Context, key string, load loader[V], res *Result[V]) error {
+	f, id, err := c.join(ctx, key, load, res)
+	if f == nil {
+		return err
 	}
-	id := keyID(key)
+	out, began, err := c.await(ctx, f, key, id)
+	if err != nil {
+		return err
+	}
+	return c.shared(ctx, f, key, id, load, out, began, res)
+}
+
+// join is all of get but for waiting for the flight of another caller, which it returns.
+func (c *Cache[V]) join(ctx context.Context, key string, load loader[V], res *Result[V]) (_ *flight.Flight[outcome[V]], id string, err error) {
+	if err := c.enter(ctx); err != nil {
+		return nil, "", err
+	}
+	id = keyID(key)
 	since := c.since(ctx, id)
 	if c.near != nil {
-		if res, e := c.near.get(id); e != nil && since == 0 {
-			return c.hitNear(ctx, key, id, load, res, e)
+		if since == 0 {
+			if found, err := c.getNear(ctx, key, id, load, res); found {
+				return nil, "", err
+			}
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
 	if c.opts.StrongReads {
-		return c.getStrong(ctx, key, id, load, since)
+		return nil, "", c.getStrong(ctx, key, id, load, since, res)
 	}
 	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
-	if f == nil {
-		return c.turnAway(ctx, key, id)
+	switch {
+	case f == nil:
+		return nil, "", c.turnAway(ctx, key, id)
+	case leads:
+		return nil, "", c.lookInto(ctx, f, key, id, load, res)
 	}
-	if leads {
-		return c.look(ctx, f, key, c.key(id), load)
-	}
-	return c.await(ctx, f, key, id, load)
+	return f, id, nil
 }
 
-// hitNear answers from the process-local tier.
-func (c *Cache[V]) hitNear(ctx context.Context, key, id string, load loader[V], res Result[V], e *kept[V]) (Result[V], error) {
-	if got, early := e.early(res, c.opts.EarlyRefresh); early {
+// getNear answers from the process-local tier, if it can.
+func (c *Cache[V]) getNear(ctx context.Context, key, id string, load loader[V], res *Result[V]) (found bool, err error) {
+	var e *kept[V]
+	if *res, e = c.near.get(id); e == nil {
+		return false, nil
+	}
+	if got, early := e.early(*res, c.opts.EarlyRefresh); early {
 		c.refreshBehind(ctx, key, c.key(id), load, got)
 	}
-	return c.hit(ctx, key, res)
+	return true, c.hit(ctx, key, res)
+}
+
+// lookInto is look, with its result apart from the stack of those who don't lead.
+//
+//go:noinline
+func (c *Cache[V]) lookInto(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], res *Result[V]) (err error) {
+	*res, err = c.look(ctx, f, key, c.key(id), load)
+	return err
 }
 
 // look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
@@ -101,7 +134,7 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		if got.early {
 			c.refreshBehind(ctx, key, k, load, got)
 		}
-		return c.hit(ctx, key, got.res)
+		return got.res, c.hit(ctx, key, &got.res)
 	}
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
@@ -227,10 +260,13 @@ func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *
 }
 
 // leaderResult is result for the caller whose load it is, and which that load may want to do something.
-func (c *Cache[V]) leaderResult(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
+func (c *Cache[V]) leaderResult(ctx context.Context, f *flight.Flight[outcome[V]]) (*outcome[V], error) {
 	d := desk.From(ctx)
 	if d == nil {
-		return c.result(ctx, f)
+		if c.opts.SoftTimeout > 0 {
+			return c.resultWithin(ctx, f, c.opts.SoftTimeout)
+		}
+		return f.Result(ctx)
 	}
 	select {
 	case job := <-d.Jobs():
@@ -250,76 +286,61 @@ func (c *Cache[V]) leaderResult(ctx context.Context, f *flight.Flight[outcome[V]
 		panics = false
 		switch {
 		case !stop():
-			return outcome[V]{}, d.Client().Err()
+			return nil, d.Client().Err()
 		case d.Left():
 			f.Leave()
-			return outcome[V]{}, context.Canceled
+			return nil, context.Canceled
 		}
-		return f.Wait(d.Client())
+		return f.Result(d.Client())
 	case <-f.Done():
 	case <-ctx.Done():
 	}
-	return f.Wait(ctx)
+	return f.Result(ctx)
 }
 
-// result waits for a flight to land, for SoftTimeout at most if there is a stale value to be had.
-func (c *Cache[V]) result(ctx context.Context, f *flight.Flight[outcome[V]]) (outcome[V], error) {
-	if c.opts.SoftTimeout <= 0 {
-		return f.Wait(ctx)
-	}
-	return c.resultWithin(ctx, f, c.opts.SoftTimeout)
-}
-
-// resultWithin is result for a caller who has so much patience with a stale value.
-func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (outcome[V], error) {
+// resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
+func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
 		out.res = out.res.later(time.Since(out.also.at))
 	}
-	return out, err
+	return &out, err
 }
 
-// await waits for a flight that another caller leads. It is one function with few values on its stack for a reason:
-// thousands of goroutines wait here, and if their stacks have to grow once more for it, the first load of a stampede begins
-// twice as late.
-func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V]) (Result[V], error) {
+// await waits for a flight that another caller leads, and returns what it has landed with and since when it was waited for
+// that, if somebody is to be told.
+func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key, id string) (out *outcome[V], began time.Time, err error) {
 	if c.inside(ctx, id) { // the flight may be waiting for this very load
 		f.Leave()
-		return Result[V]{}, recursion(key)
+		return nil, began, recursion(key)
 	}
 	c.urge(ctx, f)
-	began := c.watch(f)
-	out, err := c.result(ctx, f)
-	if err != nil {
-		return Result[V]{}, err
+	began = c.watch(f)
+	if c.opts.SoftTimeout > 0 {
+		out, err = c.resultWithin(ctx, f, c.opts.SoftTimeout)
+	} else {
+		out, err = f.Result(ctx)
 	}
-	if out.unshared() {
-		return c.loadUnshared(ctx, key, id, load, out.also.marker)
-	}
-	switch out.res.Status {
-	case StatusHit:
-		return c.hit(ctx, key, out.res)
-	case StatusLoaded:
-		out.res.Status = StatusCoalesced
-	}
-	c.served(ctx, EventCoalesced, key, f, out, began)
-	return answer(out.res, out.err)
+	return out, began, err
 }
 
-// shared is what a caller gets of a flight that another one leads: what await does once it has waited, apart from it for
-// those who wait in another way. That the lines stand in both is the price of await's small stack.
-func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out outcome[V], began time.Time) (Result[V], error) {
+// shared is what a caller gets of a flight that another one leads, when it has landed.
+func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out *outcome[V],
+	began time.Time, res *Result[V]) (err error) {
 	if out.unshared() {
-		return c.loadUnshared(ctx, key, id, load, out.also.marker)
+		return c.loadUnsharedInto(ctx, key, id, load, out.also.marker, res)
 	}
-	switch out.res.Status {
+	*res = out.res
+	switch res.Status {
 	case StatusHit:
-		return c.hit(ctx, key, out.res)
+		return c.hit(ctx, key, res)
 	case StatusLoaded:
-		out.res.Status = StatusCoalesced
+		res.Status = StatusCoalesced
 	}
-	c.served(ctx, EventCoalesced, key, f, out, began)
-	return answer(out.res, out.err)
+	if c.opts.Observer != nil {
+		c.served(ctx, EventCoalesced, key, f, out, began)
+	}
+	return res.answer(out.err)
 }
 
 // urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the one it needs. With
@@ -331,13 +352,13 @@ func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 }
 
 // hit answers with a fresh value.
-func (c *Cache[V]) hit(ctx context.Context, key string, res Result[V]) (Result[V], error) {
+func (c *Cache[V]) hit(ctx context.Context, key string, res *Result[V]) error {
 	if res.Local && c.untold != nil {
 		c.untold.add(res.NotFound)
 	} else {
 		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}
-	return answer(res, nil)
+	return res.answer(nil)
 }
 
 // stale answers with a value past its TTL.
@@ -347,11 +368,14 @@ func (c *Cache[V]) stale(ctx context.Context, key string, res Result[V]) (Result
 }
 
 // answer is what callers see of a result: "does not exist" is an error for them.
-func answer[V any](res Result[V], err error) (Result[V], error) {
-	if err == nil && res.NotFound {
+func answer[V any](res Result[V], err error) (Result[V], error) { return res, res.answer(err) }
+
+// answer is the error that goes with a result.
+func (r *Result[V]) answer(err error) error {
+	if err == nil && r.NotFound {
 		err = ErrNotFound
 	}
-	return res, err
+	return err
 }
 
 func (c *Cache[V]) missed(ctx context.Context, key string, got found[V]) {
@@ -366,13 +390,13 @@ func (c *Cache[V]) missed(ctx context.Context, key string, got found[V]) {
 	}
 }
 
-func (c *Cache[V]) turnAway(ctx context.Context, key, id string) (Result[V], error) {
+func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	if c.inside(ctx, id) {
-		return Result[V]{}, recursion(key)
+		return recursion(key)
 	}
 	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters, quoteKey(key))
 	c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
-	return Result[V]{}, err
+	return err
 }
 
 func recursion(key string) error { return fmt.Errorf("%w: %s", ErrRecursion, quoteKey(key)) }

@@ -20,7 +20,7 @@ import (
 // key and how many more there are.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
-		return nil, errors.New("cacheguard: the load function is nil")
+		return nil, errNoLoad
 	}
 	if err := c.enter(ctx); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
 		m.give(key, res, err)
 		return
 	}
-	res, err := m.cache.hit(ctx, key, res)
+	err := m.cache.hit(ctx, key, &res)
 	m.give(key, res, err)
 }
 
@@ -294,8 +294,7 @@ func (m *many[V]) join(ctx context.Context) {
 		f, leads := c.reads.JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.since(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
-			res, err := c.turnAway(ctx, p.name, id)
-			m.give(p.name, res, err)
+			m.give(p.name, Result[V]{}, c.turnAway(ctx, p.name, id))
 			continue
 		case !leads:
 			p.flight = f
@@ -357,7 +356,8 @@ func (m *many[V]) wait(ctx context.Context) {
 			m.again = append(m.again, p.name)
 			continue
 		}
-		res, err := c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began)
+		var res Result[V]
+		err = c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began, &res)
 		m.give(p.name, res, err)
 	}
 	for len(m.began) > 0 {
@@ -380,10 +380,10 @@ func (m *many[V]) wait(ctx context.Context) {
 }
 
 // result is the cache's result for a caller who waits for one after another since then.
-func (m *many[V]) result(ctx context.Context, p *pursuit[V], since time.Time) (outcome[V], error) {
+func (m *many[V]) result(ctx context.Context, p *pursuit[V], since time.Time) (*outcome[V], error) {
 	c := m.cache
 	if c.opts.SoftTimeout <= 0 {
-		return p.flight.Wait(ctx)
+		return p.flight.Result(ctx)
 	}
 	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
 }

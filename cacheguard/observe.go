@@ -89,7 +89,7 @@ func (c *Cache[V]) watch(f *flight.Flight[outcome[V]]) (began time.Time) {
 
 // served tells of a caller that got a flight's outcome, for which it has waited since began or else since there was
 // something to wait for. kind is what that is unless the outcome says something else.
-func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out outcome[V], began time.Time) {
+func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V], began time.Time) {
 	if c.opts.Observer == nil {
 		return
 	}

@@ -394,6 +394,14 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader
 	return c.detach(ctx, flight.Solo[outcome[V]](), p)
 }
 
+// loadUnsharedInto is loadUnshared, with its result apart from the stack of those who get a shared one.
+//
+//go:noinline
+func (c *Cache[V]) loadUnsharedInto(ctx context.Context, key, id string, load loader[V], marker *found[V], res *Result[V]) (err error) {
+	*res, err = c.loadUnshared(ctx, key, id, load, marker)
+	return err
+}
+
 // callersError is the error of a load that ran on its caller's context: if that has ended, what callers get is its error
 // and not its cause.
 func callersError(ctx context.Context, err error) error {

@@ -3,7 +3,6 @@ package cacheguard
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
@@ -15,7 +14,7 @@ import (
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
 	var zero V
 	if load == nil {
-		return zero, errors.New("cacheguard: the load function is nil")
+		return zero, errNoLoad
 	}
 	r, err := c.refresh(ctx, key, loader[V]{value: load})
 	return r.Value, err
@@ -25,30 +24,34 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V
 // kept.
 func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (Result[V], error) {
 	if load == nil {
-		return Result[V]{}, errors.New("cacheguard: the load function is nil")
+		return Result[V]{}, errNoLoad
 	}
 	return c.refresh(ctx, key, loader[V]{entry: load})
 }
 
-func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (Result[V], error) {
+func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (res Result[V], err error) {
 	if err := c.enter(ctx); err != nil {
-		return Result[V]{}, err
+		return res, err
 	}
 	id := keyID(key)
 	since, came := c.since(ctx, id), flight.Now()
 	f, leads := c.refreshes.JoinSince(id, c.opts.MaxWaiters, since)
-	if c.opts.StrongReads && f != nil && !leads {
-		res, again, err := c.awaitStrong(ctx, f, key, id, load, came)
-		if !again {
+	for asked := false; ; asked = true {
+		if f == nil {
+			return res, c.turnAway(ctx, key, id)
+		}
+		if leads {
+			break
+		}
+		out, began, err := c.await(ctx, f, key, id)
+		if err != nil {
+			return res, err
+		}
+		if !c.opts.StrongReads || asked || !out.tooOld(f, came) {
+			err = c.shared(ctx, f, key, id, load, out, began, &res)
 			return res, err
 		}
 		f, leads = c.refreshes.JoinNext(f, c.opts.MaxWaiters, came)
-	}
-	if f == nil {
-		return c.turnAway(ctx, key, id)
-	}
-	if !leads {
-		return c.await(ctx, f, key, id, load)
 	}
 	// What stands there now is what the lease is asked for in spite of.
 	p := &pursuit[V]{name: key, key: c.key(id), load: load}

@@ -84,14 +84,12 @@ func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T]
 // JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier moment: a flight that it leads was
 // begun then. 0: now.
 func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
-	s := g.of(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.join(key, limit, moment, begun)
+	return g.of(key).join(key, limit, moment, begun)
 }
 
-// join is JoinBegun; mu is held.
 func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if f = s.open[key]; f != nil && f.born <= moment && moment > 0 {
 		f.seal()
 		f = nil
@@ -119,14 +117,16 @@ func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[
 func (g *Group[T]) JoinNext(f *Flight[T], limit int, moment uint64) (next *Flight[T], leader bool) {
 	s := f.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if next = f.next; next != nil && (next.landed || next.members > 0 && !next.full(limit)) {
 		next.enter()
+		s.mu.Unlock()
 		return next, false
 	}
-	// Only one that begins now is later than what every member asks for.
-	if next, leader = s.join(f.key, limit, moment, 0); leader {
+	s.mu.Unlock()
+	if next, leader = s.join(f.key, limit, moment, 0); leader { // only one that begins now is later than what every member asks for
+		s.mu.Lock()
 		f.next = next
+		s.mu.Unlock()
 	}
 	return next, leader
 }
@@ -267,19 +267,29 @@ func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
 // result that is there already wins.
 func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
+	got, err := f.Result(ctx)
+	if err == nil {
+		result = *got
+	}
+	return result, err
+}
+
+// Result is Wait for those who only look at the result, which all members share: thousands of goroutines wait in here, and
+// each copy would make their stacks larger.
+func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
 	if ctx.Done() == nil { // a select over two channels costs twice as much, times the number of callers
 		<-f.done
-		return f.result, nil
+		return &f.result, nil
 	}
 	select {
 	case <-f.done:
-		return f.result, nil
+		return &f.result, nil
 	case <-ctx.Done():
 	}
 	if f.Leave() {
-		return result, ctx.Err()
+		return nil, ctx.Err()
 	}
-	return f.result, nil
+	return &f.result, nil
 }
 
 // Since reports whether the result was found after a moment of Now. It is called by a member that has got it.
