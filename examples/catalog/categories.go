@@ -101,6 +101,12 @@ func readName(body io.Reader) (string, error) {
 	decoder.DisallowUnknownFields()
 	var to renaming
 	if err := decoder.Decode(&to); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // which speaks of Go's types
+			err = fmt.Errorf("got: %s", wrong.Value)
+			if wrong.Field != "" {
+				err = fmt.Errorf("%s is of the kind %s", wrong.Field, wrong.Value)
+			}
+		}
 		return "", fmt.Errorf(`want {"name": "the new one"}: %w`, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {

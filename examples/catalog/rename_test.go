@@ -225,6 +225,8 @@ func TestRenamingBadly(t *testing.T) {
 	}{
 		{audio, ``, http.StatusBadRequest, "the new one"},
 		{audio, `Hi-fi`, http.StatusBadRequest, "the new one"},
+		{audio, `{"name": 5}`, http.StatusBadRequest, "name is of the kind number"},
+		{audio, `[]`, http.StatusBadRequest, "got: array"},
 		{audio, `{"title": "Hi-fi"}`, http.StatusBadRequest, "title"},
 		{audio, `{"name": "Hi-fi"} {}`, http.StatusBadRequest, "nothing after it"},
 		{audio, `{"name": "Hi-fi"}]`, http.StatusBadRequest, "nothing after it"},
