@@ -119,6 +119,32 @@ func TestLoadsShareWhatTheyAreMadeOf(t *testing.T) {
 	})
 }
 
+// Also when the store could not be read once, and nobody has asked it since.
+func TestLoadIsMadeOfWhatIsSoAfterTheStoreWasDown(t *testing.T) {
+	for _, strong := range []bool{false, true} {
+		name := "plain"
+		if strong {
+			name = "strong"
+		}
+		inBubble(t, name, func(t *testing.T) {
+			p := strongPair(t, cacheguard.Options[int]{})
+			if !strong {
+				p.near = openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{})
+			}
+			p.store.down.Store(true)
+			o := newScriptedOrigin[int](t)
+			early := getting(t.Context(), t, p.near, "part", o.load)
+			load := o.next()
+			p.store.down.Store(false)
+			p.store.deaf.Store(true)
+			must(t, p.other.Invalidate(t.Context(), "part"))
+			whole(t, p, "Get", returning(2)).gives(2, nil)
+			load.gives(1)
+			early.gives(1, nil)
+		})
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

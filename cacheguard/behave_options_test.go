@@ -76,6 +76,7 @@ func TestOptionsOneByOne(t *testing.T) {
 		"largest MaxLoads":                 {func(o *options) { o.MaxLoads = math.MaxInt }, ""},
 		"no bounds":                        {func(o *options) { o.MaxLoads, o.MaxWaiters = math.MinInt, math.MinInt }, ""},
 		"strong reads":                     {func(o *options) { o.StrongReads = true }, ""},
+		"strong reads and SoftTimeout":     {func(o *options) { o.StrongReads, o.SoftTimeout = true, time.Second }, "Options.StrongReads"},
 		"strong reads beside a local tier": {func(o *options) { o.StrongReads, o.Local.Entries = true, 1 }, "Options.StrongReads"},
 		"unknown policy":                   {func(o *options) { o.OnStoreDown = 2 }, "Options.OnStoreDown"},
 		"negative MaxValueSize":            {func(o *options) { o.MaxValueSize = math.MinInt }, "Options.MaxValueSize"},

@@ -3,6 +3,8 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,29 +80,6 @@ func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 	}
 }
 
-// A value past its TTL is offered to those whose SoftTimeout is over, but not to who came after it was looked up: it may
-// be gone by then.
-func TestStrongReadsAreOfferedNothingFromBefore(t *testing.T) {
-	for _, way := range []string{"Get", "GetMany"} {
-		inBubble(t, way, func(t *testing.T) {
-			p := strongPair(t, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: time.Second})
-			must(t, p.other.Set(t.Context(), "part", 1))
-			time.Sleep(2 * time.Second)
-			o := newScriptedOrigin[int](t)
-			early := strongly(t, p.near, way, o.load)
-			o.next()
-			p.store.deaf.Store(true)
-			must(t, p.other.Invalidate(t.Context(), "part"))
-			late := strongly(t, p.near, way, o.load)
-			late.waits()
-			time.Sleep(time.Second)
-			early.gives(1, nil)
-			o.next().gives(2)
-			late.gives(2, nil)
-		})
-	}
-}
-
 // While nothing changes there is one load, and one more look-up for all who came while it ran.
 func TestStrongReadsShare(t *testing.T) {
 	for _, way := range []string{"Get", "GetMany"} {
@@ -141,6 +120,159 @@ func TestStrongReadsShare(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What is loaded while the store can't be read counts as long as that is so.
+func TestStrongReadsAfterTheStoreWasDown(t *testing.T) {
+	for way := range nestedWays {
+		inBubble(t, way, func(t *testing.T) {
+			p := strongPair(t, cacheguard.Options[int]{})
+			p.store.down.Store(true)
+			o := newScriptedOrigin[int](t)
+			first := way
+			if way == "GetMany" { // whose reads the store doesn't fail here
+				first = "Get"
+			}
+			early := strongly(t, p.near, first, o.load)
+			load := o.next()
+			p.store.down.Store(false)
+			time.Sleep(5 * time.Second)
+			getting(t.Context(), t, p.near, "another", returning(7)).gives(7, nil)
+			p.store.deaf.Store(true)
+			must(t, p.other.Invalidate(t.Context(), "part"))
+			late := strongly(t, p.near, way, returning(2))
+			late.waits()
+			load.gives(1)
+			early.gives(1, nil)
+			late.gives(2, nil)
+		})
+	}
+	inBubble(t, "the answer to a fill is lost", func(t *testing.T) {
+		shared := memstore.New(memstore.Options{})
+		t.Cleanup(func() { _ = shared.Close() })
+		store := &fillStore{listenStore: &listenStore{Store: shared}}
+		other := openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{StrongReads: true})
+		near := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{StrongReads: true})
+		o := newScriptedOrigin[int](t)
+		early := strongly(t, near, "Get", o.load)
+		load := o.next()
+		store.deaf.Store(true)
+		must(t, other.Set(t.Context(), "part", 2))
+		late := strongly(t, near, "Get", returning(2))
+		late.waits()
+		store.loses.Store(true)
+		load.gives(1)
+		early.gives(1, nil)
+		late.gives(2, nil)
+	})
+}
+
+// fillStore is a listenStore whose answers to fills get lost.
+type fillStore struct {
+	*listenStore
+	loses atomic.Bool
+}
+
+func (s *fillStore) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+	ans, err := s.listenStore.Fill(ctx, k, g, f, ttl)
+	if s.loses.Load() {
+		return 0, errors.New("no answer")
+	}
+	return ans, err
+}
+
+// A value that is too large for a message is read when the message of its fill has come, and may have been marked by then.
+func TestStrongReadsOfWhatIsMarked(t *testing.T) {
+	for way := range nestedWays {
+		inBubble(t, way, func(t *testing.T) {
+			shared := memstore.New(memstore.Options{})
+			t.Cleanup(func() { _ = shared.Close() })
+			store := &heldStore{Store: shared}
+			other := openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{StrongReads: true})
+			near := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{StrongReads: true})
+			o := newScriptedOrigin[int](t)
+			rival := strongly(t, other, way, o.load)
+			load := o.next()
+			early := strongly(t, near, way, returning(2))
+			early.waits()
+			store.hold()
+			load.gives(1)
+			rival.gives(1, nil)
+			must(t, other.MarkStale(t.Context(), "part"))
+			late := strongly(t, near, way, returning(2))
+			late.waits()
+			store.next() // the fill's
+			late.gives(2, nil)
+			if v, err := early.now(); err != nil || v != 1 && v != 2 {
+				t.Errorf("the early call returned %d, %v", v, err)
+			}
+		})
+	}
+}
+
+// heldStore is a store whose messages carry no values and can be held back.
+type heldStore struct {
+	cacheguard.Store
+	tell func(cacheguard.Message)
+
+	mu    sync.Mutex // guards what follows
+	holds bool
+	kept  []cacheguard.Message
+}
+
+func (s *heldStore) Listen(cache string, tell func(cacheguard.Message)) func() {
+	s.tell = tell
+	return s.Store.Listen(cache, func(m cacheguard.Message) {
+		m.Frame = nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.holds {
+			s.kept = append(s.kept, m)
+			return
+		}
+		tell(m)
+	})
+}
+
+func (s *heldStore) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = true
+}
+
+// next lets the first one of those that are held back through.
+func (s *heldStore) next() {
+	s.mu.Lock()
+	m := s.kept[0]
+	s.kept = s.kept[1:]
+	s.mu.Unlock()
+	s.tell(m)
+}
+
+// Who was let in is not turned away because newcomers have filled the next flight.
+func TestStrongReadsTurnNobodyAwayWhoWaited(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		p := strongPair(t, cacheguard.Options[int]{MaxWaiters: 2})
+		o := newScriptedOrigin[int](t)
+		calls := []*begun[int]{strongly(t, p.near, "Get", o.load)}
+		early := o.next()
+		calls = append(calls, strongly(t, p.near, "Get", o.load))
+		calls[1].waits()
+		must(t, p.other.Invalidate(t.Context(), "part")) // which seals their flight
+		calls = append(calls, strongly(t, p.near, "Get", o.load))
+		late := o.next()
+		calls = append(calls, strongly(t, p.near, "Get", o.load))
+		calls[3].waits()
+		early.gives(1)
+		calls[0].gives(1, nil)
+		calls[1].waits()
+		late.gives(2)
+		for _, c := range calls[1:] {
+			if v, err := c.later(); v != 2 || err != nil {
+				t.Errorf("a caller got %d, %v", v, err)
+			}
+		}
+	})
 }
 
 // A load's error, and what is loaded while the store can't be used, is for all who waited for it: asking again would be

@@ -49,8 +49,10 @@ func (c *Cache[V]) landMessage(ctx context.Context, p *pursuit[V], m Message) bo
 		var got found[V]
 		var err error
 		if m.Frame == nil { // too large for a message: one read for the whole process
-			p.asOf = flight.Tick()
-			got, err = c.read(ctx, p.key)
+			moment := flight.Tick()
+			if got, err = c.read(ctx, p.key); got.good == useFresh { // else it may be marked, and lands as what was waited for
+				p.asOf = moment
+			}
 		} else {
 			got, err = c.openTold(ctx, m.Frame)
 		}

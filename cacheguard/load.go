@@ -54,7 +54,7 @@ type Entry[V any] struct {
 
 	NoStore     bool // give it to those who wait, keep nothing
 	NoShare     bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
-	NotModified bool // keep prev.Value, or that it does not exist, and begin a new lifetime; an error if there is none
+	NotModified bool // keep prev.Value, or that it does not exist, which the load has found to be so still, and begin a new lifetime; an error if there is none
 }
 
 // wrong returns what is wrong with the entry's durations.
@@ -289,8 +289,18 @@ func chainOf(ctx context.Context) *link {
 // while the load, which has its lease from after the change, could store what it makes of it for good.
 //
 // A load that asks for its own key is told so by the flight that it joins. While the store can't be read there are no changes
-// to be heard of, and loads share what they can.
+// to be heard of, and loads share what they can: see sinceIfRead.
 func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
+	if chainOf(ctx) != nil && c.reading.said.Load() && !c.inside(ctx, id) {
+		if _, err := c.read(ctx, c.key(id)); err == nil { // nobody has asked since it could be read again
+			c.up(ctx, &c.reading)
+		}
+	}
+	return c.sinceIfRead(ctx, id)
+}
+
+// sinceIfRead is since for who has just asked the store.
+func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 	l := chainOf(ctx)
 	if l == nil || c.reading.said.Load() || c.inside(ctx, id) {
 		return 0

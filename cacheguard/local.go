@@ -61,7 +61,7 @@ func (n *near[V]) get(id string) (res Result[V], e *kept[V]) {
 	if n.opts.Clone != nil {
 		v, ok := n.cloned(res.Value)
 		if !ok {
-			return res, nil
+			return Result[V]{}, nil
 		}
 		res.Value = v
 	}

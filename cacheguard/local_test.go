@@ -328,3 +328,31 @@ func TestLocalOptions(t *testing.T) {
 		}
 	}
 }
+
+// A value that can't be copied is none, and nobody gets it beside an error.
+func TestLocalTierThatCantCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		p := newPair(t, cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: 10, Clone: func(v int) int {
+			if fails.Load() {
+				panic("no copy")
+			}
+			return v
+		}}})
+		p.put(t, 5)
+		p.reads(t, 5, false)
+		p.reads(t, 5, true)
+		fails.Store(true)
+		gate := make(chan struct{})
+		p.store.hold.Store(&gate)
+		leader := getting(t.Context(), t, p.near, "k", returning(1))
+		leader.waits()
+		ctx, cancel := context.WithCancel(t.Context())
+		leaver := gettingResult(ctx, t, p.near, "k", returning(1))
+		leaver.waits()
+		cancel()
+		leaver.gives(cacheguard.Result[int]{}, context.Canceled)
+		close(gate)
+		leader.gives(5, nil)
+	})
+}

@@ -291,7 +291,7 @@ func (m *many[V]) join(ctx context.Context) {
 			m.give(p.name, Result[V]{}, recursion(p.name))
 			continue
 		}
-		f, leads := c.reads.JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.since(ctx, id)), m.asOf)
+		f, leads := c.reads.JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
 			m.give(p.name, Result[V]{}, c.turnAway(ctx, p.name, id))
@@ -352,7 +352,7 @@ func (m *many[V]) wait(ctx context.Context) {
 			m.give(p.name, Result[V]{}, err)
 			continue
 		}
-		if c.opts.StrongReads && m.since == 0 && out.tooOld(p.flight, m.asOf) {
+		if c.opts.StrongReads && m.since == 0 && c.tooOld(out, p.flight, m.asOf) {
 			m.again = append(m.again, p.name)
 			continue
 		}

@@ -60,8 +60,9 @@ type Options[V any] struct {
 	// Update and the others) that had returned, in any process, when it was begun. Without it this is so at once in the
 	// process that made the change, and in the others when its message has arrived: a fraction of a millisecond as a rule.
 	// The price: who comes while a look-up or a load of the key is under way in the process waits for it, and then takes
-	// part in one more look-up; so does SoftTimeout count twice for them. It excludes Local, and "What is not promised" in
-	// the package documentation has what it needs of the store. Default: off.
+	// part in one more look-up, and where that finds nothing, as after a load that is not stored, or a Refresh, in one more
+	// load. It excludes Local and SoftTimeout, and "What is not promised" in the package documentation has what it needs of
+	// the store. Default: off.
 	StrongReads bool
 
 	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a third of it.
@@ -234,6 +235,9 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	}
 	if o.StrongReads && o.Local.Entries > 0 {
 		wrong("StrongReads and Options.Local exclude each other")
+	}
+	if o.StrongReads && o.SoftTimeout > 0 {
+		wrong("StrongReads and Options.SoftTimeout exclude each other")
 	}
 	duration("Local.TTL", &o.Local.TTL, time.Minute, minTTL, false)
 	if o.Codec == nil {

@@ -47,11 +47,11 @@ func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (res
 		if err != nil {
 			return res, err
 		}
-		if !c.opts.StrongReads || asked || !out.tooOld(f, came) {
+		if !c.opts.StrongReads || asked || !c.tooOld(out, f, came) {
 			err = c.shared(ctx, f, key, id, load, out, began, &res)
 			return res, err
 		}
-		f, leads = c.refreshes.JoinNext(f, c.opts.MaxWaiters, came)
+		f, leads = c.refreshes.JoinNext(f, came)
 	}
 	// What stands there now is what the lease is asked for in spite of.
 	p := &pursuit[V]{name: key, key: c.key(id), load: load}

@@ -65,9 +65,6 @@ type aside[V any] struct {
 // unshared reports whether those who wait load for themselves.
 func (out *outcome[V]) unshared() bool { return out.also != nil && out.also.unshared }
 
-// offered reports whether it is what members get who have lost their patience.
-func (out *outcome[V]) offered() bool { return out.also != nil && !out.also.at.IsZero() }
-
 // noted is an outcome with what a load's tracer noted.
 func noted[V any](res Result[V], err error, note []byte) outcome[V] {
 	out := outcome[V]{res: res, err: err}

@@ -26,19 +26,19 @@ func (c *Cache[V]) getStrong(ctx context.Context, key, id string, load loader[V]
 		if err != nil {
 			return err
 		}
-		if asked || !out.tooOld(f, came) {
+		if asked || !c.tooOld(out, f, came) {
 			return c.shared(ctx, f, key, id, load, out, began, res)
 		}
 		// What the next one brings was found after it was begun, which was after this call.
-		f, leads = c.reads.JoinNext(f, c.opts.MaxWaiters, came)
+		f, leads = c.reads.JoinNext(f, came)
 	}
 }
 
 // tooOld reports whether what a flight has brought may be from before a change that had returned at that moment. Errors are
-// none's values, and while the store can't be used there are no changes to be heard of.
-func (out *outcome[V]) tooOld(f *flight.Flight[outcome[V]], came uint64) bool {
-	if out.err != nil || out.unshared() || out.res.Degraded {
+// none's values, and while the store can't be read there are no changes to be heard of.
+func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
+	if out.err != nil || out.unshared() || out.res.Degraded && c.reading.said.Load() {
 		return false
 	}
-	return out.offered() || !f.Since(came)
+	return !f.Since(came)
 }

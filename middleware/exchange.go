@@ -244,7 +244,8 @@ func (x *exchange) failed(err error) {
 	}
 	var failed *statusError
 	if errors.As(err, &failed) {
-		if stale := failed.stale; x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
+		// With StrongReads what another request's handler found may be from before a purge that this one came after.
+		if stale := failed.stale; (failed.client == x || !x.cache.opts.StrongReads) && x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)
 			return

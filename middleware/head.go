@@ -28,11 +28,13 @@ func (x *exchange) head() {
 	if now, err := x.cache.loads.Peek(ctx, x.level); err != nil || now.Value == nil || madeAfter(now, sent) {
 		return
 	}
-	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(_ context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-		if madeAfter(prev, sent) { // a moment ago; nobody can say which of the two is newer
+	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+		// What stands there now that the lease has been granted: what was there before may have been purged meanwhile.
+		now, err := x.cache.loads.Peek(ctx, x.level)
+		if err != nil || madeAfter(now, sent) { // if a moment ago, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true}, nil
 		}
-		return x.headed(prev.Value, news, said, sent), nil
+		return x.headed(now.Value, news, said, sent), nil
 	})
 }
 

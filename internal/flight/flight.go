@@ -95,7 +95,7 @@ func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[
 		f = nil
 	}
 	if f != nil {
-		if f.full(limit) {
+		if limit > 0 && f.members-f.work >= limit {
 			return nil, false
 		}
 		f.enter()
@@ -113,26 +113,24 @@ func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[
 }
 
 // JoinNext is JoinSince for a member of a flight who has got of it what was found before that moment of Now, from before it
-// joined. All such members share one more flight, however late they ask, even when that has landed by then.
-func (g *Group[T]) JoinNext(f *Flight[T], limit int, moment uint64) (next *Flight[T], leader bool) {
+// joined. All such members share one more flight, however late they ask, even when that has landed by then. They have been let
+// in once, so no limit counts.
+func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leader bool) {
 	s := f.shard
 	s.mu.Lock()
-	if next = f.next; next != nil && (next.landed || next.members > 0 && !next.full(limit)) {
+	if next = f.next; next != nil && (next.landed || next.members > 0) {
 		next.enter()
 		s.mu.Unlock()
 		return next, false
 	}
 	s.mu.Unlock()
-	if next, leader = s.join(f.key, limit, moment, 0); leader { // only one that begins now is later than what every member asks for
+	if next, leader = s.join(f.key, 0, moment, 0); leader { // only one that begins now is later than what every member asks for
 		s.mu.Lock()
 		f.next = next
 		s.mu.Unlock()
 	}
 	return next, leader
 }
-
-// full reports whether there are so many callers; mu is held.
-func (f *Flight[T]) full(limit int) bool { return limit > 0 && f.members-f.work >= limit }
 
 // enter makes the caller a member; mu is held.
 func (f *Flight[T]) enter() {

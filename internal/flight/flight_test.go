@@ -153,19 +153,16 @@ func TestJoinNext(t *testing.T) {
 		g.Join("key", 0)
 	}
 	f.Land(1)
-	next, leads := g.JoinNext(f, 0, came)
+	next, leads := g.JoinNext(f, came)
 	if !leads || next == f {
 		t.Fatal("the first one doesn't lead")
 	}
-	if joined, leads := g.JoinNext(f, 0, came); leads || joined != next {
+	if joined, leads := g.JoinNext(f, came); leads || joined != next {
 		t.Error("the second one didn't join it")
-	}
-	if full, _ := g.JoinNext(f, 2, came); full != nil {
-		t.Error("the limit doesn't count")
 	}
 	next.Land(2)
 	for range 2 { // the second one finds what the first one found
-		joined, leads := g.JoinNext(f, 1, came)
+		joined, leads := g.JoinNext(f, came)
 		if leads || joined != next {
 			t.Fatal("what has landed wasn't shared")
 		}
@@ -178,9 +175,9 @@ func TestJoinNext(t *testing.T) {
 		f, _ := g.Join("key", 0)
 		came := Now()
 		f.Land(1)
-		next, _ := g.JoinNext(f, 0, came)
+		next, _ := g.JoinNext(f, came)
 		next.Land(2)
-		if joined, _ := g.JoinNext(f, 0, came); joined != next {
+		if joined, _ := g.JoinNext(f, came); joined != next {
 			t.Error("what has landed wasn't shared")
 		} else if v, err := joined.Wait(t.Context()); v != 2 || err != nil {
 			t.Errorf("got %d, %v", v, err)
@@ -190,9 +187,9 @@ func TestJoinNext(t *testing.T) {
 		f, _ := g.Join("key", 0)
 		came := Now()
 		f.Land(1)
-		next, _ := g.JoinNext(f, 0, came)
+		next, _ := g.JoinNext(f, came)
 		next.Leave()
-		if again, leads := g.JoinNext(f, 0, came); !leads || again == next {
+		if again, leads := g.JoinNext(f, came); !leads || again == next {
 			t.Error("joined work that is being cancelled")
 		}
 	})
@@ -201,10 +198,10 @@ func TestJoinNext(t *testing.T) {
 		came := Now()
 		f.Land(1)
 		other, _ := g.Join("key", 0)
-		if joined, leads := g.JoinNext(f, 0, came); leads || joined != other {
+		if joined, leads := g.JoinNext(f, came); leads || joined != other {
 			t.Error("didn't join it")
 		}
-		if joined, _ := g.JoinNext(f, 0, Now()); joined == other {
+		if joined, _ := g.JoinNext(f, Now()); joined == other {
 			t.Error("who came after it was begun joined it")
 		}
 	})

@@ -1,0 +1,130 @@
+package middleware_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// hookStore is a store that does something before it is asked for the next lease.
+type hookStore struct {
+	*spy
+	before atomic.Pointer[func()]
+}
+
+func (s *hookStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	if do := s.before.Swap(nil); do != nil {
+		(*do)()
+	}
+	return s.spy.Lease(ctx, k, ask)
+}
+
+// strongPair is a cache in front of a handler, and another process' on the same store.
+func strongPair(t *testing.T, h http.HandlerFunc) (store *hookStore, other *middleware.Cache, do func(method string, fields ...string) *httptest.ResponseRecorder) {
+	t.Helper()
+	shared := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = shared.Close() })
+	store = &hookStore{spy: &spy{Store: shared}}
+	open := func(s cacheguard.Store) *middleware.Cache {
+		c, err := middleware.New(s, middleware.Options{StrongReads: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	near := open(store).Handler(h)
+	return store, open(shared), func(method string, fields ...string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(method, shop+"/list", nil)
+		for i := 0; i < len(fields); i += 2 {
+			r.Header.Set(fields[i], fields[i+1])
+		}
+		near.ServeHTTP(w, r)
+		return w
+	}
+}
+
+// A HEAD updates what is stored, but not what is purged between its answer and that.
+func TestHeadBringsNothingPurgedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var body atomic.Pointer[string]
+		first, second := "old", "new"
+		body.Store(&first)
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			text, age := *body.Load(), "max-age=1"
+			if r.Method == "HEAD" {
+				age = "max-age=600"
+			}
+			w.Header().Set("Cache-Control", age)
+			w.Header().Set("Etag", `"`+text+`"`)
+			w.Header().Set("Content-Length", "3")
+			if r.Method != "HEAD" {
+				_, _ = w.Write([]byte(text))
+			}
+		})
+		do("GET")
+		time.Sleep(2 * time.Second)
+		purge := func() {
+			body.Store(&second)
+			if err := other.Purge(t.Context(), shop+"/list"); err != nil {
+				t.Error(err)
+			}
+		}
+		store.before.Store(&purge)
+		do("HEAD")
+		if store.before.Load() != nil {
+			t.Error("there was no purge: this shows nothing")
+		}
+		if w := do("GET"); w.Body.String() != second {
+			t.Errorf("after the purge: %q, %v", w.Body, w.Header())
+		}
+	})
+}
+
+// What may be served in the place of an error was found by the request whose handler failed, and one that came after a purge
+// doesn't get it.
+func TestErrorsBringNothingPurgedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Header.Get("X-First") != "":
+				<-gate
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case r.Header.Get("X-Seed") != "":
+				w.Header().Set("Cache-Control", "max-age=1, stale-while-revalidate=0, stale-if-error=0")
+				w.Header().Set("Etag", `"old"`)
+				_, _ = w.Write([]byte("old"))
+			default:
+				page(w, "new")
+			}
+		})
+		do("GET", "X-Seed", "yes")
+		time.Sleep(2 * time.Second)
+		said := make(chan string, 1)
+		go func() { said <- do("GET", "X-First", "yes", "Cache-Control", "stale-if-error=600").Body.String() }()
+		synctest.Wait()
+		store.deaf.Store(true)
+		if err := other.Purge(t.Context(), shop+"/list"); err != nil {
+			t.Fatal(err)
+		}
+		late := make(chan string, 1)
+		go func() { late <- do("GET", "Cache-Control", "stale-if-error=600").Body.String() }()
+		synctest.Wait()
+		close(gate)
+		if got := <-said; got != "old" {
+			t.Errorf("the request whose handler failed got %q", got)
+		}
+		if got := <-late; got == "old" {
+			t.Errorf("the request that came after the purge got %q", got)
+		}
+	})
+}
