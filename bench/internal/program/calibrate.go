@@ -45,7 +45,7 @@ func (p plan) calibrate(ctx context.Context, rdb *redis.Client) (c calibration, 
 	all := int64(p.Processes * p.Callers)
 	cores := int64(runtime.NumCPU())
 	p.Load = 0
-	noop, err := p.runOne(ctx, rdb, "noop", "", 0)
+	noop, err := p.runOne(ctx, rdb, "noop", "")
 	if err != nil {
 		return c, err
 	}
@@ -53,7 +53,7 @@ func (p plan) calibrate(ctx context.Context, rdb *redis.Client) (c calibration, 
 	if err != nil {
 		return c, err
 	}
-	ping, err := p.runOne(ctx, rdb, "ping", "", 0)
+	ping, err := p.runOne(ctx, rdb, "ping", "")
 	if err != nil {
 		return c, err
 	}

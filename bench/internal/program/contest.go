@@ -69,10 +69,10 @@ type contestReplica struct {
 }
 
 // hold has one contender go through a scenario.
-func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender, repetition int) (_ contestResult, err error) {
+func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+a.Patience) // processes that hang are killed
 	defer cancel()
-	t := &contest{ctx: ctx, arena: a, prefix: fmt.Sprintf("%s:%dx%d:%s:%d:", s.Name, a.Processes, a.Callers, c.Name, repetition)}
+	t := &contest{ctx: ctx, arena: a, prefix: freshPrefix()}
 	locks, stopLocks, err := startLocksOf(c, a.server.addr)
 	if err != nil {
 		return t.result, err

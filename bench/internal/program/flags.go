@@ -39,10 +39,15 @@ func within[T cmp.Ordered](name string, value, least, most T) error {
 // chosen splits the value of a flag that names some of these.
 func chosen(flag, names string, of []string) ([]string, error) {
 	list := strings.Split(names, ",")
-	for _, name := range list {
+	for i, name := range list {
+		name = strings.TrimSpace(name)
 		if !slices.Contains(of, name) {
 			return nil, usageError(fmt.Sprintf("-%s has %q, which is none of %s", flag, name, strings.Join(of, ", ")))
 		}
+		if slices.Contains(list[:i], name) {
+			return nil, usageError(fmt.Sprintf("-%s has %s twice", flag, name))
+		}
+		list[i] = name
 	}
 	return list, nil
 }
@@ -59,6 +64,9 @@ func counts(flag, list string, least, most int) (ns []int, err error) {
 		}
 		if err := within(flag, n, least, most); err != nil {
 			return nil, err
+		}
+		if slices.Contains(ns, n) {
+			return nil, usageError(fmt.Sprintf("-%s has %d twice", flag, n))
 		}
 		ns = append(ns, n)
 	}

@@ -127,7 +127,10 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	for _, c := range peers.contenders() {
 		names = append(names, c.Name)
 	}
-	_, err = chosen("contender", p.Contender, names)
+	one, err := chosen("contender", p.Contender, names)
+	if err == nil && len(one) != 1 {
+		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
+	}
 	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000))
 }
 
@@ -142,7 +145,7 @@ func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.
 	for n := range p.Repeat {
 		for k := range chosen {
 			c := chosen[(k+n)%len(chosen)]
-			r, err := a.hold(ctx, scenarioNamed("cold"), c, n)
+			r, err := a.hold(ctx, scenarioNamed("cold"), c)
 			if err != nil {
 				return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
 			}

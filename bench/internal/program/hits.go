@@ -119,7 +119,7 @@ func (p hitsPlan) measure(
 			going.say("%d bytes, %d goroutines, %d of %d: %s", size, goroutines, n+1, p.Repeat, c.Name)
 			_, err := a.hold(ctx, scenario{Name: fmt.Sprintf("hits-%d-%d", size, goroutines), run: func(t *contest) error {
 				return p.run(t, row)
-			}}, c, n)
+			}}, c)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Name, err)
 			}

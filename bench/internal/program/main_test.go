@@ -46,7 +46,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"stampedes", "stampede -rounds 0", "stampede -protections nobody", "stampede more", "stampede -load -1s",
 		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections lease",
 		"handover -lockers nobody", "handover -contenders 1", "handover -contenders 2 -processes 3", "handover -growth 1", "handover -growth 2,many",
-		"cold -contenders nobody", "cold -processes 0", "killed -processes 1", "cold -load 1s -patience 1s", "-processes 4", "race", "growth -processes 0", "hits -sizes 1", "hits -goroutines 0", "hits -contenders nobody", "growth -contender nobody", "growth -callers many",
+		"cold -contenders nobody", "cold -contenders none,none", "stampede -protections none,cacheguard,none", "growth -processes 1,1", "growth -contender none,cacheguard", "cold -processes 0", "killed -processes 1", "cold -load 1s -patience 1s", "slow -lock-ttl 3s", "killed -lock-ttl 5s", "-processes 4", "race", "growth -processes 0", "hits -sizes 1", "hits -goroutines 0", "hits -contenders nobody", "growth -contender nobody", "growth -callers many",
 		"simulate -replicas 0", "simulate -policies nobody", "simulate -ttl 1ms", "simulate -validate -processes 0", "simulate -validate -processes=", "simulate more",
 		"proxy", "proxy -origin localhost:8000", "proxy -origin http://127.0.0.1:1 -time -1s", "proxy -origin http://127.0.0.1:1 more",
 	} {

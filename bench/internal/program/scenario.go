@@ -28,7 +28,7 @@ type fault struct {
 // The faults.
 var (
 	everybodyLoads = fault{"loads more than once", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
-	loadsAgain     = fault{"loads once more than it must", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need+1 }}
+	loadsAgain     = fault{"loads more often than it must", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need+1 }}
 	loadsInCrowds  = fault{"loads more than once in a process", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
 	errs           = fault{"errors", func(r contestResult) bool { return r.Errors > 0 }}
 	stuck          = fault{"callers are stuck", func(r contestResult) bool { return r.Stuck > 0 }}
@@ -168,7 +168,7 @@ func killedLeader(t *contest) error {
 
 // slowLoad has the load outlast the lock.
 func slowLoad(t *contest) error {
-	key := t.key(slowdb.Plan{Takes: t.arena.LockTTL * 5 / 2})
+	key := t.key(slowdb.Plan{Takes: outlasting(t.arena.LockTTL)})
 	return t.round(key, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
 }
 

@@ -54,9 +54,9 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 
 	all := make(map[string][]tally)
-	for n := range p.Repeat {
+	for range p.Repeat {
 		for _, name := range p.Protections {
-			t, err := p.runOne(ctx, server.rdb, name, locks[name], n)
+			t, err := p.runOne(ctx, server.rdb, name, locks[name])
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -102,7 +102,7 @@ type tally struct {
 }
 
 // runOne runs all rounds of one repetition with fresh processes.
-func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string, repetition int) (t tally, err error) {
+func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string) (t tally, err error) {
 	fleet, err := startFleet(ctx, p.Processes, "replica", "-redis", p.Redis, "-protection", name, "-locks", locks,
 		"-callers", strconv.Itoa(p.Callers), "-load", p.Load.String(), "-size", strconv.Itoa(p.Size))
 	if err != nil {
@@ -114,6 +114,7 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string,
 			return t, err
 		}
 	}
+	prefix := freshPrefix()
 	var latencies, firsts, tails []int64
 	for round := -p.warmUp; round < p.Rounds; round++ {
 		if err := redistest.ResetStats(ctx, rdb); err != nil {
@@ -121,7 +122,7 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string,
 		}
 		// Time for every process to hear of it and to have its callers stand at the gate.
 		lead := 20*time.Millisecond + time.Duration(p.Processes*p.Callers)*5*time.Microsecond
-		o := order{Key: fmt.Sprintf("%s:%d:%d", name, repetition, round), At: time.Now().Add(lead).UnixNano()}
+		o := order{Key: fmt.Sprintf("%s%d", prefix, round), At: time.Now().Add(lead).UnixNano()}
 		for _, c := range fleet {
 			if err := c.order(o); err != nil {
 				return t, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -57,8 +58,8 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 				most(rs, func(r contestResult) int { return r.AtOnce }), total(rs, func(r contestResult) int { return r.Errors }),
 				total(rs, func(r contestResult) int { return r.Stuck }), total(rs, func(r contestResult) int { return r.Stale }),
 				total(rs, func(r contestResult) int { return r.Left }),
-				ms(rs, func(r contestResult) int64 { return r.P50 }), ms(rs, func(r contestResult) int64 { return r.P99 }),
-				ms(rs, func(r contestResult) int64 { return r.Max }),
+				tookOf(rs, func(r contestResult) int64 { return r.P50 }), tookOf(rs, func(r contestResult) int64 { return r.P99 }),
+				tookOf(rs, func(r contestResult) int64 { return r.Max }),
 				most(rs, func(r contestResult) int { return int(r.Trips) }), mostCommands(rs), mark(r.Failed[c.Name]))
 		}
 		if err := t.Flush(); err != nil {
@@ -113,6 +114,15 @@ func most(rs []contestResult, of func(contestResult) int) (most int) {
 		most = max(most, of(r))
 	}
 	return most
+}
+
+// tookOf is a dash where nobody had an answer.
+func tookOf(rs []contestResult, of func(contestResult) int64) string {
+	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
+	if len(answered) == 0 {
+		return "-"
+	}
+	return ms(answered, of)
 }
 
 // mostCommands is a dash where the server doesn't count.

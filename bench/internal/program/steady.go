@@ -74,7 +74,7 @@ func (s *steady) each(ctx context.Context, c course, look func(name string, seen
 	for n := range s.Repeat {
 		for i := range s.Protections {
 			name := s.Protections[(i+n)%len(s.Protections)]
-			seen, err := s.run(ctx, c, name, n)
+			seen, err := s.run(ctx, c, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -85,7 +85,7 @@ func (s *steady) each(ctx context.Context, c course, look func(name string, seen
 }
 
 // run runs a fleet for one protection.
-func (s *steady) run(ctx context.Context, c course, name string, repetition int) (seen sight, err error) {
+func (s *steady) run(ctx context.Context, c course, name string) (seen sight, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Time+2*time.Minute) // replicas that hang are killed
 	defer cancel()
 	fleet, err := startFleet(ctx, s.Processes, "steady-replica")
@@ -93,9 +93,10 @@ func (s *steady) run(ctx context.Context, c course, name string, repetition int)
 		return seen, err
 	}
 	defer func() { err = errors.Join(err, fleet.stop()) }()
+	key := freshPrefix() + "hot"
 	for i, child := range fleet {
 		if err := child.order(setup{
-			Redis: s.Redis, Protection: name, Key: fmt.Sprintf("hot:%s:%d", name, repetition), Replica: i,
+			Redis: s.Redis, Protection: name, Key: key, Replica: i,
 			Size: s.Size, TTL: s.TTL, Load: s.Load, Backoff: c.Backoff,
 		}); err != nil {
 			return seen, err

@@ -64,7 +64,7 @@ func (v validation) run(ctx context.Context, server *server) (all []comparison, 
 			}
 			measured = append(measured, c)
 			for i, which := range validated {
-				t, err := p.runOne(ctx, server.rdb, which.protection, "", processes*v.Runs+run) // a number that no other fleet has
+				t, err := p.runOne(ctx, server.rdb, which.protection, "")
 				if err != nil {
 					return nil, nil, fmt.Errorf("%s: %w", which.protection, err)
 				}
