@@ -16,9 +16,15 @@ import (
 
 // Main runs the program's command line, with these peers besides what it has itself, and ends the process.
 func Main(peers Peers) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or a pager that ends would end this before it has cleaned up
 	os.Exit(run(ctx, peers, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// commandNames are those that a user can give.
+func commandNames() []string {
+	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "simulate", "proxy")
 }
 
 // run is Main for tests too. It returns 2 for a wrong command line.
@@ -58,7 +64,7 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 			err = contests(ctx, peers, command, args, stdout, stderr)
 			break
 		}
-		err = usageError(fmt.Sprintf("there is no command %q; there are: %s, hits, growth, stampede, expiry, outage, handover, simulate, proxy", command, strings.Join(scenarioNames(), ", ")))
+		err = usageError(fmt.Sprintf("there is no command %q; there are: %s", command, strings.Join(commandNames(), ", ")))
 	}
 	var usage usageError
 	switch {

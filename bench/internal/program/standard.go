@@ -151,6 +151,19 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
 	flags := flag.NewFlagSet(strings.TrimSpace("bench "+name), flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same and race-other.\nOther commands: " +
+			strings.Join(commandNames(), ", ") + "; each has its -h."
+		if name != "" {
+			what = name + ": " + scenarioNamed(name).What + "."
+		}
+		fmt.Fprintf(stderr, "%s\n\n", what)
+		for _, c := range peers.contenders() {
+			fmt.Fprintf(stderr, "  %s: %s\n", c.Name, described(c))
+		}
+		fmt.Fprintln(stderr)
+		flags.PrintDefaults()
+	}
 	p.Scenario = name
 	if name != "" {
 		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
