@@ -17,7 +17,7 @@ func TestInterrupted(t *testing.T) {
 	redistest.Start(t) // or there is none, and no server to be left behind
 	for _, args := range [][]string{
 		{"cold", "-processes", "2", "-callers", "5", "-load", "2s"},
-		{"killed", "-processes", "2", "-callers", "5", "-load", "2s"},
+		{"killed", "-processes", "2", "-callers", "5", "-load", "2s", "-patience", "10s"},
 		{"stampede", "-processes", "2", "-callers", "5", "-load", "2s"},
 		{"expiry", "-processes", "2"},
 		{"growth", "-processes", "1,2", "-load", "2s"},
