@@ -52,9 +52,12 @@ type Entry[V any] struct {
 	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative: none.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
-	NoStore     bool // give it to those who wait, keep nothing
-	NoShare     bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
-	NotModified bool // keep prev.Value, or that it does not exist, which the load has found to be so still, and begin a new lifetime; an error if there is none
+	NoStore bool // give it to those who wait, keep nothing
+	NoShare bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
+
+	// NotModified keeps prev.Value, or that it does not exist, which the load has found to be so still, and begins a new
+	// lifetime; an error if there is none.
+	NotModified bool
 }
 
 // wrong returns what is wrong with the entry's durations.

@@ -242,6 +242,20 @@ func TestFleetPurgeDuringARun(t *testing.T) {
 	}
 }
 
+// newcomersGetNew has requests come while the handler still waits that began before.
+func newcomersGetNew(t *testing.T, f *fleet, hold *gate, before *client) {
+	t.Helper()
+	clients := f.startAll(4, func(int) call { return get("/list") })
+	for _, cl := range clients {
+		f.await("all have arrived", cl.arrived)
+	}
+	hold.open()
+	before.reply(t).want(t, 200, "old")
+	for _, cl := range clients {
+		cl.reply(t).want(t, 200, "new")
+	}
+}
+
 // Who asks when a purge has been heard of doesn't get the response of a handler that began before it, though that still
 // runs.
 func TestFleetNewcomersAfterAPurge(t *testing.T) {
@@ -251,15 +265,7 @@ func TestFleetNewcomersAfterAPurge(t *testing.T) {
 				hold := f.gate()
 				before := beginList(f, hold)
 				f.everywhere(func() error { return purge(t, f) })
-				clients := f.startAll(4, func(int) call { return get("/list") })
-				for _, cl := range clients {
-					f.await("all have arrived", cl.arrived)
-				}
-				hold.open()
-				before.reply(t).want(t, 200, "old")
-				for _, cl := range clients {
-					cl.reply(t).want(t, 200, "new")
-				}
+				newcomersGetNew(t, f, hold, before)
 				for i := range f.replicas {
 					f.do(i, get("/list")).want(t, 200, "new")
 				}
@@ -279,15 +285,7 @@ func TestFleetStrongReads(t *testing.T) {
 				if err := purge(t, f); err != nil {
 					t.Fatal(err)
 				}
-				clients := f.startAll(4, func(int) call { return get("/list") })
-				for _, cl := range clients {
-					f.await("all have arrived", cl.arrived)
-				}
-				hold.open()
-				before.reply(t).want(t, 200, "old")
-				for _, cl := range clients {
-					cl.reply(t).want(t, 200, "new")
-				}
+				newcomersGetNew(t, f, hold, before)
 			})
 		})
 	}
