@@ -12,9 +12,9 @@ import (
 )
 
 var gozeroContender = contender.Contender{
-	Name: "go-zero", What: "TakeCtx of core/stores/cache",
+	Name: "go-zero", OwnClient: true, What: "TakeCtx of core/stores/cache",
 	Note: of("github.com/zeromicro/go-zero") + ", WithExpiry and WithNotFoundExpiry of -ttl, which it varies by 5 %, values as JSON. " +
-		"It knows no lock between processes. Its Redis client is its own, with a circuit breaker, so trips are not counted; without Redis it fails on purpose.",
+		"It knows no lock between processes. Its Redis client is its own, with a circuit breaker; without Redis it fails on purpose.",
 	Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
 		rds, err := redis.NewRedis(redis.RedisConf{Host: r.Redis.Options().Addr, Type: redis.NodeType})
 		if err != nil {

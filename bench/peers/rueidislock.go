@@ -10,9 +10,9 @@ import (
 )
 
 var rueidislockContender = contender.Contender{
-	Name: "rueidislock", What: "a lock that is told by client-side caching, " + recipe,
+	Name: "rueidislock", OwnClient: true, What: "a lock that is told by client-side caching, " + recipe,
 	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed; the load has the lock's context. " +
-		"The lock has a client of its own, so trips are without it; it needs a redis-server, not an embedded one.",
+		"It needs a redis-server, not an embedded one.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption: rueidis.ClientOption{InitAddress: []string{r.Redis.Options().Addr}},

@@ -45,6 +45,8 @@ type Contender struct {
 	What string // it is, in a few words
 	Note string // what is to be known when it is compared: a version, a setting, what is unfair
 
+	OwnClient bool // it asks Redis with a client of its own, whose trips nobody counts
+
 	Open func(ctx context.Context, r Rig) (Protection, error)
 }
 

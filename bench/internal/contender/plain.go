@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// plain are those without a lock between processes.
+// plain are those that are written in an hour.
 var plain = []Contender{
 	{
 		Name: "none", What: "GET, load, SET",
@@ -20,29 +20,33 @@ var plain = []Contender{
 			return &single{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
 		},
 	},
+	flightLock,
 }
 
 // readThrough is the plain pattern, with a sentinel for what does not exist.
 type readThrough struct{ Rig }
 
 func (p *readThrough) Get(ctx context.Context, key string) (string, bool, error) {
-	v, err := p.Redis.Get(ctx, key).Result()
-	switch {
-	case err == nil && v == missing:
-		return "", false, nil
-	case err == nil:
-		return v, true, nil
-	case !errors.Is(err, redis.Nil):
-		return "", false, err
+	v, found, err := p.look(ctx, key)
+	if !errors.Is(err, redis.Nil) {
+		return v, found, err
 	}
-	v, found, err := p.Load(ctx, key)
-	if err != nil {
+	if v, found, err = p.Load(ctx, key); err != nil {
 		return "", false, err
 	}
 	if !found {
 		return "", false, p.Redis.Set(ctx, key, missing, p.TTL).Err()
 	}
 	return v, true, p.Redis.Set(ctx, key, v, p.TTL).Err()
+}
+
+// look returns redis.Nil where nothing is cached.
+func (p *readThrough) look(ctx context.Context, key string) (string, bool, error) {
+	v, err := p.Redis.Get(ctx, key).Result()
+	if err != nil || v == missing {
+		return "", false, err
+	}
+	return v, true, nil
 }
 
 func (p *readThrough) Invalidate(ctx context.Context, key string) error {
@@ -63,8 +67,13 @@ type outcome struct {
 }
 
 func (s *single) Get(ctx context.Context, key string) (string, bool, error) {
+	return s.fly(key, func() (string, bool, error) { return s.readThrough.Get(ctx, key) })
+}
+
+// fly has callers who ask for a key at the same time share one call.
+func (s *single) fly(key string, get func() (string, bool, error)) (string, bool, error) {
 	v, err, _ := s.group.Do(key, func() (any, error) {
-		value, found, err := s.readThrough.Get(ctx, key)
+		value, found, err := get()
 		return outcome{value, found}, err
 	})
 	o, _ := v.(outcome)

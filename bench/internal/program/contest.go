@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type arena struct {
 	Keys               int // of an avalanche
 }
 
-// contestResult is what one contest has shown. Times are in nanoseconds.
+// contestResult is what one contest has shown.
 type contestResult struct {
 	Requests int     `json:"requests"`
 	Errors   int     `json:"errors"`          // that callers got
@@ -44,17 +45,22 @@ type contestResult struct {
 	Stuck    int     `json:"stuck"`           // callers without an answer when the patience was over
 	Lost     int     `json:"lost"`            // callers whose process was killed
 	Loads    []int   `json:"loads"`           // in each round
-	Need     int     `json:"need"`            // loads that a round can't do without
+	Need     int     `json:"need"`            // loads that a round can't do without: more are too many
 	AtOnce   int     `json:"atOnce"`          // loads under way at the same time, at most
 	Stale    int     `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
 	Left     int     `json:"left"`            // answers with what was before the change, when all was over
 	Took     []int64 `json:"-"`               // of each answer, from the moment of its burst
-	Trips    int64   `json:"trips"`           // most of one process in one round
+	First    []int64 `json:"-"`               // in each round of a cold key: from the burst to the beginning of the first load
+	Woken    []int64 `json:"-"`               // of each answer for a cold key: from the end of the load that brought it
+	Trips    int64   `json:"trips"`           // most of one process in one round; notCounted
 	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
-	P50      int64   `json:"p50"`
-	P99      int64   `json:"p99"`
-	Max      int64   `json:"max"`
+	P50      int64   `json:"p50Nanos"`
+	P99      int64   `json:"p99Nanos"`
+	Max      int64   `json:"maxNanos"`
 }
+
+// notCounted is the number of trips of who has a client of its own.
+const notCounted = -1
 
 // contestReplica is one process, and the orders that it has not answered yet.
 type contestReplica struct {
@@ -106,6 +112,9 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 		return t.result, err
 	}
 	r := &t.result
+	if c.OwnClient {
+		r.Trips = notCounted
+	}
 	r.P50, r.P99, r.Max = quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.Took, 1)
 	return *r, nil
 }
@@ -184,18 +193,23 @@ func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 // burst is what has been ordered, and will be answered.
 type burst struct {
 	callers int
+	at      time.Time
 	answers []<-chan contestAnswer
+	told    [][]callerAnswer // by replica, once they have been waited for
 }
 
 // burst has so many callers of each process ask for a key at the same moment.
 func (t *contest) burst(key string, callers int) *burst {
-	// Time for every process to hear of it and to have its callers stand at the gate.
-	lead := 20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond
-	return t.burstAt(key, 0, callers, time.Now().Add(lead))
+	return t.burstAt(key, 0, callers, t.soon(callers))
+}
+
+// soon leaves time for every process to hear of a burst and to have its callers stand at the gate.
+func (t *contest) soon(callers int) time.Time {
+	return time.Now().Add(20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond)
 }
 
 func (t *contest) burstAt(key string, keys, callers int, at time.Time) *burst {
-	b := &burst{callers: callers}
+	b := &burst{callers: callers, at: at, told: make([][]callerAnswer, len(t.heard))}
 	for _, r := range t.heard {
 		b.answers = append(b.answers, r.send(contestOrder{
 			Do: "burst", Key: key, Keys: keys, Callers: callers, At: at.UnixNano(), Patience: t.arena.Patience,
@@ -224,6 +238,7 @@ func (t *contest) wait(b *burst, least int64, stale *int) error {
 		if a.Error != "" {
 			t.result.Error = a.Error
 		}
+		b.told[i] = a.Callers
 		for _, c := range a.Callers {
 			switch {
 			case c.Version == gotStuck:
@@ -238,6 +253,24 @@ func (t *contest) wait(b *burst, least int64, stale *int) error {
 		}
 	}
 	return nil
+}
+
+// awoken tells the time before a cold key's loads from that after them. Callers were woken by their own process' load, or by the
+// first one, where that has none.
+func (t *contest) awoken(b *burst, key string) {
+	loads := t.origin.Loads(key)
+	if len(loads) == 0 {
+		return
+	}
+	t.result.First = append(t.result.First, loads[0].Begin.UnixNano()-b.at.UnixNano())
+	for replica, callers := range b.told {
+		own := max(0, slices.IndexFunc(loads, func(l slowdb.Load) bool { return l.Replica == replica }))
+		for _, c := range callers {
+			if c.Version > 0 {
+				t.result.Woken = append(t.result.Woken, b.at.UnixNano()+c.Took-loads[own].End.UnixNano())
+			}
+		}
+	}
 }
 
 // kill kills a process, as the end of its machine would.
@@ -267,13 +300,13 @@ func (t *contest) change(key string, replica int) (version int64, err error) {
 	return version, nil
 }
 
-// round counts what a burst on a cold key costs: loads, and commands at Redis.
-func (t *contest) round(key string, during func() error) error {
-	return t.rounds([]string{key}, during)
+// round counts what a burst on a cold key costs: loads, of which so many are needed, and commands at Redis.
+func (t *contest) round(key string, need int, during func() error) error {
+	return t.rounds([]string{key}, need, during)
 }
 
 // rounds is round for several keys.
-func (t *contest) rounds(keys []string, during func() error) error {
+func (t *contest) rounds(keys []string, need int, during func() error) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {
 		return err
@@ -285,7 +318,7 @@ func (t *contest) rounds(keys []string, during func() error) error {
 	for _, key := range keys {
 		loads = append(loads, t.origin.Loads(key)...)
 	}
-	t.result.Need = len(keys)
+	t.result.Need = need
 	t.result.Loads = append(t.result.Loads, len(loads))
 	t.result.AtOnce = max(t.result.AtOnce, slowdb.MostAtOnce(loads))
 	if counted {

@@ -36,6 +36,17 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{5, 1}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 100, 2}, 3}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
 func TestLifetimes(t *testing.T) {
 	const ttl, all = 1000, 1 << 40
 	whole := period{0, all}

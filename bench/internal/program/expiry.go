@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -15,8 +14,8 @@ import (
 // expiryPlan is what expiry measures.
 type expiryPlan struct {
 	steady
-	Time time.Duration
-	html string // file
+	Time time.Duration `json:"timeNanos"`
+	html string        // file
 }
 
 // expiry runs the scenario of a hot key that expires again and again under steady load.
@@ -25,7 +24,7 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(p.Redis)
+	server, err := openRedis(ctx, p.Redis)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	flags := flag.NewFlagSet("bench expiry", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	p.flags(flags, "noop", "get", "singleflight", "xfetch", "lease", "swr", "early", "early+swr")
+	p.flags(flags, "noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
 	if err := parse(flags, args); err != nil {
@@ -64,19 +63,23 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	return p, p.validate()
 }
 
-// expiryTally is what one repetition of one protection showed. Times are in nanoseconds.
+// expiryTally is what one repetition of one protection showed.
 type expiryTally struct {
-	Requests, Errors    int
-	Error               string // one of them
-	Loads               int
-	Lifetimes           int     // versions that these loads replaced
-	Most                int     // loads that replaced the same one
-	PerTTL              float64 // loads
-	Stale               int     // answers, by the protection's own word
-	Oldest              int64   // how long any answer's TTL had been over when its request arrived
-	P50, P99, P999, Max int64
-	Late                int   // arrivals issued too late
-	LateP999            int64 // of all arrivals
+	Requests  int     `json:"requests"`
+	Errors    int     `json:"errors"`
+	Error     string  `json:"error,omitempty"` // one of them
+	Loads     int     `json:"loads"`
+	Lifetimes int     `json:"lifetimes"`   // versions that these loads replaced
+	Most      int     `json:"most"`        // loads that replaced the same one
+	PerTTL    float64 `json:"perTTL"`      // loads
+	Stale     int     `json:"stale"`       // answers, by the protection's own word
+	Oldest    int64   `json:"oldestNanos"` // how long any answer's TTL had been over when its request arrived
+	P50       int64   `json:"p50Nanos"`
+	P99       int64   `json:"p99Nanos"`
+	P999      int64   `json:"p999Nanos"`
+	Max       int64   `json:"maxNanos"`
+	Late      int     `json:"late"`          // arrivals issued too late
+	LateP999  int64   `json:"lateP999Nanos"` // of all arrivals
 }
 
 func (p expiryPlan) tally(seen sight) expiryTally {
@@ -107,9 +110,7 @@ func (p expiryPlan) tally(seen sight) expiryTally {
 
 func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally) error {
 	if p.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": p, "results": all})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
 	p.heading(w, p.Time.String(), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -146,7 +147,7 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 	fmt.Fprintln(w, "per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all")
 	fmt.Fprintln(w, "requests of all processes, median of the repetitions (least to most).")
 	noise(w)
-	_, err := fmt.Fprintln(w, "noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor.")
+	_, err := fmt.Fprintln(w, "noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,\nand a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.")
 	return err
 }
 

@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -21,7 +20,7 @@ const growthFloor = "singleflight"
 type growthPlan struct {
 	Processes []int         `json:"processes"` // with Callers[0] callers in each
 	Callers   []int         `json:"callers"`   // in each of growthProcesses
-	Load      time.Duration `json:"load"`
+	Load      time.Duration `json:"loadNanos"`
 	Rounds    int           `json:"rounds"`
 	Repeat    int           `json:"repeat"`
 	Contender string        `json:"contender"`
@@ -36,18 +35,23 @@ const (
 	growthCallers   = 50
 )
 
-// growthRow is a fleet of one size. Times are in nanoseconds, latencies without the load.
+// growthRow is a fleet of one size.
 type growthRow struct {
-	Processes int     `json:"processes"`
-	Callers   int     `json:"callers"`
-	Loads     int     `json:"loads"`        // most of a round
-	Commands  int64   `json:"commands"`     // of a round, the middle one
-	Most      int64   `json:"mostCommands"` // the most
-	P99       []int64 `json:"p99"`          // of each repetition
-	Floor     []int64 `json:"floorP99"`     // of singleflight in the same repetition
-	OverFloor float64 `json:"overFloor"`    // the middle of P99 less the middle of Floor, in ms
-	PerFleet  float64 `json:"perProcess"`   // Commands by process
-	Errors    int     `json:"errors"`       // of callers, stuck ones too
+	Processes int         `json:"processes"`
+	Callers   int         `json:"callers"`
+	Loads     int         `json:"loads"`        // most of a round
+	Errors    int         `json:"errors"`       // of callers, stuck ones too
+	Commands  int64       `json:"commands"`     // of a round, the median
+	Most      int64       `json:"mostCommands"` // of a round
+	Took      growthTimes `json:"took"`
+	Floor     growthTimes `json:"floor"` // of singleflight in the same repetitions
+}
+
+// growthTimes has one of each repetition.
+type growthTimes struct {
+	P99   []int64 `json:"p99Nanos"`       // of latency without the load
+	First []int64 `json:"firstLoadNanos"` // until the first load begins, the median of the rounds
+	Woken []int64 `json:"wakeUpP99Nanos"` // from the end of the load to the caller's answer
 }
 
 // growth runs fleets of growing size, and shows what of the cost grows with them.
@@ -56,7 +60,7 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(p.redis) // embedded ones don't count
+	server, err := openRedis(ctx, p.redis) // embedded ones don't count
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,11 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 
 // rows runs all fleets.
 func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going *progress) (byProcesses, byCallers []growthRow, err error) {
-	chosen, err := contender.Named(peers.contenders(), growthFloor, p.Contender)
+	names := []string{growthFloor, p.Contender}
+	if p.Contender == growthFloor {
+		names = names[:1]
+	}
+	chosen, err := contender.Named(peers.contenders(), names...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +118,7 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
 	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes")
-	flags.StringVar(&p.redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&p.redis, "redis", "", redisHelp)
 	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to")
@@ -149,22 +157,20 @@ func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.
 			if err != nil {
 				return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
 			}
-			over := r.P99 - p.Load.Nanoseconds()
-			if c.Name == growthFloor && len(chosen) > 1 && p.Contender != growthFloor {
-				row.Floor = append(row.Floor, over)
-				continue
+			times := &row.Took
+			if c.Name == growthFloor && len(chosen) > 1 {
+				times = &row.Floor
+			} else {
+				row.Loads = max(row.Loads, slices.Max(r.Loads))
+				row.Errors += r.Errors + r.Stuck
+				commands = append(commands, r.Commands...)
 			}
-			row.P99 = append(row.P99, over)
-			row.Loads = max(row.Loads, slices.Max(r.Loads))
-			row.Errors += r.Errors + r.Stuck
-			commands = append(commands, r.Commands...)
+			times.P99 = append(times.P99, r.P99-p.Load.Nanoseconds())
+			times.First = append(times.First, median(r.First))
+			times.Woken = append(times.Woken, quantile(r.Woken, 0.99))
 		}
 	}
-	row.Commands, row.Most = quantile(commands, 0.5), quantile(commands, 1)
-	row.PerFleet = float64(row.Commands) / float64(processes)
-	if len(row.Floor) > 0 {
-		row.OverFloor = float64(quantile(row.P99, 0.5)-quantile(row.Floor, 0.5)) / 1e6
-	}
+	row.Commands, row.Most = median(commands), quantile(commands, 1)
 	return row, nil
 }
 
@@ -184,24 +190,23 @@ func slope(rows []growthRow) (perProcess, fixed float64) {
 func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []growthRow) error {
 	perProcess, fixed := slope(byProcesses)
 	if p.json {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{
-			"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers,
-			"commandsPerProcess": perProcess, "commandsFixed": fixed,
-		})
+		all := map[string]any{"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers}
+		if len(byProcesses) > 1 {
+			all["commandsPerProcess"], all["commandsFixed"] = perProcess, fixed
+		}
+		return printJSON(w, all)
 	}
-	fmt.Fprintf(w, "%s on a cold key, load %v, %d rounds x %d repetitions\n%v\n", p.Contender, p.Load, p.Rounds, p.Repeat, about)
+	fmt.Fprintf(w, "%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
 	for _, rows := range [][]growthRow{byProcesses, byCallers} {
 		if len(rows) == 0 {
 			continue
 		}
 		fmt.Fprintln(w)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(t, "processes\tcallers\tloads\terrors\tcommands\tmost\tby process\tp99 ms\t%s ms\tmore ms\t\n", growthFloor)
+		fmt.Fprintf(t, "processes\tcallers\tloads\terrors\tcommands\tmost\tp99 ms\tof %[1]s\tfirst load ms\tof %[1]s\twake-up ms\tof %[1]s\t\n", growthFloor)
 		for _, r := range rows {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t%s\t%+.2f\t\n", r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, r.PerFleet,
-				spread(r.P99), spread(r.Floor), r.OverFloor)
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most,
+				spread(r.Took.P99), spread(r.Floor.P99), spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -210,10 +215,11 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 	if len(byProcesses) > 1 {
 		fmt.Fprintf(w, "\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
 	}
-	_, err := fmt.Fprint(w, `
-commands: at Redis in a round, those in scripts too, the middle one and the most. p99: of latency without the load, the middle
-one of the repetitions (least to most), and that of a flight in each process that asks no other.
-`)
+	_, err := fmt.Fprintf(w, `
+commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until
+the first load begins. wake-up: from the end of the load to the answer, p99. Medians of the repetitions (least to most), beside
+those of %s: a flight in each process that asks no other.
+`, growthFloor)
 	return err
 }
 

@@ -33,7 +33,7 @@ func TestGrowth(t *testing.T) {
 		t.Fatalf("%+v", printed)
 	}
 	for i, r := range printed.ByProcesses {
-		if r.Processes != 1<<i || r.Callers != growthCallers || r.Loads != 1 || r.Errors != 0 || len(r.P99) != 1 || len(r.Floor) != 1 {
+		if r.Processes != 1<<i || r.Callers != growthCallers || r.Loads != 1 || r.Errors != 0 || len(r.Took.Woken) != 1 || len(r.Floor.First) != 1 {
 			t.Errorf("%+v", r)
 		}
 	}

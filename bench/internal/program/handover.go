@@ -14,15 +14,17 @@ import (
 
 // handoverPlan is what handover measures.
 type handoverPlan struct {
-	Contenders, Processes int
-	Handovers             int
-	Hold, Spread          time.Duration
-	Growth                []int // processes
-	Alone                 int
-	Repeat                int
-	Redis                 string
-	Lockers               []string
-	JSON                  bool `json:"-"`
+	Contenders int           `json:"contenders"`
+	Processes  int           `json:"processes"`
+	Handovers  int           `json:"handovers"`
+	Hold       time.Duration `json:"holdNanos"`
+	Spread     time.Duration `json:"spreadNanos"`
+	Growth     []int         `json:"growth"` // processes
+	Alone      int           `json:"alone"`
+	Repeat     int           `json:"repeat"`
+	Lockers    []string      `json:"lockers"`
+	Redis      string        `json:"-"`
+	JSON       bool          `json:"-"`
 
 	of []Locker
 }
@@ -33,7 +35,7 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(p.Redis)
+	server, err := openRedis(ctx, p.Redis)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 	growth := flags.String("growth", "2,4,8,16", "processes for the growth of messages, each with a tenth of the hand-overs; empty: not at all")
 	flags.IntVar(&p.Alone, "alone", 500, "how often the lock is had and given back in each repetition while nobody else wants it")
 	flags.IntVar(&p.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
-	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	chosenLockers := flags.String("lockers", strings.Join(names, ","), "which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
@@ -89,22 +91,29 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 
 // handoverResults are those of all repetitions, by locker.
 type handoverResults struct {
-	Handovers map[string][]handoverTally
-	Alone     map[string][]aloneTally
-	Growth    map[string][]handoverTally // in the order of handoverPlan.Growth
+	Handovers map[string][]handoverTally `json:"handovers"`
+	Alone     map[string][]aloneTally    `json:"alone"`
+	Growth    map[string][]handoverTally `json:"growth"` // in the order of handoverPlan.Growth
 }
 
-// handoverTally is what one repetition of one locker showed. Times are in nanoseconds, counts are for one hand-over.
+// handoverTally is what one repetition of one locker showed. Counts are for one hand-over.
 type handoverTally struct {
-	P50, P90, P99, Max        int64
-	Trips, Commands, Messages float64
+	P50      int64   `json:"p50Nanos"`
+	P90      int64   `json:"p90Nanos"`
+	P99      int64   `json:"p99Nanos"`
+	Max      int64   `json:"maxNanos"`
+	Trips    float64 `json:"trips"`
+	Commands float64 `json:"commands"`
+	Messages float64 `json:"messages"`
 }
 
 // aloneTally is what one repetition of one locker showed that nobody else wanted, for locking and unlocking once.
 type aloneTally struct {
-	P50, P99        int64
-	Trips, Commands float64
-	OverFloor       float64 // P50, against that of the floor in this repetition
+	P50       int64   `json:"p50Nanos"`
+	P99       int64   `json:"p99Nanos"`
+	Trips     float64 `json:"trips"`
+	Commands  float64 `json:"commands"`
+	OverFloor float64 `json:"overFloor"` // P50, against that of the floor in this repetition
 }
 
 // contended runs a repetition.

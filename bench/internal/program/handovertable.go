@@ -1,7 +1,6 @@
 package program
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,12 +10,10 @@ import (
 // print writes the results for people, or for machines.
 func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) error {
 	if p.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": p, "results": seen})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})
 	}
-	fmt.Fprintf(w, "%d contenders in %d processes for one lock, held for %v to %v, %d hand-overs x %d repetitions\n%v\n\n",
-		p.Contenders, p.Processes, p.Hold, p.Hold+p.Spread, p.Handovers, p.Repeat, about)
+	fmt.Fprintf(w, "%d contenders in %d processes for one lock, held for %v to %v, %d hand-overs x %s\n%v\n\n",
+		p.Contenders, p.Processes, p.Hold, p.Hold+p.Spread, p.Handovers, repetitions(p.Repeat), about)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "hand-over\tp50 ms\tp90 ms\tp99 ms\tmax ms\ttrips\tcommands\tmessages\t")
@@ -38,7 +35,7 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 	fmt.Fprintln(w, "Median of the repetitions (least to most). trips, commands, messages: for one hand-over, with what those who wait do")
 	fmt.Fprintln(w, "meanwhile; commands in scripts are counted too, messages where they arrive.")
 
-	fmt.Fprintf(w, "\nNobody else wants the lock: Lock and Unlock, %d times x %d repetitions\n\n", p.Alone, p.Repeat)
+	fmt.Fprintf(w, "\nNobody else wants the lock: Lock and Unlock, %d times x %s\n\n", p.Alone, repetitions(p.Repeat))
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "alone\tp50 µs\tp99 µs\tp50 over %s\ttrips\tcommands\t\n", floor.Name)
 	for _, name := range append([]string{floor.Name}, p.Lockers...) {
@@ -81,12 +78,11 @@ func figure[T any](ts []T, format string, of func(T) float64) string {
 	for _, t := range ts {
 		values = append(values, of(t))
 	}
-	slices.Sort(values)
 	switch len(values) {
 	case 0:
 		return "-"
 	case 1:
 		return fmt.Sprintf(format, values[0])
 	}
-	return fmt.Sprintf(format+" ("+format+"-"+format+")", values[len(values)/2], values[0], values[len(values)-1])
+	return fmt.Sprintf(format+" ("+format+"-"+format+")", median(values), slices.Min(values), slices.Max(values))
 }

@@ -3,11 +3,11 @@ package program
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,11 +19,12 @@ import (
 // hitsFloor is what a hit is compared with: a GET, and nothing else.
 const hitsFloor = "none"
 
-// hitsPlan is what hits measures: one key that is cached, and callers that ask for it one call after the other.
+// hitsPlan is what hits measures: keys that are cached, and callers that ask for them, each one call after the other: several
+// all for the same one, and each for one of its own.
 type hitsPlan struct {
 	Goroutines []int         `json:"goroutines"`
-	Sizes      []int         `json:"sizes"` // bytes
-	Time       time.Duration `json:"time"`  // of each run
+	Sizes      []int         `json:"sizes"`     // bytes
+	Time       time.Duration `json:"timeNanos"` // of each run
 	Repeat     int           `json:"repeat"`
 	Against    []string      `json:"contenders"`
 
@@ -31,15 +32,16 @@ type hitsPlan struct {
 	json  bool
 }
 
-// hitsRow is one contender with so many goroutines and a value of that size.
+// hitsRow is one contender with so many goroutines and keys, and values of that size.
 type hitsRow struct {
 	Contender  string    `json:"contender"`
 	Goroutines int       `json:"goroutines"`
+	Keys       int       `json:"keys"`
 	Size       int       `json:"size"`
 	PerSecond  []float64 `json:"perSecond"` // of each repetition
-	P50        []int64   `json:"p50"`       // nanoseconds
-	P99        []int64   `json:"p99"`
-	Ratio      float64   `json:"ratio"` // of PerSecond to the floor's, the middle one of the repetitions
+	P50        []int64   `json:"p50Nanos"`
+	P99        []int64   `json:"p99Nanos"`
+	Ratio      float64   `json:"ratio,omitempty"` // of PerSecond to the floor's, the median of the repetitions; not there without the floor
 }
 
 // hits compares the way to a value that is cached.
@@ -48,7 +50,7 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
-	server, err := openRedisOrEmbedded(p.redis)
+	server, err := openRedisOrEmbedded(ctx, p.redis)
 	if err != nil {
 		return err
 	}
@@ -62,11 +64,13 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 	var rows []*hitsRow
 	for _, size := range p.Sizes {
 		for _, goroutines := range p.Goroutines {
-			some, err := p.measure(ctx, server, chosen, size, goroutines, going)
-			if err != nil {
-				return err
+			for _, keys := range slices.Compact([]int{1, goroutines}) {
+				some, err := p.measure(ctx, server, chosen, size, goroutines, keys, going)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, some...)
 			}
-			rows = append(rows, some...)
 		}
 	}
 	going.done()
@@ -76,11 +80,11 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
 	flags := flag.NewFlagSet("bench hits", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other")
+	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
 	sizes := flags.String("sizes", "100,10240", "bytes of the value")
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
-	flags.StringVar(&p.redis, "redis", "", "host:port of a Redis to use; default: start a redis-server, or embed one if there is none")
+	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
 	var names []string
 	for _, c := range peers.contenders() {
 		names = append(names, c.Name)
@@ -99,11 +103,11 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 
 // measure runs all contenders, one after the other in each repetition.
 func (p hitsPlan) measure(
-	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines int, going *progress,
+	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int, going *progress,
 ) (rows []*hitsRow, err error) {
 	var floor *hitsRow
 	for _, c := range chosen {
-		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Size: size})
+		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size})
 		if c.Name == hitsFloor {
 			floor = rows[len(rows)-1]
 		}
@@ -116,10 +120,8 @@ func (p hitsPlan) measure(
 		for k := range chosen {
 			i := (k + n) % len(chosen)
 			c, row := chosen[i], rows[i]
-			going.say("%d bytes, %d goroutines, %d of %d: %s", size, goroutines, n+1, p.Repeat, c.Name)
-			_, err := a.hold(ctx, scenario{Name: fmt.Sprintf("hits-%d-%d", size, goroutines), run: func(t *contest) error {
-				return p.run(t, row)
-			}}, c)
+			going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
+			_, err := a.hold(ctx, scenario{Name: "hits", run: func(t *contest) error { return p.run(t, row) }}, c)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Name, err)
 			}
@@ -127,30 +129,33 @@ func (p hitsPlan) measure(
 	}
 	if floor != nil {
 		for _, row := range rows {
-			var ratios []int64 // in millionths
+			var ratios []float64
 			for n := range row.PerSecond {
-				ratios = append(ratios, int64(1e6*row.PerSecond[n]/floor.PerSecond[n]))
+				ratios = append(ratios, row.PerSecond[n]/floor.PerSecond[n])
 			}
-			row.Ratio = float64(quantile(ratios, 0.5)) / 1e6
+			row.Ratio = median(ratios)
 		}
 	}
 	return rows, nil
 }
 
-// run has the value cached, and its hits counted.
+// run has the values cached, and their hits counted.
 func (p hitsPlan) run(t *contest, row *hitsRow) error {
-	key := t.key(slowdb.Plan{})
-	if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
+	common, keys := t.keyed(row.Keys, slowdb.Plan{})
+	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
 		return err
 	}
-	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: key, Callers: row.Goroutines, Time: p.Time})
+	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: common, Keys: row.Keys, Callers: row.Goroutines, Time: p.Time})
 	switch {
 	case !alive:
 		return errors.New("the replica has ended")
 	case a.Error != "":
 		return errors.New(a.Error)
-	case len(t.origin.Loads(key)) != 1:
-		return fmt.Errorf("%d loads of a value that is cached", len(t.origin.Loads(key)))
+	}
+	for _, key := range keys {
+		if n := len(t.origin.Loads(key)); n != 1 {
+			return fmt.Errorf("%d loads of a value that is cached", n)
+		}
 	}
 	row.PerSecond = append(row.PerSecond, float64(a.Hits.Calls)/float64(a.Hits.Took)*1e9)
 	row.P50, row.P99 = append(row.P50, a.Hits.P50), append(row.P99, a.Hits.P99)
@@ -159,30 +164,24 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 
 func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if p.json {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": p, "rows": rows})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows})
 	}
-	fmt.Fprintf(w, "a key that is cached, one process, %v x %d repetitions\n%v\n\n", p.Time, p.Repeat, about)
+	fmt.Fprintf(w, "keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "bytes\tgoroutines\tcontender\ta second\tratio\tp50 us\tp99 us\t")
+	fmt.Fprintln(t, "bytes\tgoroutines\tkeys\tcontender\ta second\tratio\tp50 us\tp99 us\t")
 	for _, r := range rows {
-		var perSecond []int64
-		for _, n := range r.PerSecond {
-			perSecond = append(perSecond, int64(n))
-		}
 		ratio := "-"
 		if r.Ratio > 0 {
 			ratio = fmt.Sprintf("%.2f", r.Ratio)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%s\t%s\t%s\t\n", r.Size, r.Goroutines, r.Contender, quantile(perSecond, 0.5), ratio, us(r.P50), us(r.P99))
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%.0f\t%s\t%s\t%s\t\n", r.Size, r.Goroutines, r.Keys, r.Contender, median(r.PerSecond), ratio, us(r.P50), us(r.P99))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\na second: calls, the middle one of the repetitions. ratio: to those of %s, a plain GET, in the same repetition, the middle one.\np50, p99: of one call, the middle ones of the repetitions.\n", hitsFloor)
+	_, err := fmt.Fprintf(w, "\na second: calls, the median of the repetitions. ratio: to those of %s, a plain GET, in the same repetition, the median.\np50, p99: of one call, medians of the repetitions.\n", hitsFloor)
 	return err
 }
 
 // us is the middle one of several times, in microseconds.
-func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(quantile(ns, 0.5))/1e3) }
+func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(median(ns))/1e3) }

@@ -22,7 +22,7 @@ const shortCall = 2 * time.Microsecond
 // timed is of how many short calls one is timed.
 const timed = 64
 
-// hits has so many callers ask for a key that is cached, one call after the other, for a time.
+// hits has so many callers ask for keys that are cached, one call after the other, for a time.
 func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error) {
 	var mu sync.Mutex // guards what follows
 	var calls int64
@@ -31,10 +31,10 @@ func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error
 	var all sync.WaitGroup
 	gate := make(chan struct{})
 	end := make(chan struct{})
-	for range o.Callers {
+	for i := range o.Callers {
 		all.Go(func() {
 			<-gate
-			n, one, err := r.hitUntil(ctx, o.Key, end)
+			n, one, err := r.hitUntil(ctx, o.keyOf(i), end)
 			mu.Lock()
 			defer mu.Unlock()
 			calls += n

@@ -18,7 +18,8 @@ func lockContenders() []contender.Contender {
 	var all []contender.Contender
 	for _, name := range lockSystemNames {
 		all = append(all, contender.Contender{
-			Name: lockPrefix + name, What: "cacheguard with the locks of " + name,
+			OwnClient: name == "redislock" || name == "redlock",
+			Name:      lockPrefix + name, What: "cacheguard with the locks of " + name,
 			Note: "What it asks of other servers than the one Redis is not counted.",
 			Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 				return openUnderLocks(ctx, name, r)

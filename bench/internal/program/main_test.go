@@ -44,11 +44,11 @@ func rowOf(table, name string) []string {
 func TestWrongCommandLines(t *testing.T) {
 	for _, args := range []string{
 		"stampedes", "stampede -rounds 0", "stampede -protections nobody", "stampede more", "stampede -load -1s",
-		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections lease",
+		"expiry -rate 0", "expiry -protections stale", "expiry -time 1ms", "expiry -size 1", "outage -outage 0s", "outage -protections swr",
 		"handover -lockers nobody", "handover -contenders 1", "handover -contenders 2 -processes 3", "handover -growth 1", "handover -growth 2,many",
-		"cold -contenders nobody", "cold -contenders none,none", "stampede -protections none,cacheguard,none", "growth -processes 1,1", "growth -contender none,cacheguard", "cold -processes 0", "killed -processes 1", "cold -load 1s -patience 1s", "slow -lock-ttl 3s", "killed -lock-ttl 5s", "-processes 4", "race", "growth -processes 0", "hits -sizes 1", "hits -goroutines 0", "hits -contenders nobody", "growth -contender nobody", "growth -callers many",
+		"cold -contenders nobody", "cold -contenders none,none", "stampede -protections none,cacheguard,none", "growth -processes 1,1", "growth -contender none,cacheguard", "cold -processes 0", "cold -keys 5", "avalanche -callers 5", "avalanche -keys 0", "slow -load 1s", "killed -rounds 2", "redis-gone -redis 127.0.0.1:1", "cold -redis localhost", "cold -redis 127.0.0.1:1", "stampede -redis 127.0.0.1:1", "hits -redis 127.0.0.1:1", "expiry -redis 127.0.0.1:1", "killed -processes 1", "cold -load 1s -patience 1s", "slow -lock-ttl 3s", "killed -lock-ttl 5s", "-processes 4", "race", "growth -processes 0", "hits -sizes 1", "hits -goroutines 0", "hits -contenders nobody", "growth -contender nobody", "growth -callers many",
 		"simulate -replicas 0", "simulate -policies nobody", "simulate -ttl 1ms", "simulate -validate -processes 0", "simulate -validate -processes=", "simulate more",
-		"proxy", "proxy -origin localhost:8000", "proxy -origin http://127.0.0.1:1 -time -1s", "proxy -origin http://127.0.0.1:1 more",
+		"proxy", "proxy -origin localhost:8000", "proxy -origin http://127.0.0.1:1 -time -1s", "proxy -origin http://127.0.0.1:1 more", "proxy -origin http://127.0.0.1:1/shop", "proxy -origin http://127.0.0.1:1?a=b", "proxy -origin http://127.0.0.1:1 -redis 127.0.0.1:1", "proxy -origin http://127.0.0.1:1 -heuristic 2", "simulate -low 0 -high 0",
 	} {
 		if code, _, stderr := bench(t, strings.Fields(args)...); code != 2 || stderr == "" {
 			t.Errorf("bench %s: exit code %d, want 2; stderr %q", args, code, stderr)
@@ -89,7 +89,7 @@ func TestExpiry(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, name := range []string{"noop", "get", "singleflight", "xfetch", "lease", "swr", "early", "early+swr"} {
+	for _, name := range []string{"noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr"} {
 		row := rowOf(stdout, name)
 		if row == nil || row[1] != "30" || row[2] != "0" || (row[3] == "0") != (name == "noop" || name == "get") {
 			t.Errorf("%s: want 30 requests without an error, and loads where something expires:\n%s", name, stdout)
@@ -107,13 +107,13 @@ func TestOutage(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
 		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
 	}
-	for _, name := range []string{"stale", "stale-only-if-error", "none", "singleflight"} {
+	for _, name := range []string{"cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight"} {
 		ts := printed.Results[name]
 		if len(ts) != 1 || ts[0].Requests != 50 || ts[0].Attempts == 0 {
 			t.Errorf("%s: want 50 requests and an attempt: %+v", name, ts)
 			continue
 		}
-		if keeps := strings.HasPrefix(name, "stale"); keeps != (ts[0].Stale > 0) || keeps != (ts[0].Errors == 0) {
+		if keeps := strings.HasPrefix(name, "cacheguard-stale"); keeps != (ts[0].Stale > 0) || keeps != (ts[0].Errors == 0) {
 			t.Errorf("%s: want stale answers instead of errors, or errors: %+v", name, ts[0])
 		}
 	}

@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +13,10 @@ import (
 // outagePlan is what outage measures.
 type outagePlan struct {
 	steady
-	Before, Outage, After, Backoff time.Duration
+	Before  time.Duration `json:"beforeNanos"`
+	Outage  time.Duration `json:"outageNanos"`
+	After   time.Duration `json:"afterNanos"`
+	Backoff time.Duration `json:"backoffNanos"`
 }
 
 const (
@@ -28,7 +30,7 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(p.Redis)
+	server, err := openRedis(ctx, p.Redis)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 	flags := flag.NewFlagSet("bench outage", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	p.flags(flags, "stale", "stale-only-if-error", "none", "singleflight")
+	p.flags(flags, "cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight")
 	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
 	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
 	flags.DurationVar(&p.After, "after", 0, "how long it works again; default: the longest back-off, which is three times the first, and two TTLs")
@@ -63,20 +65,26 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
 }
 
-// outageTally is what one repetition of one protection showed. Times are in nanoseconds.
+// outageTally is what one repetition of one protection showed.
 type outageTally struct {
-	Requests, Errors, Stale int    // that arrived during the outage
-	Error                   string // one of them
-	Attempts                int    // loads that began during the outage
-	MostPerBackoff          int    // of them, in any time as long as the shortest back-off
-	P50, P99, P999, Max     int64  // of all who arrived during the outage
-	ErrorP50, ErrorP99      int64  // of those of them who got an error
-	AtOnce                  int    // of those, in less than a tenth of the time of a load
-	Recovered               bool   // a fresh value was given after the origin's return
-	FirstFresh              int64  // from the origin's return to when it first was
-	LastBad                 int64  // from the origin's return to the last answer that was an error or older than that
-	Late                    int    // arrivals issued too late
-	LateP999                int64  // of all arrivals
+	Requests       int    `json:"requests"` // that arrived during the outage
+	Errors         int    `json:"errors"`
+	Stale          int    `json:"stale"`
+	Error          string `json:"error,omitempty"` // one of them
+	Attempts       int    `json:"attempts"`        // loads that began during the outage
+	MostPerBackoff int    `json:"mostPerBackoff"`  // of them, in any time as long as the shortest back-off
+	P50            int64  `json:"p50Nanos"`        // of all who arrived during the outage
+	P99            int64  `json:"p99Nanos"`
+	P999           int64  `json:"p999Nanos"`
+	Max            int64  `json:"maxNanos"`
+	ErrorP50       int64  `json:"errorP50Nanos"` // of those of them who got an error
+	ErrorP99       int64  `json:"errorP99Nanos"`
+	AtOnce         int    `json:"atOnce"`          // of those, in less than a tenth of the time of a load
+	Recovered      bool   `json:"recovered"`       // a fresh value was given after the origin's return
+	FirstFresh     int64  `json:"firstFreshNanos"` // from the origin's return to when it first was
+	LastBad        int64  `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
+	Late           int    `json:"late"`            // arrivals issued too late
+	LateP999       int64  `json:"lateP999Nanos"`   // of all arrivals
 }
 
 func (p outagePlan) tally(seen sight) outageTally {
@@ -125,9 +133,7 @@ func (p outagePlan) tally(seen sight) outageTally {
 
 func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally) error {
 	if p.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": p, "results": all})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
 	p.heading(w, fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -171,6 +177,7 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 	fmt.Fprintf(w, "a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.\n", longestBackoff*p.Backoff)
 	fmt.Fprintln(w, "at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.")
 	noise(w)
+	fmt.Fprintln(w, "stale: StaleIfError and StaleWhileRevalidate. stale-if-error: the first of them alone.")
 	_, err := fmt.Fprintln(w, "fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.")
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
@@ -17,16 +18,16 @@ import (
 
 // protections are the ways to guard the origin, by name. Each returns how to get a key, ready to be used.
 var protections = map[string]func(context.Context, *rig) (getter, func(), error){
-	"none":         none,
-	"singleflight": single,
-	"flight":       flightOnly,
-	"cacheguard":   guarded,
-	"redislock":    locked("redislock"),
-	"redlock":      locked("redlock"),
-	"zklock":       locked("zklock"),
-	"sqlite":       locked("sqlite"),
-	"postgresql":   locked("postgresql"),
-	"polling":      polling,
+	"none":               none,
+	"singleflight":       single,
+	"flight":             flightOnly,
+	"cacheguard":         guarded,
+	"redislock":          locked("redislock"),
+	"redlock":            locked("redlock"),
+	"zklock":             locked("zklock"),
+	"sqlite":             locked("sqlite"),
+	"postgresql":         locked("postgresql"),
+	contender.FlightLock: polling,
 
 	"noop": noProtection, // these two are for the calibration of simulate
 	"ping": pings,
@@ -35,7 +36,7 @@ var protections = map[string]func(context.Context, *rig) (getter, func(), error)
 // order in which they are listed.
 var (
 	plainNames      = []string{"none", "singleflight", "flight", "cacheguard"}
-	protectionNames = slices.Concat(plainNames, []string{"polling"}, lockSystemNames)
+	protectionNames = slices.Concat(plainNames, []string{contender.FlightLock}, lockSystemNames)
 )
 
 const valueTTL = time.Minute

@@ -44,15 +44,15 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 		ctx, cancel = context.WithTimeout(ctx, p.Time)
 		defer cancel()
 	}
-	store, closeStore, err := p.store()
+	store, closeStore, err := p.store(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	p.Options.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cache, err := middleware.New(store, p.Options)
-	if err != nil {
-		return err
+	if err != nil { // flags are all that there is in Options
+		return usageError(err.Error())
 	}
 	defer func() { err = errors.Join(err, cache.Close()) }()
 
@@ -112,16 +112,22 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	if err != nil || p.Origin.Host == "" || p.Origin.Scheme != "http" && p.Origin.Scheme != "https" {
 		return p, usageError(fmt.Sprintf("-origin is %q, it must be an http or https URL", *origin))
 	}
+	if bare := p.Origin.Scheme + "://" + p.Origin.Host; strings.TrimSuffix(*origin, "/") != bare {
+		return p, usageError(fmt.Sprintf("-origin is %q, it must have nothing but scheme, host and port: %s", *origin, bare))
+	}
 	return p, within("time", p.Time, 0, 24*time.Hour)
 }
 
 // store is what the cache stands on.
-func (p proxyPlan) store() (store cacheguard.Store, closeAll func() error, err error) {
+func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll func() error, err error) {
 	if p.Redis == "" {
 		s := memstore.New(memstore.Options{})
 		return s, s.Close, nil
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true})
+	if err := reach(ctx, rdb, p.Redis); err != nil {
+		return nil, nil, errors.Join(usageError(fmt.Sprintf("-redis %s: %v", p.Redis, err)), rdb.Close())
+	}
 	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "bench-proxy"})
 	if err != nil {
 		return nil, nil, errors.Join(err, rdb.Close())

@@ -119,6 +119,9 @@ func (r *rig) burst(ctx context.Context, o order, callers int, get getter) repor
 	var failure atomic.Pointer[string]
 	for i := range callers {
 		done.Go(func() {
+			ctx, cancel := context.WithCancel(ctx) // as a request of a server has
+			defer cancel()
+			standLikeARequest()
 			<-gate
 			err := get(ctx, o.Key)
 			answer.Latency[i] = time.Since(at).Nanoseconds()

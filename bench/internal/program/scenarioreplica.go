@@ -180,6 +180,7 @@ func (r *contestant) burst(ctx context.Context, o contestOrder) (answers []calle
 		go func() {
 			ctx, cancel := context.WithCancel(ctx) // as a request of a server has
 			defer cancel()
+			standLikeARequest()
 			<-gate
 			value, found, err := r.Get(ctx, o.keyOf(i))
 			took := time.Since(at).Nanoseconds()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"time"
@@ -22,9 +23,15 @@ type server struct {
 	embedded     *miniredis.Miniredis
 }
 
+// What -redis says of itself.
+const (
+	redisHelp           = "host:port of a Redis to use, without a password or TLS, whose counters are reset; default: start a redis-server"
+	redisOrEmbeddedHelp = redisHelp + ", or embed one if there is none"
+)
+
 // openRedisOrEmbedded is openRedis, but where there is no redis-server it takes one that is embedded in this process.
-func openRedisOrEmbedded(addr string) (*server, error) {
-	s, err := openRedis(addr)
+func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
+	s, err := openRedis(ctx, addr)
 	if !errors.Is(err, errNoRedis) {
 		return s, err
 	}
@@ -50,7 +57,7 @@ func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
 }
 
 // openRedis connects to the Redis at addr, or starts one if that is empty.
-func openRedis(addr string) (*server, error) {
+func openRedis(ctx context.Context, addr string) (*server, error) {
 	s := &server{addr: addr, source: "given with -redis"}
 	if addr == "" {
 		own, err := redistest.NewServer()
@@ -61,8 +68,64 @@ func openRedis(addr string) (*server, error) {
 		}
 		s.addr, s.source, s.own = own.Addr(), "started for this run", own
 	}
-	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr})
+	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true})
+	if addr != "" {
+		if err := s.try(ctx); err != nil {
+			s.close()
+			return nil, usageError(fmt.Sprintf("-redis %s: %v", addr, err))
+		}
+	}
 	return s, nil
+}
+
+// try does once what a run does in a Redis that was there before, so that what it refuses is said once, and before anything starts.
+func (s *server) try(ctx context.Context) error {
+	if err := reach(ctx, s.rdb, s.addr); err != nil {
+		return err
+	}
+	key := freshPrefix() + "try"
+	if err := s.rdb.Set(ctx, key, "", time.Minute).Err(); err != nil {
+		return fmt.Errorf("it can't be written to: %w", err)
+	}
+	if err := errors.Join(s.rdb.Del(ctx, key).Err(), redistest.ResetStats(ctx, s.rdb)); err != nil {
+		return err
+	}
+	if _, err := redistest.CommandStats(ctx, s.rdb); err != nil {
+		return fmt.Errorf("it doesn't say what it was asked: %w", err)
+	}
+	return nil
+}
+
+// reach says whether a Redis answers its client.
+func reach(ctx context.Context, rdb *redis.Client, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr) // go-redis would try again and again, and log each time
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Close(), rdb.Ping(ctx).Err())
+}
+
+// kill ends the server as a crash would, for restart to begin it again, without data. One that was there before is never killed.
+func (s *server) kill() {
+	if s.own != nil {
+		s.own.Kill()
+	}
+	if s.embedded != nil {
+		s.embedded.Close()
+		s.embedded.FlushAll()
+	}
+}
+
+func (s *server) restart() error {
+	switch {
+	case s.own != nil:
+		return s.own.Restart()
+	case s.embedded != nil:
+		return s.embedded.Restart()
+	}
+	return nil
 }
 
 func (s *server) close() {

@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ func simulation(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if p.Validate {
-		server, err := openRedis(p.Redis)
+		server, err := openRedis(ctx, p.Redis)
 		if err != nil {
 			return err
 		}
@@ -68,7 +67,7 @@ The standard run takes about 15 seconds of one core and 50 MB, the largest (-rep
 model leaves out is in the documentation of package simulate. The costs' defaults were measured on one machine with
 Redis 7.0.15 on the loopback device: say -round-trip 500µs for a network.
 
--validate runs the stampedes of the command of this name, none, singleflight, polling and cacheguard, and simulates the
+-validate runs the stampedes of the command of this name, none, singleflight, singleflight+lock and cacheguard, and simulates the
 same, with costs that are measured on the spot without a stampede; it takes a minute or two.
 
 -json prints an object with the members plan (all flags, times in nanoseconds) and results, a list with a member for
@@ -139,13 +138,13 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	flags.IntVar(&v.Callers, "callers", 100, "callers in each process")
 	flags.IntVar(&v.Rounds, "rounds", 8, "cold keys in each run")
 	flags.IntVar(&v.Runs, "runs", 3, "runs of each stampede, each with fresh processes")
-	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
 	v.Load = c.Load
 	if err := c.Validate(); err != nil {
-		return p, usageError(err.Error())
+		return p, usageError("the flags are named like these fields: " + err.Error())
 	}
 	var wrong error
 	v.Processes, wrong = counts("processes", *processes, 1, 256)
@@ -158,9 +157,7 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 
 func (p simulationPlan) print(w io.Writer, results []simulate.Result) error {
 	if p.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"plan": p.Config, "results": results})
+		return printJSON(w, map[string]any{"plan": p.Config, "results": results})
 	}
 	c := p.Config
 	fmt.Fprintf(w, "simulated: %d replicas, %d keys (Zipf %v), %v to %v requests a second, %v, TTL %v, load %v, origin runs %s, seed %d\n",

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/simulate"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
@@ -89,7 +90,7 @@ func TestSimulateAsItIs(t *testing.T) {
 		t.Fatalf("%d results and %d calibrations, want 8 and 4", len(printed.Results), len(printed.Calibrations))
 	}
 	for _, c := range printed.Results {
-		loads := map[string]int{"none": 5 * c.Processes, "singleflight": c.Processes, "polling": 1, "cacheguard": 1}[c.Protection]
+		loads := map[string]int{"none": 5 * c.Processes, "singleflight": c.Processes, contender.FlightLock: 1, "cacheguard": 1}[c.Protection]
 		if want := (extent{loads, loads}); c.Loads != want || c.SimLoads != want || c.Errors != 0 {
 			t.Errorf("%s in %d processes: %v loads ran, %v were simulated, want %v; %d errors", c.Protection, c.Processes, c.Loads, c.SimLoads, want, c.Errors)
 		}

@@ -19,13 +19,15 @@ import (
 
 // plan is what a stampede measures.
 type plan struct {
-	Processes, Callers int
-	Load               time.Duration
-	Size               int
-	Rounds, Repeat     int
-	Redis              string
-	Protections        []string
-	JSON               bool `json:"-"`
+	Processes   int           `json:"processes"`
+	Callers     int           `json:"callers"`
+	Load        time.Duration `json:"loadNanos"`
+	Size        int           `json:"size"`
+	Rounds      int           `json:"rounds"`
+	Repeat      int           `json:"repeat"`
+	Protections []string      `json:"protections"`
+	Redis       string        `json:"-"`
+	JSON        bool          `json:"-"`
 
 	warmUp int // rounds before those that count
 }
@@ -36,7 +38,7 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(p.Redis)
+	server, err := openRedis(ctx, p.Redis)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 	flags.IntVar(&p.Size, "size", 1024, "bytes of the value")
 	flags.IntVar(&p.Rounds, "rounds", 20, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 5, "repetitions, each with fresh processes")
-	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	names := flags.String("protections", strings.Join(plainNames[1:], ","), "which to compare, of "+strings.Join(protectionNames, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
@@ -88,17 +90,18 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 		within("size", p.Size, 0, 64<<20), within("load", p.Load, 0, 30*time.Second))
 }
 
-// tally is what one repetition of one protection showed. Times are in nanoseconds.
+// tally is what one repetition of one protection showed.
 type tally struct {
-	Loads    []int   // in each round
-	Errors   int     // of all callers
-	Error    string  // one of them
-	P50, P99 int64   // of latency minus load, all rounds together
-	First    int64   // median over the rounds: until the first load begins
-	Tail     int64   // median over the rounds: from the end of the first load to the 99th percentile of callers
-	Trips    int64   // most of one process in one round
-	Commands []int64 // in each round, also those inside scripts
-	Pings    int64   // of those, to see whether the subscription stands
+	Loads    []int   `json:"loads"`           // in each round
+	Errors   int     `json:"errors"`          // of all callers
+	Error    string  `json:"error,omitempty"` // one of them
+	P50      int64   `json:"p50Nanos"`        // of latency minus load, all rounds together
+	P99      int64   `json:"p99Nanos"`
+	First    int64   `json:"firstLoadNanos"` // median over the rounds: until the first load begins
+	Tail     int64   `json:"tailNanos"`      // median over the rounds: from the end of the first load to the 99th percentile of callers
+	Trips    int64   `json:"trips"`          // most of one process in one round
+	Commands []int64 `json:"commands"`       // in each round, also those inside scripts
+	Pings    int64   `json:"pings"`          // of those, to see whether the subscription stands
 }
 
 // runOne runs all rounds of one repetition with fresh processes.
@@ -165,7 +168,7 @@ func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string)
 		}
 	}
 	t.P50, t.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
-	t.First, t.Tail = quantile(firsts, 0.5), quantile(tails, 0.5)
+	t.First, t.Tail = median(firsts), median(tails)
 	return t, nil
 }
 

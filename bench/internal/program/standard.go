@@ -22,34 +22,31 @@ type match struct {
 }
 
 // standardMatches are what the run without a command shows.
-func standardMatches(rounds int) []match {
-	var all []match
-	if rounds > 0 {
-		all = append(all, match{scenarioNamed("cold"), 4, 50}, match{scenarioNamed("cold"), 16, 50})
-	}
+func standardMatches() []match {
+	all := []match{{scenarioNamed("cold"), 4, 50}, {scenarioNamed("cold"), 16, 50}}
 	for _, name := range []string{"missing", "failing", "killed", "race-same", "race-other"} {
 		all = append(all, match{scenarioNamed(name), 4, 50})
 	}
 	return all
 }
 
-// standardContenders are the plain ways, the lock of the textbook, the best lock without a lease that ends a load, and this
-// module.
-var standardContenders = []string{"none", "singleflight", "stage-setnxex", "stage-watchdog", "cacheguard"}
+// standardContenders are the plain ways, the best lock of the example that each caller takes for itself, the textbook's lock under a
+// flight, and this module.
+var standardContenders = []string{"none", "singleflight", "stage-watchdog", contender.FlightLock, "cacheguard"}
 
 // runPlan is what a run of scenarios measures.
 type runPlan struct {
 	Scenario  string        `json:"scenario,omitempty"` // empty: the standard ones
 	Processes int           `json:"processes,omitempty"`
 	Callers   int           `json:"callers,omitempty"`
-	Load      time.Duration `json:"load"`
+	Load      time.Duration `json:"loadNanos"`
 	Size      int           `json:"size"`
-	TTL       time.Duration `json:"ttl"`
-	LockTTL   time.Duration `json:"lockTTL"`
-	Poll      time.Duration `json:"poll"`
-	Patience  time.Duration `json:"patience"`
-	Rounds    int           `json:"rounds"`
-	Keys      int           `json:"keys"` // of an avalanche
+	TTL       time.Duration `json:"ttlNanos"`
+	LockTTL   time.Duration `json:"lockTTLNanos"`
+	Poll      time.Duration `json:"pollNanos"`
+	Patience  time.Duration `json:"patienceNanos"`
+	Rounds    int           `json:"rounds,omitempty"` // of cold keys
+	Keys      int           `json:"keys,omitempty"`   // of an avalanche
 	Repeat    int           `json:"repeat"`
 	Redis     string        `json:"-"`
 	Against   []string      `json:"contenders"`
@@ -63,14 +60,14 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	if err != nil {
 		return err
 	}
-	server, err := openRedisOrEmbedded(p.Redis)
+	server, err := openRedisOrEmbedded(ctx, p.Redis)
 	if err != nil {
 		return err
 	}
 	defer server.close()
-	matches := standardMatches(p.Rounds)
+	matches := standardMatches()
 	if p.Scenario != "" {
-		matches = []match{{scenarioNamed(p.Scenario), p.Processes, p.Callers}}
+		matches = []match{{scenarioNamed(p.Scenario), p.Processes, max(p.Callers, p.Keys)}}
 	}
 	chosen, err := contender.Named(peers.contenders(), p.Against...)
 	if err != nil {
@@ -121,14 +118,14 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 // moreSections are what the page of the standard run has besides its scenarios: a hot key that expires again and again, and
 // fleets that grow. They need a redis-server; without one they are left out.
 func moreSections(ctx context.Context, peers Peers, going *progress, redis string) ([]chart.Section, error) {
-	server, err := openRedis(redis)
+	server, err := openRedis(ctx, redis)
 	if errors.Is(err, errNoRedis) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	defer server.close()
-	e, err := parseExpiry([]string{"-protections", "singleflight,xfetch,lease,swr,early+swr", "-time", "6s", "-redis", server.addr}, io.Discard)
+	e, err := parseExpiry([]string{"-protections", "singleflight,xfetch,cacheguard,cacheguard-swr,cacheguard-early+swr", "-time", "6s", "-redis", server.addr}, io.Discard)
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +164,33 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	p.Scenario = name
 	if name != "" {
 		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
+	}
+	switch name {
+	case "":
+	case "avalanche":
+		flags.IntVar(&p.Keys, "keys", 1000, "keys that are cold at once, with a caller for each in each replica")
+	default:
 		flags.IntVar(&p.Callers, "callers", 50, "callers in each")
 	}
-	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
+	if name == "" || name == "cold" {
+		flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
+	}
+	if name != "slow" {
+		flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
+	}
 	flags.IntVar(&p.Size, "size", 1024, "bytes of the value")
 	flags.DurationVar(&p.TTL, "ttl", time.Minute, "how long a value is cached")
-	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, "how long a lock or a lease outlives its holder, where it has an end")
+	lockHelp := "how long a lock or a lease outlives its holder, where it has an end"
+	if name == "slow" {
+		lockHelp += "; a load takes two and a half times as long"
+	}
+	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, lockHelp)
 	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
 	flags.DurationVar(&p.Patience, "patience", 4*time.Second, "after which a caller without an answer is stuck")
-	flags.IntVar(&p.Keys, "keys", 1000, "keys that are cold at once in an avalanche")
-	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
-	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server, or embed one if there is none")
+	if name != "redis-gone" { // which kills it
+		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
+	}
 	var names []string
 	for _, c := range peers.contenders() {
 		names = append(names, c.Name)
@@ -189,25 +201,40 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	p.Against, err = chosen("contenders", *against, names)
-	if name == "" {
-		return p, cmp.Or(err, p.validate())
+	if name == "slow" {
+		p.Load = outlasting(p.LockTTL)
 	}
-	return p, cmp.Or(err, within("processes", p.Processes, scenarioNamed(name).Least, 256), within("callers", p.Callers, 1, 100000), p.validate())
+	p.Against, err = chosen("contenders", *against, names)
+	return p, cmp.Or(err, p.validate())
 }
 
-func (p runPlan) validate() error {
-	return cmp.Or(
-		within("load", p.Load, 0, 30*time.Second), within("size", p.Size, versionDigits, 64<<20), within("ttl", p.TTL, time.Second, time.Hour),
+func (p runPlan) validate() (err error) {
+	if p.Scenario != "" {
+		err = within("processes", p.Processes, scenarioNamed(p.Scenario).Least, 256)
+	}
+	switch p.Scenario {
+	case "":
+	case "avalanche":
+		err = cmp.Or(err, within("keys", p.Keys, 1, 100000))
+	default:
+		err = cmp.Or(err, within("callers", p.Callers, 1, 100000))
+	}
+	if p.Scenario == "" || p.Scenario == "cold" {
+		err = cmp.Or(err, within("rounds", p.Rounds, 1, 10000))
+	}
+	if p.Scenario != "slow" {
+		err = cmp.Or(err, within("load", p.Load, 0, 30*time.Second))
+	}
+	return cmp.Or(err, within("size", p.Size, versionDigits, 64<<20), within("ttl", p.TTL, time.Second, time.Hour),
 		within("lock-ttl", p.LockTTL, time.Second, time.Minute), within("poll", p.Poll, time.Millisecond, 10*time.Second),
-		within("patience", p.Patience, p.leastPatience(), 10*time.Minute), within("rounds", p.Rounds, 1, 10000), within("keys", p.Keys, 1, 1000000), within("repeat", p.Repeat, 1, 1000))
+		within("patience", p.Patience, p.leastPatience(), 10*time.Minute), within("repeat", p.Repeat, 1, 1000))
 }
 
 // leastPatience is what callers need who are to get an answer from the best of contenders.
 func (p runPlan) leastPatience() time.Duration {
 	switch p.Scenario {
 	case "slow":
-		return outlasting(p.LockTTL) + p.LockTTL/2
+		return p.Load + p.LockTTL/2
 	case "", "killed": // the standard run has that, too
 		return p.LockTTL + 2*p.Load
 	}

@@ -47,15 +47,20 @@ func TestScenarios(t *testing.T) {
 	} {
 		t.Run(c.scenario, func(t *testing.T) {
 			t.Parallel()
-			args := []string{c.scenario, "-keys", "100", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-poll", "20ms",
-				"-contenders", c.fails + ",cacheguard,cacheguard-strong"}
+			args := []string{c.scenario, "-processes", "2", "-repeat", "1", "-poll", "20ms", "-contenders", c.fails + ",cacheguard,cacheguard-strong"}
 			switch c.scenario {
 			case "race-same", "race-other": // time for a change in the middle of the load, and no end of a lock
-				args = append(args, "-load", "1s", "-lock-ttl", "20s")
-			case "killed", "slow": // time for a busy machine to renew a lease
-				args = append(args, "-load", "1s", "-lock-ttl", "2s", "-patience", "10s")
+				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "20s")
+			case "killed": // time for a busy machine to renew a lease
+				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience", "10s")
+			case "slow":
+				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "10s")
+			case "avalanche":
+				args = append(args, "-keys", "100", "-lock-ttl", "20s", "-patience", "20s")
+			case "cold":
+				args = append(args, "-callers", "5", "-rounds", "2", "-lock-ttl", "20s", "-patience", "20s")
 			default:
-				args = append(args, "-lock-ttl", "20s", "-patience", "20s")
+				args = append(args, "-callers", "5", "-lock-ttl", "20s", "-patience", "20s")
 			}
 			p := runScenario(t, args...)
 			if len(p.Scenarios) != 1 {

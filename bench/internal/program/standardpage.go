@@ -90,7 +90,7 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.Page {
 	perProcess, fixed := slope(byProcesses)
 	page := chart.Page{Title: "What grows with the fleet", Intro: []string{about.String(), fmt.Sprintf(
-		"%s on a cold key, a load of %v, %d rounds in each of %d repetitions.", p.Contender, p.Load, p.Rounds, p.Repeat)}}
+		"%s on a cold key, a load of %v, %d rounds in each of %s.", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat))}}
 	for _, part := range []struct {
 		title, axis string
 		rows        []growthRow
@@ -107,9 +107,9 @@ func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.
 		for _, r := range part.rows {
 			x := float64(part.x(r))
 			commands.Series[0].Points = append(commands.Series[0].Points, chart.Point{X: x, Y: float64(r.Commands)})
-			took.Series[0].Points = append(took.Series[0].Points, chart.Point{X: x, Y: float64(quantile(r.P99, 0.5)) / 1e6})
-			if len(r.Floor) > 0 {
-				took.Series[1].Points = append(took.Series[1].Points, chart.Point{X: x, Y: float64(quantile(r.Floor, 0.5)) / 1e6})
+			took.Series[0].Points = append(took.Series[0].Points, chart.Point{X: x, Y: float64(median(r.Took.P99)) / 1e6})
+			if len(r.Floor.P99) > 0 {
+				took.Series[1].Points = append(took.Series[1].Points, chart.Point{X: x, Y: float64(median(r.Floor.P99)) / 1e6})
 			}
 		}
 		s := chart.Section{Title: part.title, Figures: []chart.Figure{

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,7 +16,7 @@ type matchReport struct {
 	What      string                     `json:"what"`
 	Processes int                        `json:"processes"`
 	Callers   int                        `json:"callers"`
-	Results   map[string][]contestResult `json:"results"` // by contender, one for each repetition; times are in nanoseconds
+	Results   map[string][]contestResult `json:"results"` // by contender, one for each repetition
 	Failed    map[string]string          `json:"failed"`  // by contender: what went wrong
 }
 
@@ -38,29 +37,27 @@ func reportsOf(matches []match, results []map[string][]contestResult) []matchRep
 // print writes the results for people, or for machines.
 func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender, peers Peers) error {
 	if p.json {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
 		notes := map[string]string{}
 		for _, c := range chosen {
 			notes[c.Name] = described(c)
 		}
-		return enc.Encode(map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports})
 	}
-	fmt.Fprintf(w, "a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %d repetitions\n%v\n",
-		p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat, about)
+	fmt.Fprintf(w, "a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
+		p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat), about)
 	for _, r := range reports {
 		fmt.Fprintf(w, "\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "contender\tloads\tat once\terrors\tstuck\tstale\tleft\tp50 ms\tp99 ms\tmax ms\ttrips\tcommands\t ")
 		for _, c := range chosen {
 			rs := r.Results[c.Name]
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", c.Name, span(allLoads(rs)),
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, span(allLoads(rs)),
 				most(rs, func(r contestResult) int { return r.AtOnce }), total(rs, func(r contestResult) int { return r.Errors }),
 				total(rs, func(r contestResult) int { return r.Stuck }), total(rs, func(r contestResult) int { return r.Stale }),
 				total(rs, func(r contestResult) int { return r.Left }),
 				tookOf(rs, func(r contestResult) int64 { return r.P50 }), tookOf(rs, func(r contestResult) int64 { return r.P99 }),
 				tookOf(rs, func(r contestResult) int64 { return r.Max }),
-				most(rs, func(r contestResult) int { return int(r.Trips) }), mostCommands(rs), mark(r.Failed[c.Name]))
+				count(int64(most(rs, func(r contestResult) int { return int(r.Trips) }))), count(mostCommandsOf(rs)), mark(r.Failed[c.Name]))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -71,6 +68,7 @@ loads: in each round, least to most. at once: of those, under way at the same ti
 when the patience was over. stale: told what was before a change that had been acknowledged when they asked. left: told it when
 all was over. p50, p99, max: of answers, from the moment of the burst, the load included; median of the repetitions (least to
 most). trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
+-: nobody has answered, or nobody counts: an embedded Redis no commands, and those who have a client of their own no trips.
 `)
 	if err != nil || !peers.among(chosen) {
 		return err
@@ -109,7 +107,8 @@ func total(rs []contestResult, of func(contestResult) int) (sum int) {
 	return sum
 }
 
-func most(rs []contestResult, of func(contestResult) int) (most int) {
+func most(rs []contestResult, of func(contestResult) int) int {
+	most := notCounted
 	for _, r := range rs {
 		most = max(most, of(r))
 	}
@@ -125,18 +124,17 @@ func tookOf(rs []contestResult, of func(contestResult) int64) string {
 	return ms(answered, of)
 }
 
-// mostCommands is a dash where the server doesn't count.
-func mostCommands(rs []contestResult) string {
-	n := mostCommandsOf(rs)
-	if n < 0 {
+// count is a dash where nobody counts.
+func count(n int64) string {
+	if n == notCounted {
 		return "-"
 	}
 	return fmt.Sprint(n)
 }
 
-// mostCommandsOf is less than zero where the server doesn't count.
+// mostCommandsOf is notCounted where the server doesn't.
 func mostCommandsOf(rs []contestResult) int64 {
-	most := int64(-1)
+	most := int64(notCounted)
 	for _, r := range rs {
 		for _, n := range r.Commands {
 			most = max(most, n)

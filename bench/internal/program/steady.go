@@ -14,11 +14,15 @@ import (
 
 // steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage have in common.
 type steady struct {
-	Processes, Rate, Size, Repeat int
-	TTL, Load                     time.Duration
-	Redis                         string
-	Protections                   []string
-	JSON                          bool `json:"-"`
+	Processes   int           `json:"processes"`
+	Rate        int           `json:"rate"` // requests a second of each
+	Size        int           `json:"size"`
+	Repeat      int           `json:"repeat"`
+	TTL         time.Duration `json:"ttlNanos"`
+	Load        time.Duration `json:"loadNanos"`
+	Protections []string      `json:"protections"`
+	Redis       string        `json:"-"`
+	JSON        bool          `json:"-"`
 
 	names *string // -protections as it was given
 	of    []string
@@ -34,7 +38,7 @@ func (s *steady) flags(flags *flag.FlagSet, of ...string) {
 	flags.DurationVar(&s.Load, "load", 100*time.Millisecond, "how long a load takes")
 	flags.IntVar(&s.Size, "size", 1024, "bytes of the value")
 	flags.IntVar(&s.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
-	flags.StringVar(&s.Redis, "redis", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&s.Redis, "redis", "", redisHelp)
 	s.of = of
 	s.names = flags.String("protections", strings.Join(of, ","), "which to compare, of "+strings.Join(of, ", "))
 	flags.BoolVar(&s.JSON, "json", false, "print JSON")
@@ -191,6 +195,6 @@ func noise(w io.Writer) {
 
 // heading says what was run.
 func (s *steady) heading(w io.Writer, what string, about about) {
-	fmt.Fprintf(w, "%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %d repetitions\n%v\n\n",
-		s.Processes, s.Rate, s.TTL, s.Load, s.Size, what, s.Repeat, about)
+	fmt.Fprintf(w, "%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",
+		s.Processes, s.Rate, s.TTL, s.Load, s.Size, what, repetitions(s.Repeat), about)
 }

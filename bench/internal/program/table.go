@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,12 +12,10 @@ import (
 func (p plan) print(ctx context.Context, w io.Writer, server *server, all map[string][]tally) error {
 	about := server.about(ctx)
 	if p.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": p, "results": all})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
-	fmt.Fprintf(w, "%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %d repetitions\n",
-		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, p.Repeat)
+	fmt.Fprintf(w, "%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %s\n",
+		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, repetitions(p.Repeat))
 	fmt.Fprintf(w, "%v\n\n", about)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -67,7 +64,7 @@ func middle[T any](ts []T, of func(T) int64) int64 {
 	for i, t := range ts {
 		values[i] = of(t)
 	}
-	return quantile(values, 0.5)
+	return median(values)
 }
 
 func ms[T any](ts []T, of func(T) int64) string {
@@ -88,4 +85,11 @@ func span(loads []int) string {
 		return fmt.Sprint(least)
 	}
 	return fmt.Sprintf("%d-%d", least, most)
+}
+
+func repetitions(n int) string {
+	if n == 1 {
+		return "1 repetition"
+	}
+	return fmt.Sprintf("%d repetitions", n)
 }

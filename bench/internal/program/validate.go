@@ -2,19 +2,19 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/simulate"
 )
 
 // validated are the protections whose stampedes are run and simulated, and the policies they are.
 var validated = []struct{ protection, policy string }{
-	{"none", "none"}, {"singleflight", "local"}, {"polling", "lock"}, {"cacheguard", "lease"},
+	{"none", "none"}, {"singleflight", "local"}, {contender.FlightLock, "lock"}, {"cacheguard", "lease"},
 }
 
 // comparison is one protection's stampede, run and simulated. Each slice has one of each run. Times are in nanoseconds.
@@ -97,7 +97,7 @@ func (v validation) run(ctx context.Context, server *server) (all []comparison, 
 
 // deviation of the median of what was simulated from that of what ran.
 func deviation(simulated, ran []int64) float64 {
-	a, b := quantile(simulated, 0.5), quantile(ran, 0.5)
+	a, b := median(simulated), median(ran)
 	if b == 0 {
 		return 0
 	}
@@ -115,9 +115,7 @@ func policyOf(name string) simulate.Policy {
 
 func (v validation) print(w io.Writer, about about, asJSON bool, all []comparison, measured []calibration) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
+		return printJSON(w, map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
 	}
 	fmt.Fprintf(w, "stampedes of %v processes x %d callers, load %v, %d rounds x %d runs: run, and simulated\n%v\n\n",
 		v.Processes, v.Callers, v.Load, v.Rounds, v.Runs, about)

@@ -36,14 +36,14 @@ var ways = map[string]func(context.Context, *stand) (asker, func(), error){
 	"get":          plainGet,
 	"singleflight": hotSingle,
 	"xfetch":       xfetch,
-	"lease":        hotGuarded(func(*options) {}),
-	"swr":          hotGuarded(func(o *options) { o.StaleWhileRevalidate = hour }),
-	"early":        hotGuarded(func(o *options) { o.EarlyRefresh = 1 }),
-	"early+swr":    hotGuarded(func(o *options) { o.EarlyRefresh, o.StaleWhileRevalidate = 1, hour }),
 
-	"stale":               hotGuarded(func(o *options) { o.StaleIfError, o.StaleWhileRevalidate = hour, hour }),
-	"stale-only-if-error": hotGuarded(func(o *options) { o.StaleIfError = hour }),
-	"none":                hotGuarded(func(*options) {}),
+	"cacheguard":           hotGuarded(func(*options) {}),
+	"cacheguard-swr":       hotGuarded(func(o *options) { o.StaleWhileRevalidate = hour }),
+	"cacheguard-early":     hotGuarded(func(o *options) { o.EarlyRefresh = 1 }),
+	"cacheguard-early+swr": hotGuarded(func(o *options) { o.EarlyRefresh, o.StaleWhileRevalidate = 1, hour }),
+
+	"cacheguard-stale":          hotGuarded(func(o *options) { o.StaleIfError, o.StaleWhileRevalidate = hour, hour }),
+	"cacheguard-stale-if-error": hotGuarded(func(o *options) { o.StaleIfError = hour }),
 }
 
 type options = cacheguard.Options[string]

@@ -87,7 +87,7 @@ func Default() Config {
 // mostTTLs is how many TTLs a run may take.
 const mostTTLs = 20_000
 
-// Validate returns everything that is wrong with a configuration, joined.
+// Validate returns everything that is wrong with a configuration, joined. Each names the field.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -95,31 +95,43 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Replicas >= 1 && c.Replicas <= 10_000, "there are %d replicas, it must be 1 to 10000", c.Replicas)
-	check(c.Keys >= 1 && c.Keys <= 10_000_000, "there are %d keys, it must be 1 to 10000000", c.Keys)
-	check(c.Zipf >= 0 && c.Zipf <= 3, "the exponent is %v, it must be from 0 to 3", c.Zipf)
-	check(c.Low >= 0 && c.High >= c.Low && c.High > 0 && c.High <= 200_000, "%v to %v requests a second; it must go from 0 at least up to 200000 at most", c.Low, c.High)
-	check(c.Time >= time.Second && c.Time <= 7*24*time.Hour && c.Day >= time.Second, "the time is %v of days of %v, it must be 1s to 168h of days of 1s or more", c.Time, c.Day)
-	check(c.TTL >= time.Second && c.TTL <= 24*time.Hour && c.Time/max(c.TTL, 1) <= mostTTLs, "the TTL is %v, it must be 1s to 24h, and the time at most %d times as long", c.TTL, mostTTLs)
-	check(c.Jitter >= 0 && c.Jitter < 1, "the jitter is %v, it must be from 0 to below 1", c.Jitter)
-	check(c.Stale >= time.Second && c.Stale <= 24*time.Hour, "the stale window is %v, it must be 1s to 24h", c.Stale)
-	check(c.Beta > 0 && c.Beta <= 100, "beta is %v, it must be above 0, and at most 100", c.Beta)
-	check(c.Load > 0 && c.Load <= c.LoadTimeout && c.LoadTimeout <= time.Hour, "a load takes %v and at most %v, it must be above 0 and within 1h", c.Load, c.LoadTimeout)
-	check(c.Sigma >= 0 && c.Sigma <= 3, "sigma is %v, it must be from 0 to 3", c.Sigma)
-	check(c.Capacity >= 0 && c.Queue >= 0 && c.Budget >= 1, "the capacity is %d, the queue %d and the budget %d, they must be at least 0, 0 and 1", c.Capacity, c.Queue, c.Budget)
-	check(c.Steps >= 1000 && c.Steps <= 1_000_000_000, "%d steps, it must be 1000 to 1000000000", c.Steps)
-	check(c.Lease >= 10*time.Millisecond && c.Lock >= 10*time.Millisecond, "the lease is %v and the lock %v, they must be 10ms at least", c.Lease, c.Lock)
-	check(c.PollLeast >= time.Millisecond && c.PollMost >= c.PollLeast, "a poll comes each %v to %v, it must be 1ms at least", c.PollLeast, c.PollMost)
-	check(c.Deploys >= 0 && c.Deploys <= 100 && c.DeployTime >= 0 && c.Down >= 0, "%d deploys of %v, replicas are down for %v; it must be 0 to 100, and no negative time", c.Deploys, c.DeployTime, c.Down)
-	check(c.Down*2 <= c.DeployTime || c.Deploys == 0, "a replica is down for %v of a deploy of %v, it must be half of it at most", c.Down, c.DeployTime)
-	check(c.FailoverFor >= 0 && c.FailoverAt >= 0 && c.FailoverFor <= time.Hour, "the failover takes %v, it must be 0 to 1h", c.FailoverFor)
-	check(c.Timeout >= time.Millisecond, "the timeout is %v, it must be 1ms at least", c.Timeout)
-	check(c.OneByOne >= 0 && c.OneByOne <= 20_000_000, "%d expiries one by one, it must be 0 to 20000000", c.OneByOne)
-	for name, cost := range map[string]time.Duration{
-		"round trip": c.Costs.RoundTrip, "get": c.Costs.Get, "script": c.Costs.Script, "fill": c.Costs.Fill,
-		"message": c.Costs.Message, "delivery": c.Costs.Delivery, "noise": c.Costs.Noise, "wake": c.Costs.Wake,
+	check(c.Replicas >= 1 && c.Replicas <= 10_000, "Replicas is %d, it must be from 1 to 10000", c.Replicas)
+	check(c.Keys >= 1 && c.Keys <= 10_000_000, "Keys is %d, it must be from 1 to 10000000", c.Keys)
+	check(c.Zipf >= 0 && c.Zipf <= 3, "Zipf is %v, it must be from 0 to 3", c.Zipf)
+	check(c.High > 0 && c.High <= 200_000, "High is %v, it must be above 0, and at most 200000", c.High)
+	check(c.Low >= 0 && c.Low <= c.High, "Low is %v, it must be from 0 to High, which is %v", c.Low, c.High)
+	check(c.Time >= time.Second && c.Time <= 7*24*time.Hour, "Time is %v, it must be from 1s to 168h", c.Time)
+	check(c.Day >= time.Second, "Day is %v, it must be 1s at least", c.Day)
+	check(c.TTL >= time.Second && c.TTL <= 24*time.Hour && c.Time/max(c.TTL, 1) <= mostTTLs, "TTL is %v, it must be from 1s to 24h, and Time, which is %v, at most %d times as long", c.TTL, c.Time, mostTTLs)
+	check(c.Jitter >= 0 && c.Jitter < 1, "Jitter is %v, it must be from 0 to below 1", c.Jitter)
+	check(c.Stale >= time.Second && c.Stale <= 24*time.Hour, "Stale is %v, it must be from 1s to 24h", c.Stale)
+	check(c.Beta > 0 && c.Beta <= 100, "Beta is %v, it must be above 0, and at most 100", c.Beta)
+	check(c.LoadTimeout <= time.Hour, "LoadTimeout is %v, it must be at most 1h", c.LoadTimeout)
+	check(c.Load > 0 && c.Load <= c.LoadTimeout, "Load is %v, it must be above 0, and at most LoadTimeout, which is %v", c.Load, c.LoadTimeout)
+	check(c.Sigma >= 0 && c.Sigma <= 3, "Sigma is %v, it must be from 0 to 3", c.Sigma)
+	check(c.Capacity >= 0, "Capacity is %d, it must be at least 0", c.Capacity)
+	check(c.Queue >= 0, "Queue is %d, it must be at least 0", c.Queue)
+	check(c.Budget >= 1, "Budget is %d, it must be at least 1", c.Budget)
+	check(c.Steps >= 1000 && c.Steps <= 1_000_000_000, "Steps is %d, it must be from 1000 to 1000000000", c.Steps)
+	check(c.Lease >= 10*time.Millisecond, "Lease is %v, it must be 10ms at least", c.Lease)
+	check(c.Lock >= 10*time.Millisecond, "Lock is %v, it must be 10ms at least", c.Lock)
+	check(c.PollLeast >= time.Millisecond, "PollLeast is %v, it must be 1ms at least", c.PollLeast)
+	check(c.PollMost >= c.PollLeast, "PollMost is %v, it must be at least PollLeast, which is %v", c.PollMost, c.PollLeast)
+	check(c.Deploys >= 0 && c.Deploys <= 100, "Deploys is %d, it must be from 0 to 100", c.Deploys)
+	check(c.DeployTime >= 0, "DeployTime is %v, it must not be negative", c.DeployTime)
+	check(c.Down >= 0 && (c.Down*2 <= c.DeployTime || c.Deploys == 0), "Down is %v, it must be from 0 to half of DeployTime, which is %v", c.Down, c.DeployTime)
+	check(c.FailoverAt >= 0, "FailoverAt is %v, it must not be negative", c.FailoverAt)
+	check(c.FailoverFor >= 0 && c.FailoverFor <= time.Hour, "FailoverFor is %v, it must be from 0 to 1h", c.FailoverFor)
+	check(c.Timeout >= time.Millisecond, "Timeout is %v, it must be 1ms at least", c.Timeout)
+	check(c.OneByOne >= 0 && c.OneByOne <= 20_000_000, "OneByOne is %d, it must be from 0 to 20000000", c.OneByOne)
+	for _, cost := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"RoundTrip", c.Costs.RoundTrip}, {"Get", c.Costs.Get}, {"Script", c.Costs.Script}, {"Fill", c.Costs.Fill},
+		{"Message", c.Costs.Message}, {"Delivery", c.Costs.Delivery}, {"Noise", c.Costs.Noise}, {"Wake", c.Costs.Wake},
 	} {
-		check(cost >= 0 && cost <= time.Second, "the cost of a %s is %v, it must be from 0 to 1s", name, cost)
+		check(cost.value >= 0 && cost.value <= time.Second, "Costs.%s is %v, it must be from 0 to 1s", cost.name, cost.value)
 	}
 	return errors.Join(errs...)
 }

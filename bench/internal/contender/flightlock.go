@@ -1,0 +1,56 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// FlightLock is the name of the best that can be had from the textbook: callers of a process are put together first, so that
+// each process asks for the lock once.
+const FlightLock = "singleflight+lock"
+
+var flightLock = Contender{
+	Name: FlightLock, What: "x/sync/singleflight in each process, and under it a lock that polls: SET NX PX with a token, GET, load, SET, delete by script",
+	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, and nothing stops a SET after a change.",
+	Open: func(ctx context.Context, r Rig) (Protection, error) {
+		return &flightLocked{single{readThrough: readThrough{r}}},
+			errors.Join(r.Redis.Ping(ctx).Err(), deleteIfMine.Load(ctx, r.Redis).Err())
+	},
+}
+
+var deleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+
+type flightLocked struct{ single }
+
+func (f *flightLocked) Get(ctx context.Context, key string) (string, bool, error) {
+	return f.fly(key, func() (string, bool, error) { return f.locked(ctx, key) })
+}
+
+// locked looks, asks for the lock and looks again, until it has either.
+func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, error) {
+	lock, token := key+":lock", uuid.NewString()
+	for {
+		if v, found, err := f.look(ctx, key); !errors.Is(err, redis.Nil) {
+			return v, found, err
+		}
+		free, err := f.Redis.SetNX(ctx, lock, token, f.LockTTL).Result()
+		if err != nil {
+			return "", false, err
+		}
+		if free {
+			break
+		}
+		select {
+		case <-time.After(f.PollTime/2 + rand.N(f.PollTime/2)):
+		case <-ctx.Done():
+			return "", false, ctx.Err()
+		}
+	}
+	v, found, err := f.readThrough.Get(ctx, key) // somebody may have loaded between the look and the lock
+	return v, found, errors.Join(err, deleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
+}
