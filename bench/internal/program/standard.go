@@ -163,7 +163,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	p.Scenario = name
 	if name != "" {
-		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
+		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process; dozens for each core measure the machine")
 	}
 	switch name {
 	case "":
