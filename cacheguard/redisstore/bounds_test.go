@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,9 +112,39 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		_, err := r.cache.Peek(t.Context(), "k")
 		return err == nil
 	})
-	if sent := proxy.Counts()["GET"]; sent > 3*128 { // a batch on its way, and its repetition
+	if sent := proxy.Counts()["GET"]; sent > 9*128 { // four batches on their way, their repetitions, and the last Peek
 		t.Errorf("%d reads were sent after their readers had left", sent)
 	}
+}
+
+// Of thousands of reads not all wait for the batch whose answer is late.
+func TestFullBatchesGoSideBySide(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t, redistest.Start(t).Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, 2*time.Minute })
+	r.listens(t)
+	gate := make(chan struct{})
+	late := proxy.DelayReply(redistest.IsCommand("MGET"), gate)
+	const all = 1000
+	var readers sync.WaitGroup
+	var answered atomic.Int32
+	for i := range all {
+		readers.Go(func() {
+			if _, err := r.cache.Peek(t.Context(), fmt.Sprint("k", i)); err != nil {
+				t.Errorf("Peek: %v", err)
+			}
+			answered.Add(1)
+		})
+	}
+	<-late.Struck()
+	await(t, "the others have been answered, but for one batch that collects", func() bool { return answered.Load() >= all-2*128 })
+	if answered.Load() == all {
+		t.Error("nobody waited for the late answer")
+	}
+	close(gate)
+	readers.Wait()
 }
 
 // Warm is bounded by its context, whatever the client.

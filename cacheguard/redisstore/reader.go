@@ -18,6 +18,7 @@ import (
 const (
 	directReads = 4   // reads at a time that each have a connection of their own
 	batchReads  = 128 // most reads in one trip
+	mostSenders = 4   // batches of a lane that are under way at a time, if they are full
 	mostBatches = 512 // full ones that wait for their trip: many more reads than callers come at once, and a little memory
 )
 
@@ -37,10 +38,12 @@ type reader struct {
 }
 
 // lane is the batches for one node, or for the only server. Each node of a cluster has its own, so that one that is dead
-// keeps nobody from reading what the others have. It is there as long as somebody sends its batches.
+// keeps nobody from reading what the others have. It is there as long as somebody sends its batches: one goroutine, so that
+// reads collect meanwhile, and more while full batches wait, or thousands of reads would take one trip after the other.
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
 	waiting []*batch // full ones
+	senders int
 }
 
 // batch is reads that go in one trip.
@@ -222,8 +225,8 @@ func (r *reader) join(w want) (*batch, int) {
 	node := r.s.link.Node(w.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l, busy := r.lanes[node]
-	if !busy {
+	l := r.lanes[node]
+	if l == nil {
 		l = &lane{}
 		r.lanes[node] = l
 	}
@@ -240,18 +243,20 @@ func (r *reader) join(w want) (*batch, int) {
 		b.want(w.cache, w.tags)
 	}
 	b.readers.Add(1)
-	if len(b.names) == batchReads {
+	full := len(b.names) == batchReads
+	if full {
 		l.waiting = append(l.waiting, b)
 		l.next = nil
 	}
-	if !busy {
+	if l.senders == 0 || full && l.senders < mostSenders {
+		l.senders++
 		r.running.Add(1)
 		go r.send(node, l)
 	}
 	return b, len(b.names) - 1
 }
 
-// send sends a lane's batches until there is none. While one is under way the next one collects.
+// send sends a lane's batches until there is none that is full, and the last one of several until there is none at all.
 func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
@@ -260,11 +265,13 @@ func (r *reader) send(node *redis.Client, l *lane) {
 		if len(l.waiting) > 0 {
 			b = l.waiting[0]
 			l.waiting = l.waiting[1:]
-		} else {
+		} else if l.senders == 1 {
 			b, l.next = l.next, nil
 		}
 		if b == nil {
-			delete(r.lanes, node)
+			if l.senders--; l.senders == 0 {
+				delete(r.lanes, node)
+			}
 			r.mu.Unlock()
 			return
 		}
