@@ -16,7 +16,7 @@ const FlightLock = "singleflight+lock"
 
 var flightLock = Contender{
 	Name: FlightLock, What: "x/sync/singleflight in each process, and under it a lock that polls: SET NX PX with a token, GET, load, SET, delete by script",
-	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, and nothing stops a SET after a change.",
+	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, nothing stops a SET after a change, and Redis' errors are returned.",
 	Open: func(ctx context.Context, r Rig) (Protection, error) {
 		return &flightLocked{single{readThrough: readThrough{r}}},
 			errors.Join(r.Redis.Ping(ctx).Err(), deleteIfMine.Load(ctx, r.Redis).Err())

@@ -11,11 +11,11 @@ import (
 // plain are those that are written in an hour.
 var plain = []Contender{
 	{
-		Name: "none", What: "GET, load, SET",
+		Name: "none", What: "GET, load, SET", Note: "Redis' errors are returned.",
 		Open: func(ctx context.Context, r Rig) (Protection, error) { return &readThrough{r}, r.Redis.Ping(ctx).Err() },
 	},
 	{
-		Name: "singleflight", What: "x/sync/singleflight in each process",
+		Name: "singleflight", What: "x/sync/singleflight in each process, and in it GET, load, SET", Note: "Redis' errors are returned.",
 		Open: func(ctx context.Context, r Rig) (Protection, error) {
 			return &single{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
 		},

@@ -57,6 +57,9 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
+	if err := writable(p.html); err != nil {
+		return p, err
+	}
 	if err := within("time", p.Time, 100*time.Millisecond, time.Hour); err != nil {
 		return p, err
 	}
@@ -102,6 +105,9 @@ func (p expiryPlan) tally(seen sight) expiryTally {
 		t.Loads += loads
 		t.Lifetimes++
 		t.Most = max(t.Most, loads)
+	}
+	if t.Loads == 0 { // nothing expires
+		t.Oldest = 0
 	}
 	t.PerTTL = float64(t.Loads) * float64(p.TTL) / float64(p.Time)
 	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)

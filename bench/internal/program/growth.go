@@ -125,6 +125,9 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
+	if err := writable(p.html); err != nil {
+		return p, err
+	}
 	if p.Processes, err = counts("processes", *processes, 1, 256); err != nil {
 		return p, err
 	}

@@ -58,7 +58,9 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	if p.After == 0 {
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "after" })
+	if !given {
 		p.After = longestBackoff*p.Backoff + 2*(p.TTL+p.Load)
 	}
 	return p, cmp.Or(p.validate(), within("before", p.Before, 0, time.Hour), within("outage", p.Outage, time.Millisecond, time.Hour),

@@ -57,7 +57,7 @@ func (r *rig) readThrough(ctx context.Context, key string) (string, error) {
 	return readThrough(ctx, r.rdb, key, valueTTL, r.origin)
 }
 
-// warm dials what the pattern needs, as a program that has run for a while has.
+// warm sees that Redis answers.
 func (r *rig) warm(ctx context.Context) error { return r.rdb.Ping(ctx).Err() }
 
 // none has every caller read through for itself.

@@ -45,6 +45,9 @@ func replica(ctx context.Context, args []string, stdin io.Reader, stdout io.Writ
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
+	if err := fillPool(ctx, rdb); err != nil {
+		return err
+	}
 	trips := &tripCounter{}
 	rdb.AddHook(trips)
 	r := &rig{rdb: rdb, locks: *locks, delay: *load, value: string(make([]byte, *size))}

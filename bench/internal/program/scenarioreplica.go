@@ -120,6 +120,9 @@ func openContestant(ctx context.Context, peers Peers, s contestSetup) (*contesta
 		return nil, err
 	}
 	r.rdb = redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
+	if err := fillPool(ctx, r.rdb); err != nil {
+		return nil, errors.Join(err, r.rdb.Close(), r.origin.Close())
+	}
 	r.rdb.AddHook(r.trips)
 	r.Protection, err = chosen[0].Open(ctx, contender.Rig{Redis: r.rdb, Load: r.load, Locks: s.Locks, TTL: s.TTL, LockTTL: s.LockTTL, PollTime: s.Poll})
 	if err != nil {

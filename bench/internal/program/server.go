@@ -25,7 +25,7 @@ type server struct {
 
 // What -redis says of itself.
 const (
-	redisHelp           = "host:port of a Redis to use, without a password or TLS, whose counters are reset; default: start a redis-server"
+	redisHelp           = "host:port of a Redis to use, without a password or TLS; its counters are reset, and keys are left there, bench:..., lock:..., handover:... and cg:..., not all of which end; default: start a redis-server"
 	redisOrEmbeddedHelp = redisHelp + ", or embed one if there is none"
 )
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -67,7 +68,7 @@ The standard run takes about 15 seconds of one core and 50 MB, the largest (-rep
 model leaves out is in the documentation of package simulate. The costs' defaults were measured on one machine with
 Redis 7.0.15 on the loopback device: say -round-trip 500µs for a network.
 
--validate runs the stampedes of the command of this name, none, singleflight, singleflight+lock and cacheguard, and simulates the
+-validate runs the stampedes of the command of that name, none, singleflight, singleflight+lock and cacheguard, and simulates the
 same, with costs that are measured on the spot without a stampede; it takes a minute or two.
 
 -json prints an object with the members plan (all flags, times in nanoseconds) and results, a list with a member for
@@ -133,13 +134,16 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 
 	v := &p.Validation
-	flags.BoolVar(&p.Validate, "validate", false, "compare simulated stampedes with real ones; -load counts then, and the flags below")
+	flags.BoolVar(&p.Validate, "validate", false, "compare simulated stampedes with real ones; takes -load, -processes, -callers, -rounds, -runs, -redis and -json")
 	processes := flags.String("processes", "4,8,16", "of those stampedes")
 	flags.IntVar(&v.Callers, "callers", 100, "callers in each process")
 	flags.IntVar(&v.Rounds, "rounds", 8, "cold keys in each run")
 	flags.IntVar(&v.Runs, "runs", 3, "runs of each stampede, each with fresh processes")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	if err := p.sorted(flags); err != nil {
 		return p, err
 	}
 	v.Load = c.Load
@@ -153,6 +157,23 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 		wrong = usageError("-processes names none")
 	}
 	return p, cmp.Or(err, wrong, within("callers", v.Callers, 1, 100000), within("rounds", v.Rounds, 1, 10000), within("runs", v.Runs, 1, 1000))
+}
+
+// ofStampedes are the flags of -validate, which have no meaning without it.
+var ofStampedes = []string{"processes", "callers", "rounds", "runs", "redis"}
+
+// sorted returns an error for flags that would be ignored.
+func (p simulationPlan) sorted(flags *flag.FlagSet) (err error) {
+	flags.Visit(func(f *flag.Flag) {
+		of := slices.Contains(ofStampedes, f.Name)
+		switch {
+		case of && !p.Validate:
+			err = cmp.Or(err, error(usageError(fmt.Sprintf("-%s is for -validate", f.Name))))
+		case !of && p.Validate && !slices.Contains([]string{"validate", "load", "json"}, f.Name):
+			err = cmp.Or(err, error(usageError(fmt.Sprintf("-%s is not for -validate", f.Name))))
+		}
+	})
+	return err
 }
 
 func (p simulationPlan) print(w io.Writer, results []simulate.Result) error {

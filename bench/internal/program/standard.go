@@ -21,13 +21,16 @@ type match struct {
 	Processes, Callers int
 }
 
+// standardKeys are as many as an avalanche has of keys, and a process of callers then.
+const standardKeys = 1000
+
 // standardMatches are what the run without a command shows.
 func standardMatches() []match {
 	all := []match{{scenarioNamed("cold"), 4, 50}, {scenarioNamed("cold"), 16, 50}}
 	for _, name := range []string{"missing", "failing", "killed", "race-same", "race-other"} {
 		all = append(all, match{scenarioNamed(name), 4, 50})
 	}
-	return all
+	return append(all, match{scenarioNamed("avalanche"), 4, standardKeys})
 }
 
 // standardContenders are the plain ways, the best lock of the example that each caller takes for itself, the textbook's lock under a
@@ -83,7 +86,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 		for i, m := range matches {
 			a := &arena{
 				server: server, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
-				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: p.Keys,
+				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: m.Callers,
 			}
 			for k := range chosen { // another one begins each time
 				c := chosen[(k+n)%len(chosen)]
@@ -149,7 +152,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	flags := flag.NewFlagSet(strings.TrimSpace("bench "+name), flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same and race-other.\nOther commands: " +
+		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche.\nOther commands: " +
 			strings.Join(commandNames(), ", ") + "; each has its -h."
 		if name != "" {
 			what = name + ": " + scenarioNamed(name).What + "."
@@ -168,7 +171,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	switch name {
 	case "":
 	case "avalanche":
-		flags.IntVar(&p.Keys, "keys", 1000, "keys that are cold at once, with a caller for each in each replica")
+		flags.IntVar(&p.Keys, "keys", standardKeys, "keys that are cold at once, with a caller for each in each replica")
 	default:
 		flags.IntVar(&p.Callers, "callers", 50, "callers in each")
 	}
@@ -186,7 +189,11 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, lockHelp)
 	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
-	flags.DurationVar(&p.Patience, "patience", 4*time.Second, "after which a caller without an answer is stuck")
+	patience := 4 * time.Second
+	if name == "slow" { // those whose locks have ended load again, and they have their time too
+		patience = 12 * time.Second
+	}
+	flags.DurationVar(&p.Patience, "patience", patience, "after which a caller without an answer is stuck")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	if name != "redis-gone" { // which kills it
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
@@ -203,6 +210,9 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	if name == "slow" {
 		p.Load = outlasting(p.LockTTL)
+	}
+	if err := writable(p.html); err != nil {
+		return p, err
 	}
 	p.Against, err = chosen("contenders", *against, names)
 	return p, cmp.Or(err, p.validate())
@@ -234,7 +244,7 @@ func (p runPlan) validate() (err error) {
 func (p runPlan) leastPatience() time.Duration {
 	switch p.Scenario {
 	case "slow":
-		return p.Load + p.LockTTL/2
+		return 2*p.Load + p.LockTTL
 	case "", "killed": // the standard run has that, too
 		return p.LockTTL + 2*p.Load
 	}

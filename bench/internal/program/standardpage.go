@@ -4,10 +4,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
+
+// writable says before a run what would be said after it.
+func writable(html string) error {
+	if html == "" {
+		return nil
+	}
+	if info, err := os.Stat(html); err == nil && info.IsDir() {
+		return usageError(fmt.Sprintf("-html %s is a directory", html))
+	}
+	if _, err := os.Stat(filepath.Dir(html)); err != nil {
+		return usageError(fmt.Sprintf("-html %s: %v", html, err))
+	}
+	return nil
+}
 
 // writePage writes a page into a file of its own.
 func writePage(name string, p chart.Page) error {

@@ -62,12 +62,17 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		for _, c := range chosen {
+			if i := slices.IndexFunc(r.Results[c.Name], errs.seen); i >= 0 && strings.Contains(r.Failed[c.Name], errs.words) {
+				fmt.Fprintf(w, "%s got: %s\n", c.Name, r.Results[c.Name][i].Error)
+			}
+		}
 	}
 	_, err := fmt.Fprint(w, `
 loads: in each round, least to most. at once: of those, under way at the same time at most. stuck: callers without an answer
 when the patience was over. stale: told what was before a change that had been acknowledged when they asked. left: told it when
-all was over. p50, p99, max: of answers, from the moment of the burst, the load included; median of the repetitions (least to
-most). trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
+all was over. p50, p99, max: of answers, from the moment of the burst, the load included, in missing of the first burst; median of the
+repetitions (least to most). Callers of a burst share its fate: it counts as one sample, and but for cold there is one in a repetition. trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
 -: nobody has answered, or nobody counts: an embedded Redis no commands, and those who have a client of their own no trips.
 `)
 	if err != nil || !peers.among(chosen) {

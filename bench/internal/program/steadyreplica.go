@@ -56,6 +56,9 @@ func steadyReplica(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: s.Redis, ContextTimeoutEnabled: true})
 	defer rdb.Close()
+	if err := fillPool(ctx, rdb); err != nil {
+		return err
+	}
 	o := &origin{replica: s.Replica, size: s.Size, delay: s.Load}
 	ask, stop, err := ways[s.Protection](ctx, &stand{rdb: rdb, origin: o, key: s.Key, ttl: s.TTL, backoff: s.Backoff})
 	if err != nil {

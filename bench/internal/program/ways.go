@@ -62,7 +62,7 @@ func plainGet(ctx context.Context, s *stand) (asker, func(), error) {
 	return func(ctx context.Context) (string, bool, error) {
 		v, err := s.rdb.Get(ctx, s.key).Result()
 		return v, false, err
-	}, func() {}, s.rdb.SetNX(ctx, s.key, value, 0).Err()
+	}, func() {}, s.rdb.SetNX(ctx, s.key, value, 24*time.Hour).Err()
 }
 
 // hotSingle is golang.org/x/sync/singleflight, as it comes, around the plain pattern.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,11 +56,29 @@ type gate struct {
 
 func newLab(t *testing.T, name string) *lab {
 	t.Helper()
-	addr := redistest.Shared(t).Addr()
-	l := &lab{t: t, stage: name, key: fmt.Sprintf("%s:%s", t.Name(), name), version: 1, changed: make(chan struct{})}
+	addr := sharedAddr(t)
+	l := &lab{t: t, stage: name, key: fmt.Sprintf("%s:%s:%d", t.Name(), name, labs.Add(1)), version: 1, changed: make(chan struct{})}
 	l.rdb = redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = l.rdb.Close() })
 	return l
+}
+
+var labs atomic.Int64 // so far: locks that never end stay in the server
+
+// shared is the server of all labs: each has keys of its own, and asking for it again would empty it under those that run.
+var shared struct {
+	sync.Mutex
+	addr string
+}
+
+func sharedAddr(t *testing.T) string {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.addr == "" {
+		shared.addr = redistest.Shared(t).Addr()
+	}
+	return shared.addr
 }
 
 // replica opens the stage on a client of its own.
