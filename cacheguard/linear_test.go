@@ -43,9 +43,9 @@ import (
 // TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and leases that end during
 // loads.
 func TestLinearInOneProcess(t *testing.T) {
-	redistest.Shared(t) // or there is no need to go on
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRegisters(t, 1, byKey, change)
 			r.run(t)
 			r.check(t, func(reading) bool { return true })
@@ -61,9 +61,9 @@ func TestLinearInOneProcess(t *testing.T) {
 
 // TestLinearInAFleet is the same for several processes.
 func TestLinearInAFleet(t *testing.T) {
-	redistest.Shared(t)
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRegisters(t, 3, byKey, change)
 			r.run(t)
 			r.check(t, r.duringNoChange())
@@ -73,7 +73,6 @@ func TestLinearInAFleet(t *testing.T) {
 
 // TestStrongReads is the same for several processes that don't wait for messages, changed by key and by tag.
 func TestStrongReads(t *testing.T) {
-	redistest.Shared(t)
 	kinds := map[string]registerKind{"one by one": byKey, "tags": registerKinds["tags"], "many": registerKinds["many"]}
 	for kind, k := range kinds {
 		k.strong, k.together = true, true
@@ -85,6 +84,7 @@ func TestStrongReads(t *testing.T) {
 				if !redistest.Full() && name != "plain" {
 					t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
 				}
+				t.Parallel()
 				r := newRegisters(t, 3, k, func(o *cacheguard.Options[fact]) {
 					change(o)
 					o.StrongReads = true
@@ -184,7 +184,7 @@ const (
 
 func newRegisters(t *testing.T, members int, kind registerKind, change func(*cacheguard.Options[fact])) *registers {
 	t.Helper()
-	server := redistest.Shared(t)
+	server := redistest.Start(t) // one of its own, for others run beside it
 	r := &registers{
 		registerKind: kind,
 		rdb:          redis.NewClient(&redis.Options{Addr: server.Addr()}), prefix: memberPrefix(),

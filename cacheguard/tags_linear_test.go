@@ -67,7 +67,6 @@ var registerKinds = map[string]registerKind{
 }
 
 func TestLinearByTags(t *testing.T) {
-	redistest.Shared(t) // or there is no need to go on
 	for kind, k := range registerKinds {
 		for name, change := range registerOptions {
 			for where, together := range map[string]bool{"single": true, "known": false} {
@@ -81,6 +80,7 @@ func TestLinearByTags(t *testing.T) {
 						if !redistest.Full() && (name != "plain" || members == 1) {
 							t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
 						}
+						t.Parallel()
 						r := newRegisters(t, members, k, change)
 						r.run(t)
 						in := func(reading) bool { return true }
