@@ -42,6 +42,7 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	defer server.close()
 	p.Redis = server.addr
 
+	fmt.Fprintf(stderr, "this takes about %v\n", p.lasts().Round(time.Second))
 	var seen handoverResults
 	for n := range p.Repeat {
 		fmt.Fprintf(stderr, "repetition %d of %d\n", n+1, p.Repeat)
@@ -56,6 +57,15 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 		return err
 	}
 	return p.print(stdout, server.about(ctx), seen)
+}
+
+// lasts is how long all of it takes at least: the lock is held, and wanted again, for times that are drawn on purpose.
+func (p handoverPlan) lasts() time.Duration {
+	turns := p.Repeat * (p.Contenders + p.Handovers)
+	for _, processes := range p.Growth {
+		turns += max(p.Contenders, processes) + max(p.Handovers/10, 1)
+	}
+	return time.Duration(len(p.Lockers)*turns) * (p.Hold + p.Spread)
 }
 
 func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan, err error) {

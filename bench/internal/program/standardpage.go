@@ -118,18 +118,27 @@ func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.
 			continue
 		}
 		commands := chart.Lines{Title: "commands by " + part.axis, X: part.axis, Y: "commands", LogX: true, Series: []chart.Series{{Name: p.Contender}}}
-		took := chart.Lines{Title: "p99 by " + part.axis, X: part.axis, Y: "ms over the load", LogX: true, Series: []chart.Series{{Name: p.Contender}, {Name: growthFloor}}}
-		for _, r := range part.rows {
-			x := float64(part.x(r))
-			commands.Series[0].Points = append(commands.Series[0].Points, chart.Point{X: x, Y: float64(r.Commands)})
-			took.Series[0].Points = append(took.Series[0].Points, chart.Point{X: x, Y: float64(median(r.Took.P99)) / 1e6})
-			if len(r.Floor.P99) > 0 {
-				took.Series[1].Points = append(took.Series[1].Points, chart.Point{X: x, Y: float64(median(r.Floor.P99)) / 1e6})
+		both := func(title, y string, of func(growthTimes) []int64) chart.Lines {
+			lines := chart.Lines{Title: title + " by " + part.axis, X: part.axis, Y: y, LogX: true, Series: []chart.Series{{Name: p.Contender}, {Name: growthFloor}}}
+			for _, r := range part.rows {
+				for i, times := range []growthTimes{r.Took, r.Floor} {
+					if ns := of(times); len(ns) > 0 {
+						lines.Series[i].Points = append(lines.Series[i].Points, chart.Point{X: float64(part.x(r)), Y: float64(median(ns)) / 1e6})
+					}
+				}
 			}
+			return lines
+		}
+		for _, r := range part.rows {
+			commands.Series[0].Points = append(commands.Series[0].Points, chart.Point{X: float64(part.x(r)), Y: float64(r.Commands)})
 		}
 		s := chart.Section{Title: part.title, Figures: []chart.Figure{
 			{Caption: "Commands at Redis for one stampede, those in scripts too.", Chart: commands},
-			{Caption: "99th percentile of latency without the load, beside a flight in each process that asks no other.", Chart: took},
+			{Caption: "99th percentile of latency without the load, beside a flight in each process that asks no other.",
+				Chart: both("p99", "ms over the load", func(t growthTimes) []int64 { return t.P99 })},
+			{Caption: "Of that: until the load begins.", Chart: both("first load", "ms", func(t growthTimes) []int64 { return t.First })},
+			{Caption: "And from the end of the load until 99 of 100 callers have its result.",
+				Chart: both("wake-up", "ms after the load", func(t growthTimes) []int64 { return t.Woken })},
 		}}
 		if part.axis == "processes" {
 			s.Text = []string{fmt.Sprintf("%.2f commands for each process and %.1f besides.", perProcess, fixed)}
