@@ -95,6 +95,7 @@ func TestConformanceRedis(t *testing.T) {
 		s, err := redisstore.New(client(t, addr), redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
 		must(t, err)
 		t.Cleanup(func() { _ = s.Close() })
+		must(t, s.Warm(t.Context())) // or a change's message may come before it is listened for, and a lock is waited for
 		return wrap(t, s, newLocker(t, addr))
 	}
 	conformance(t, func(t *testing.T) storetest.Fleet {

@@ -125,6 +125,24 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
+// Invalidate ends the loads under way, also their locks, if they are of this process, whether or not messages arrive here yet.
+func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	err := s.Store.Invalidate(ctx, keys)
+	for _, k := range keys {
+		s.locks.changed(k)
+	}
+	return err
+}
+
+// MarkStale is like Invalidate.
+func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	err := s.Store.MarkStale(ctx, keys, at, mark)
+	for _, k := range keys {
+		s.locks.changed(k)
+	}
+	return err
+}
+
 // Renew renews the lease, and with it the time for which the lock is kept.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
 	sent := time.Now()

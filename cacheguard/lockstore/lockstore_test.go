@@ -208,6 +208,46 @@ func TestLateMessageOfAChange(t *testing.T) {
 	})
 }
 
+// deaf is a store whose messages don't arrive here, as before it has subscribed.
+type deaf struct{ cacheguard.Store }
+
+func (deaf) Listen(string, func(cacheguard.Message)) (stop func()) { return func() {} }
+
+// A process needs no message to hear of its own changes.
+func TestOwnChangeEndsTheLock(t *testing.T) {
+	k := cacheguard.Key{Cache: "c", Key: "k"}
+	for name, change := range map[string]func(s *lockstore.Store) error{
+		"invalidate": func(s *lockstore.Store) error { return s.Invalidate(context.Background(), []cacheguard.Key{k}) },
+		"mark stale": func(s *lockstore.Store) error {
+			return s.MarkStale(context.Background(), []cacheguard.Key{k}, 0, []byte{1})
+		},
+		"claim": func(s *lockstore.Store) error {
+			_, err := s.Claim(context.Background(), k, cacheguard.ID{2}, time.Minute)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, locker := memstore.New(memstore.Options{}), newFake()
+				defer memory.Close()
+				s, err := lockstore.New(deaf{memory}, locker, lockstore.Options{})
+				must(t, err)
+				defer s.Close()
+				a, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
+				must(t, err)
+				if a.State != cacheguard.LeaseGranted || locker.heldNow() != 1 {
+					t.Fatalf("the lease is not granted: %v, %d locks", a, locker.heldNow())
+				}
+				must(t, change(s))
+				synctest.Wait()
+				if locker.heldNow() != 0 {
+					t.Error("the lock is still held")
+				}
+			})
+		})
+	}
+}
+
 // Every way out of a load gives the lock back.
 func TestEveryExitUnlocks(t *testing.T) {
 	for name, load := range map[string]cacheguard.LoadFunc[string]{

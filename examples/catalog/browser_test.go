@@ -188,7 +188,7 @@ func TestPageCountsWakeUps(t *testing.T) {
 		return eval[[]int](t, b, `[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
 	}
 	b.do(t, chromedp.EmulateViewport(1440, 900),
-		chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=500ms"), ran)
+		chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=2s"), ran)
 	waited, woken := number("waited for a lock"), number("wake-ups")
 	if len(waited) != 2 || len(woken) != 2 {
 		t.Fatalf("%v waited, %v wake-ups", waited, woken)
