@@ -24,7 +24,7 @@
 //
 // Replicas are real processes: the command starts itself again for each. Redis is a redis-server from the PATH, started
 // for the run on a free port, or the one named with -redis. Where there is neither, the scenarios and hits embed one
-// (miniredis), and say so, and simulate, without -validate, needs none; the other commands can't do without. All contestants run one after another in each repetition,
+// (miniredis), and say so, the standard run without an avalanche, for which that is too slow; and simulate, without -validate, needs none; the other commands can't do without. All contestants run one after another in each repetition,
 // so that what else the machine does hits all of them alike; compare ratios, not times of different runs.
 //
 // # JSON

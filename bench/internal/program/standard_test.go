@@ -138,6 +138,22 @@ func TestScenariosWithoutARedisServer(t *testing.T) {
 	}
 }
 
+// An embedded Redis is too slow for an avalanche: contenders would be told apart by that.
+func TestStandardRunWithoutARedisServer(t *testing.T) {
+	if !redistest.Full() {
+		t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
+	}
+	t.Setenv("PATH", t.TempDir())
+	p := runScenario(t, "-contenders", "cacheguard", "-rounds", "1", "-repeat", "1", "-load", "20ms")
+	var names []string
+	for _, s := range p.Scenarios {
+		names = append(names, s.Scenario)
+	}
+	if want := []string{"cold", "cold", "missing", "failing", "killed", "race-same", "race-other"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
 // Where one of the peers' is among them, what is to be known of each stands below the table; and they are compared unless others
 // are named.
 func TestPeersAreDescribed(t *testing.T) {
