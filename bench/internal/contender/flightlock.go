@@ -19,11 +19,12 @@ var flightLock = Contender{
 	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, nothing stops a SET after a change, and Redis' errors are returned.",
 	Open: func(ctx context.Context, r Rig) (Protection, error) {
 		return &flightLocked{single{readThrough: readThrough{r}}},
-			errors.Join(r.Redis.Ping(ctx).Err(), deleteIfMine.Load(ctx, r.Redis).Err())
+			errors.Join(r.Redis.Ping(ctx).Err(), DeleteIfMine.Load(ctx, r.Redis).Err())
 	},
 }
 
-var deleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+// DeleteIfMine gives a lock back: its key is deleted if it has the token still.
+var DeleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 type flightLocked struct{ single }
 
@@ -52,5 +53,5 @@ func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, er
 		}
 	}
 	v, found, err := f.readThrough.Get(ctx, key) // somebody may have loaded between the look and the lock
-	return v, found, errors.Join(err, deleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
+	return v, found, errors.Join(err, DeleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
 }

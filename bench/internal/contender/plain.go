@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// plain are those that are written in an hour.
+// plain are those that need no library but go-redis and x/sync.
 var plain = []Contender{
 	{
 		Name: "none", What: "GET, load, SET", Note: "Redis' errors are returned.",

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
@@ -70,8 +71,6 @@ func ours(opts redislock.Options) func(context.Context, *redis.Client) (LockFunc
 // pollEvery is what the libraries' examples show.
 const pollEvery = 100 * time.Millisecond
 
-var deleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
-
 // poll is the pattern from the textbook: SET NX PX with a token of its own until it works, and a script that deletes
 // what has the token.
 func poll(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
@@ -85,7 +84,9 @@ func poll(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 				return nil, err
 			}
 			if free {
-				return func(ctx context.Context) error { return deleteIfMine.Run(ctx, rdb, []string{name}, token).Err() }, nil
+				return func(ctx context.Context) error {
+					return contender.DeleteIfMine.Run(ctx, rdb, []string{name}, token).Err()
+				}, nil
 			}
 			select {
 			case <-tick.C:

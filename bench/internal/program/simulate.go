@@ -143,7 +143,7 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	if err := p.sorted(flags); err != nil {
+	if err := p.refuseIgnored(flags); err != nil {
 		return p, err
 	}
 	v.Load = c.Load
@@ -162,8 +162,8 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 // ofStampedes are the flags of -validate, which have no meaning without it.
 var ofStampedes = []string{"processes", "callers", "rounds", "runs", "redis"}
 
-// sorted returns an error for flags that would be ignored.
-func (p simulationPlan) sorted(flags *flag.FlagSet) (err error) {
+// refuseIgnored returns an error for flags that would be ignored.
+func (p simulationPlan) refuseIgnored(flags *flag.FlagSet) (err error) {
 	flags.Visit(func(f *flag.Flag) {
 		of := slices.Contains(ofStampedes, f.Name)
 		switch {
