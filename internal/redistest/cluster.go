@@ -252,7 +252,7 @@ func (c *Cluster) answering(ctx context.Context) []*Server {
 		if node.Pid() == 0 {
 			continue
 		}
-		soon, cancel := context.WithTimeout(ctx, time.Second/4)
+		soon, cancel := context.WithTimeout(ctx, time.Second/2)
 		_, err := ask(soon, node, "PING")
 		cancel()
 		if err == nil {
@@ -341,7 +341,7 @@ func follows(ctx context.Context, server *Server) error {
 
 // ask sends a command to a server that may be paused.
 func ask(ctx context.Context, server *Server, name string, args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a busy machine is no reason to give up
 	defer cancel()
 	raw := make([][]byte, len(args))
 	for i, arg := range args {

@@ -11,7 +11,7 @@ import (
 )
 
 // askTimeout is for a server that accepts and doesn't answer.
-const askTimeout = 2 * time.Second
+const askTimeout = 5 * time.Second
 
 // Ask returns what the server says to one of ZooKeeper's four-letter commands, such as "srvr".
 func (s *Server) Ask(word string) (string, error) { return ask(s.Addr(), word) }

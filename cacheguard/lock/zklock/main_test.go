@@ -100,6 +100,9 @@ func open(t *testing.T, addr string, opts zklock.Options) *process {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
+	if opts.OpTimeout == 0 && opts.Lease >= 20*time.Second {
+		opts.OpTimeout = 10 * time.Second // that a machine is busy is no trouble
+	}
 	l, err := zklock.New(conn, opts)
 	if err != nil {
 		t.Fatal(err)

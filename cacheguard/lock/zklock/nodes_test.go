@@ -86,7 +86,7 @@ func TestLeastRights(t *testing.T) {
 	server := zktest.Shared(t)
 	const least = zk.PermCreate | zk.PermDelete | zk.PermRead
 	for perms, enough := range map[int32]bool{least: true, least &^ zk.PermCreate: false, least &^ zk.PermDelete: false, least &^ zk.PermRead: false} {
-		opts := zklock.Options{Prefix: fmt.Sprint("/rights/", perms), Lease: 20 * time.Second, OpTimeout: time.Second, ACL: zk.WorldACL(perms)}
+		opts := zklock.Options{Prefix: fmt.Sprint("/rights-", perms), Lease: 20 * time.Second, OpTimeout: 3 * time.Second, ACL: zk.WorldACL(perms)}
 		p := open(t, server.Addr(), opts)
 		held, err := p.Lock(testContext(t), "a")
 		if err == nil {

@@ -128,7 +128,7 @@ func TestAClosedConnectionIsALostLock(t *testing.T) {
 // TestServerRestarts has a server come back with what it knew.
 func TestServerRestarts(t *testing.T) {
 	server := zktest.Start(t)
-	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second}
+	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second, OpTimeout: 25 * time.Second} // a JVM takes its time
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "kept")
 	waits := make(chan error, 1)
@@ -155,7 +155,7 @@ func TestServerRestarts(t *testing.T) {
 // they have seen more than it has.
 func TestServerForgets(t *testing.T) {
 	server := zktest.Start(t)
-	opts := zklock.Options{Prefix: "/forget", Lease: 3 * time.Second}
+	opts := zklock.Options{Prefix: "/forget", Lease: 6 * time.Second, OpTimeout: 6 * time.Second}
 	held := acquire(t, open(t, server.Addr(), opts), "forgotten")
 	if err := server.RestartEmpty(); err != nil {
 		t.Fatal(err)
