@@ -59,12 +59,12 @@ var bsmContender = contender.Contender{
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		client := redislock.New(r.Redis)
 		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }
-		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
+		return lockedOn(r, func(ctx context.Context, name string) (context.Context, func(), error) {
 			held, err := bsmObtain(ctx, client, name, r.LockTTL, strategy)
 			if err != nil {
 				return nil, nil, err
 			}
 			return ctx, func() { _ = held.Release(ctx) }, nil // a lock that has ended makes no value wrong
-		}, func() {}}, r.Redis.Ping(ctx).Err()
+		}, func() {}), r.Redis.Ping(ctx).Err()
 	},
 }

@@ -24,7 +24,7 @@ var peers = program.Peers{
 	},
 	Contenders: []contender.Contender{
 		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender, rocksStrongContender,
-		redsyncContender, bsmContender, rueidislockContender,
+		redsyncContender, bsmContender, rueidislockContender, rueidisCacheContender,
 	},
 }
 

@@ -21,6 +21,8 @@ func TestEachPeer(t *testing.T) {
 	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders, map[string]contendertest.Exception{
 		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own
 		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
+
+		"rueidis-cache": {HearsLater: true}, // on another connection than the one on which the change was made
 	})
 }
 

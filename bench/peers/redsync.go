@@ -53,12 +53,12 @@ var redsyncContender = contender.Contender{
 		rs := redsync.New(goredis.NewPool(r.Redis))
 		// Its own spread, 50 to 250 ms, made for any -poll: a fixed delay keeps all who begin at the same moment in step.
 		delay := func(int) time.Duration { return r.PollTime/2 + rand.N(2*r.PollTime) }
-		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
+		return lockedOn(r, func(ctx context.Context, name string) (context.Context, func(), error) {
 			m, err := redsyncLock(ctx, rs, name, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelayFunc(delay))
 			if err != nil {
 				return nil, nil, err
 			}
 			return ctx, func() { _, _ = m.UnlockContext(ctx) }, nil // a lock that has ended makes no value wrong
-		}, func() {}}, r.Redis.Ping(ctx).Err()
+		}, func() {}), r.Redis.Ping(ctx).Err()
 	},
 }

@@ -14,15 +14,26 @@ var rueidislockContender = contender.Contender{
 	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed; the load has the lock's context. " +
 		"It needs a redis-server, not an embedded one.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
-		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			ClientOption: rueidis.ClientOption{InitAddress: []string{r.Redis.Options().Addr}},
-			KeyMajority:  1, KeyValidity: r.LockTTL, NoLoopTracking: true,
-		})
+		locker, err := openRueidisLocker(r)
 		if err != nil {
 			return nil, err
 		}
-		return &locked{r, func(ctx context.Context, name string) (context.Context, func(), error) {
-			return locker.WithContext(ctx, name)
-		}, locker.Close}, r.Redis.Ping(ctx).Err()
+		return lockedOn(r, rueidisLock(locker), locker.Close), r.Redis.Ping(ctx).Err()
 	},
+}
+
+func rueidisOptions(r contender.Rig) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{r.Redis.Options().Addr}}
+}
+
+func openRueidisLocker(r contender.Rig) (rueidislock.Locker, error) {
+	return rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidisOptions(r), KeyMajority: 1, KeyValidity: r.LockTTL, NoLoopTracking: true,
+	})
+}
+
+func rueidisLock(l rueidislock.Locker) lockFunc {
+	return func(ctx context.Context, name string) (context.Context, func(), error) {
+		return l.WithContext(ctx, name)
+	}
 }

@@ -26,7 +26,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		s.rdb = rdb
 	})
 	key := tr.fleet[0].valueName("quiet-1")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	tr.runs(time.Second)
 
@@ -123,7 +123,7 @@ func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 2, 3)
 	tr := newTraffic(t, func(x *site) { x.rdb = failoverClient(t, s) })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	old, err := s.Master(ctx)
 	must(t, err)
@@ -167,7 +167,7 @@ func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 func TestClusterLosesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	masterOf := func(name string) string {
 		master, err := c.Master(ctx, name)
@@ -253,7 +253,7 @@ func TestClusterLosesSlots(t *testing.T) {
 func TestClusterMovesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	prefix := newPrefix()
 	join := func() *replica {

@@ -20,8 +20,7 @@ func TestFleetBudget(t *testing.T) {
 	prefix := newPrefix()
 	o := guardtest.NewOrigin(t, func(string) string { return "v" })
 	o.Inject(guardtest.Fault{Takes: 5 * time.Millisecond})
-	began := time.Now()
-	var done sync.WaitGroup
+	var fleet []*replica
 	for range processes {
 		r := newReplica(t, server.Addr(), prefix, func(s *site) {
 			store := newStore(t, newClient(t, server.Addr()), redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
@@ -29,6 +28,12 @@ func TestFleetBudget(t *testing.T) {
 			must(t, err)
 			s.cache.Limiter = l
 		})
+		r.listens(t) // and knows the time from a quiet moment
+		fleet = append(fleet, r)
+	}
+	began := time.Now()
+	var done sync.WaitGroup
+	for _, r := range fleet {
 		for i := range calls {
 			done.Go(func() {
 				if v, err := r.cache.Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" || err != nil {

@@ -119,7 +119,7 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 func TestClusterLosesGenerations(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	masterOf := func(name string) string {
 		master, err := c.Master(ctx, name)

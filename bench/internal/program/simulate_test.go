@@ -77,8 +77,8 @@ func TestSimulateForMachines(t *testing.T) {
 // TestSimulateAsItIs compares loads, which are certain, of real and simulated stampedes. Times are the machine's.
 func TestSimulateAsItIs(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "2",
-		"-runs", "2", "-load", "30ms", "-json")
+	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "1",
+		"-runs", "2", "-load", "500ms", "-json") // a busy machine lets all arrive within that
 	var printed struct {
 		Calibrations []calibration
 		Results      []comparison
@@ -94,7 +94,7 @@ func TestSimulateAsItIs(t *testing.T) {
 		if want := (extent{loads, loads}); c.Loads != want || c.SimLoads != want || c.Errors != 0 {
 			t.Errorf("%s in %d processes: %v loads ran, %v were simulated, want %v; %d errors", c.Protection, c.Processes, c.Loads, c.SimLoads, want, c.Errors)
 		}
-		if len(c.P99) != 2 || slices.Min(c.SimP99) < 30e6 || slices.Min(c.P99) < 30e6 {
+		if len(c.P99) != 2 || slices.Min(c.SimP99) < 500e6 || slices.Min(c.P99) < 500e6 {
 			t.Errorf("%s in %d processes: 99th percentiles %v and %v, want 2 each of at least a load", c.Protection, c.Processes, c.P99, c.SimP99)
 		}
 	}

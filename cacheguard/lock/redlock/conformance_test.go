@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
@@ -157,17 +158,48 @@ func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 				w.DropReply(isAcquire, redistest.Hangup)
 			}
 		},
-		Steal: func(name string) {
-			for i, rdb := range s.direct {
-				if s.servers[i].Pid() != 0 {
-					ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
-					_ = rdb.Del(ctx, suitePrefix+":"+name).Err() // one that is stopped does it later
-					cancel()
-				}
-			}
-		},
+		Steal: func(name string) { s.steal(suitePrefix + ":" + name) },
 	}
 }
+
+// steal removes a lock on all masters. A holder that renews it at that moment finds it missing on some of them and sets it
+// there again, so it is removed for as long as a request of that time may take.
+func (s *site) steal(key string) {
+	const tokenSize = 26
+	each := func(do func(ctx context.Context, rdb *redis.Client)) {
+		var all sync.WaitGroup
+		for i, rdb := range s.direct {
+			if s.servers[i].Pid() != 0 {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout) // one that is stopped does it later
+					defer cancel()
+					do(ctx, rdb)
+				})
+			}
+		}
+		all.Wait()
+	}
+	var mu sync.Mutex // guards votes
+	votes := make(map[string]int)
+	each(func(ctx context.Context, rdb *redis.Client) {
+		holder, _ := rdb.GetRange(ctx, key, 0, tokenSize-1).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		votes[holder]++
+	})
+	holder := ""
+	for token, n := range votes {
+		if token != "" && n > votes[holder] || holder == "" {
+			holder = token
+		}
+	}
+	for range 10 {
+		each(func(ctx context.Context, rdb *redis.Client) { _ = stolen.Run(ctx, rdb, []string{key}, holder).Err() })
+		pass(suiteTimeout / 10)
+	}
+}
+
+var stolen = redis.NewScript("if string.sub(redis.call('GET', KEYS[1]) or '', 1, 26) == ARGV[1] then redis.call('DEL', KEYS[1]) end")
 
 func quorumOf(masters int) int { return masters/2 + 1 }
 

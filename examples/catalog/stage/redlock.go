@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,15 +49,27 @@ type ofLocker struct {
 	name   string
 	locker lock.Locker
 	held   lock.Lock
+
+	trouble time.Time // since when a majority hasn't answered in time; zero: it has
 }
 
+// try tries again, after a pause, when no majority answers, as the description of Redlock has it, but not for ever.
 func (l *ofLocker) try(ctx context.Context) (bool, error) {
 	held, err := l.locker.TryLock(ctx, l.name)
-	if errors.Is(err, lock.ErrHeld) {
+	switch {
+	case err == nil:
+		l.held = held
+		return true, nil
+	case errors.Is(err, lock.ErrHeld):
+		l.trouble = time.Time{}
 		return false, nil
+	case l.trouble.IsZero():
+		l.trouble = time.Now()
 	}
-	l.held = held
-	return err == nil, err
+	if ctx.Err() != nil || time.Since(l.trouble) > l.LockTTL {
+		return false, err
+	}
+	return false, nil
 }
 
 func (l *ofLocker) unlock(ctx context.Context) error {
@@ -64,8 +77,5 @@ func (l *ofLocker) unlock(ctx context.Context) error {
 	if errors.Is(err, lock.ErrLost) {
 		return l.At(ctx, NotMine)
 	}
-	if err != nil {
-		return err
-	}
-	return l.At(ctx, Unlocked)
+	return l.At(ctx, Unlocked) // or soon: what a master doesn't answer to is tried again in the background
 }

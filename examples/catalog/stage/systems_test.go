@@ -47,25 +47,35 @@ func TestHolderOfARowDies(t *testing.T) {
 	}
 }
 
-// A master that comes back empty gives its vote a second time, and two have the lock.
-func TestMasterComesBackEmpty(t *testing.T) {
-	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-	masters := func(r *stage.Replica) {
-		r.LockTTL = time.Minute
+// threeMasters are started, and a replica that has its lock there.
+func threeMasters(t *testing.T, ttl time.Duration) (servers []*redistest.Server, of func(*stage.Replica)) {
+	t.Helper()
+	for range 3 {
+		servers = append(servers, redistest.Start(t))
+	}
+	return servers, func(r *stage.Replica) {
+		r.LockTTL = ttl
 		for _, s := range servers {
 			rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			r.Masters = append(r.Masters, rdb)
 		}
 	}
+}
+
+// A master that comes back empty gives its vote a second time, and two have the lock.
+func TestMasterComesBackEmpty(t *testing.T) {
+	servers, masters := threeMasters(t, time.Minute)
+	lastAway := func(r *stage.Replica) {
+		masters(r)
+		_ = r.Masters[2].Close() // so that no request to it is still under way later
+	}
 	for _, forgets := range []bool{false, true} {
 		l := newLab(t, "redlock")
 		l.key += fmt.Sprint(forgets)
-		servers[2].Kill()
 		first, second := l.hold("a", querying), l.hold("b", querying)
-		l.request("a", l.replica(masters))
+		l.request("a", l.replica(lastAway))
 		l.reached(first) // with the votes of two
-		must(t, servers[2].Restart())
 		if forgets {
 			must(t, servers[1].Restart()) // without a disk
 		}
@@ -77,6 +87,33 @@ func TestMasterComesBackEmpty(t *testing.T) {
 		}
 		first.release()
 		second.release()
+	}
+}
+
+// Without a majority a request tries again, for as long as a lock lasts. Then it is an error.
+func TestNoMajority(t *testing.T) {
+	for _, comesBack := range []bool{true, false} {
+		ttl := time.Second
+		if comesBack {
+			ttl = time.Minute
+		}
+		servers, masters := threeMasters(t, ttl)
+		servers[1].Kill()
+		servers[2].Kill()
+		l := newLab(t, "redlock")
+		a := l.request("a", l.replica(masters))
+		l.until("a", stage.Wait, 3)
+		if !comesBack {
+			<-a.done
+			if a.err == nil || l.loads != 0 {
+				t.Errorf("without a majority: %q, %v, %d loads", a.value, a.err, l.loads)
+			}
+			continue
+		}
+		must(t, servers[1].Restart())
+		if v := a.get(t); v != "version 1" {
+			t.Errorf("got %q", v)
+		}
 	}
 }
 

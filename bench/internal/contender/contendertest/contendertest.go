@@ -22,6 +22,7 @@ type Exception struct {
 	KeepsNothing bool // each call loads
 	EachLoads    bool // callers in one process are not put together
 	StaleOnce    bool // the first answer after a change is what was before it, and a load follows behind
+	HearsLater   bool // what was before a change is answered until the message about it has arrived, in the same process, too
 	WritesBehind bool // a value comes to Redis after it has been returned, under the key itself
 }
 
@@ -91,6 +92,12 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	version.Store(2)
 	if err := p.Invalidate(t.Context(), c.Name+":a"); err != nil {
 		t.Error(err)
+	}
+	if e.HearsLater {
+		eventually(t, "the new value is returned", func() bool {
+			v, ok, err := p.Get(t.Context(), c.Name+":a")
+			return v == "2" && ok && err == nil
+		})
 	}
 	if e.StaleOnce {
 		if v, ok, err := p.Get(t.Context(), c.Name+":a"); v != "1" || !ok || err != nil {
