@@ -176,7 +176,7 @@ func TestRedisComesBack(t *testing.T) {
 			p := newProxy(t, server.Addr())
 			outage.begin(t, p)
 			prefix := newPrefix()
-			brief := func(s *site) { s.store.OpTimeout = time.Second }
+			brief := func(s *site) { s.store.OpTimeout = lossTime }
 			f := &wired{first: newReplica(t, p.Addr(), prefix, brief), second: newReplica(t, server.Addr(), prefix)}
 			f.third = f.second
 			o := newOrigin("meanwhile")

@@ -182,7 +182,7 @@ func TestClusterLosesSlots(t *testing.T) {
 	dead := masterOf(redisstore.ClockName(prefix))
 	join := func() *replica {
 		return newReplica(t, "", prefix, func(s *site) {
-			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), time.Second
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), lossTime
 		})
 	}
 	f := &wired{first: join(), second: join()}
@@ -258,7 +258,7 @@ func TestClusterMovesSlots(t *testing.T) {
 	prefix := newPrefix()
 	join := func() *replica {
 		return newReplica(t, "", prefix, func(s *site) {
-			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), 2*time.Second
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), lossTime
 		})
 	}
 	f := &wired{first: join(), second: join()}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
@@ -129,7 +128,7 @@ func TestClusterLosesGenerations(t *testing.T) {
 	prefix := newPrefix()
 	join := func() *replica {
 		return newReplica(t, "", prefix, func(s *site) {
-			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), time.Second
+			s.rdb, s.store.OpTimeout = clusterClient(t, c.Addrs()...), lossTime
 		})
 	}
 	a, b := join(), join()

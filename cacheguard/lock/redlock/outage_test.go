@@ -3,7 +3,9 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,6 +194,15 @@ func TestSlowMasters(t *testing.T) {
 	o.NodeTimeout = 100 * time.Millisecond
 	l := s.wired(t, o)
 	works(t, l)
+	// There are connections enough: to greet a slow master on a new one takes longer than NodeTimeout, too, and a master
+	// that can't be told has its lock end by itself.
+	var greets sync.WaitGroup
+	for i := range 8 {
+		greets.Go(func() {
+			_, _ = l.TryLock(t.Context(), fmt.Sprint("another ", i)) // it may be in vain on a busy machine
+		})
+	}
+	greets.Wait()
 	for _, p := range s.proxies[:3] {
 		p.Slow(2 * o.NodeTimeout)
 	}
