@@ -12,7 +12,7 @@ import (
 var rueidisCacheContender = contender.Contender{
 	Name: "rueidis-cache", OwnClient: true, What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest " + recipe,
 	Note: of("github.com/redis/rueidis") + ", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from the memory of the " +
-		"process: compare them with cacheguard-local. Its own rueidisaside is a module of its own. It needs a redis-server, not an embedded one.",
+		"process: compare them with cacheguard-local. rueidisaside, another module of its authors, is not compared. It needs a redis-server, not an embedded one.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		client, err := rueidis.NewClient(rueidisOptions(r))
 		if err != nil {

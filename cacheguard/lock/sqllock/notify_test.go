@@ -71,11 +71,12 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	a := s.process(t, seldom)
 	spy, db := s.spied(t)
 	listens := make(chan struct{})
+	begins := sync.OnceFunc(func() { close(listens) })
 	b := s.locker(t, db, seldom, func(o *sqllock.Options) {
 		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
 			return listen(s.Source)(ctx, channel, func() {
 				standing() // which has all waiters look again
-				close(listens)
+				begins()
 			}, heard)
 		}
 	})
@@ -93,6 +94,7 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 		spy.statements()
 		mustUnlock(t, x)
 		mustUnlock(t, await(t, gotX, "the waiter"))
+		<-time.After(moment) // for nobody to ask for the other one
 		asked := 0
 		for _, statement := range spy.statements() {
 			if string(statement.args[0].Value.([]byte)) == "y" {
