@@ -22,7 +22,7 @@ func TestEachPeer(t *testing.T) {
 		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own
 		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
 
-		"rueidis-cache": {HearsLater: true}, // on another connection than the one on which the change was made
+		"rueidis-cache": {HearsLater: true}, // see rueidisShelf
 	})
 }
 

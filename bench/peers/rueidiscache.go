@@ -27,12 +27,16 @@ var rueidisCacheContender = contender.Contender{
 			locker.Close()
 			client.Close()
 		}
-		return &locked{r, rueidisShelf{client, r.TTL}, rueidisLock(locker), end}, client.Do(ctx, client.B().Ping().Build()).Error()
+		if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
+			end()
+			return nil, err
+		}
+		return &locked{r, rueidisShelf{client, r.TTL}, rueidisLock(locker), end}, nil
 	},
 }
 
 // rueidisShelf has what was read before in the memory of the process, until Redis says that it has changed. Redis says so
-// to who changed it, too, after the reply.
+// to who changed it, too, but after the reply, and mostly on another connection.
 type rueidisShelf struct {
 	client rueidis.Client
 	ttl    time.Duration // in memory

@@ -77,7 +77,7 @@ func TestSimulateForMachines(t *testing.T) {
 // TestSimulateAsItIs compares loads, which are certain, of real and simulated stampedes. Times are the machine's.
 func TestSimulateAsItIs(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "1",
+	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "2",
 		"-runs", "2", "-load", "500ms", "-json") // a busy machine lets all arrive within that
 	var printed struct {
 		Calibrations []calibration

@@ -18,6 +18,9 @@ func (l *Locker) Waiting(name string) int {
 // Hears reports whether notifications arrive.
 func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 
+// SleepDeep has waiters that count on a notification not look by themselves for so long. It is called before the first Lock.
+func (l *Locker) SleepDeep(d time.Duration) { l.drowsy = d }
+
 // Clean removes rows that nobody has locked for a time.
 func (l *Locker) Clean(ctx context.Context, after time.Duration) error {
 	return l.clean(ctx, after)

@@ -24,6 +24,7 @@ type Locker struct {
 	writes  writes
 	ear     ear
 	asides  sync.WaitGroup // statements under way
+	drowsy  time.Duration  // drowsy, unless a test wants to know who was woken
 
 	cleaned atomic.Int64 // when this process last tried to remove rows, since born
 	born    time.Time
@@ -43,7 +44,7 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 	}
 	l := &Locker{
 		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table), keeper: tenure.NewKeeper(),
-		waiting: lines{byName: make(map[string]*line)}, born: time.Now(),
+		waiting: lines{byName: make(map[string]*line)}, drowsy: drowsy, born: time.Now(),
 	}
 	if opts.Dialect == SQLite {
 		l.writes = make(writes, 1)

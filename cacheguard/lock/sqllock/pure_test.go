@@ -23,7 +23,7 @@ func TestLasting(t *testing.T) {
 func TestSleep(t *testing.T) {
 	const poll = 100 * time.Millisecond
 	for range 100 {
-		s := newSleep(poll)
+		s := newSleep(poll, drowsy)
 		most := firstSleep
 		for range 10 {
 			if d := s.next(answer{}, false); d < most/2 || d > most {
@@ -47,7 +47,7 @@ func TestSleep(t *testing.T) {
 		if d := s.next(answer{left: time.Hour}, false); d > firstSleep {
 			t.Fatalf("%v, after it was woken", d)
 		}
-		if d := newSleep(minPoll).next(answer{left: 1}, false); d < leastSleep {
+		if d := newSleep(minPoll, drowsy).next(answer{left: 1}, false); d < leastSleep {
 			t.Fatalf("%v is no sleep", d)
 		}
 	}

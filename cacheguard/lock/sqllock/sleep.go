@@ -16,11 +16,14 @@ const (
 
 // sleep says how long a waiter sleeps before it asks again.
 type sleep struct {
-	most time.Duration
-	step time.Duration
+	most   time.Duration
+	drowsy time.Duration
+	step   time.Duration
 }
 
-func newSleep(most time.Duration) *sleep { return &sleep{most: most, step: min(firstSleep, most)} }
+func newSleep(most, drowsy time.Duration) *sleep {
+	return &sleep{most: most, drowsy: drowsy, step: min(firstSleep, most)}
+}
 
 // restart is for a waiter that was woken: what it waited for has happened, so it may happen again soon.
 func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
@@ -31,7 +34,7 @@ func (s *sleep) next(a answer, notified bool) time.Duration {
 	d := s.step
 	s.step = min(2*s.step, s.most)
 	if notified && a.left > 0 {
-		d = drowsy
+		d = s.drowsy
 	}
 	d = d/2 + rand.N(d/2+1)
 	if a.left > 0 {

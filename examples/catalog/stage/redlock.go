@@ -66,7 +66,7 @@ func (l *ofLocker) try(ctx context.Context) (bool, error) {
 	case l.trouble.IsZero():
 		l.trouble = time.Now()
 	}
-	if ctx.Err() != nil || time.Since(l.trouble) > l.LockTTL {
+	if ctx.Err() != nil || errors.Is(err, lock.ErrClosed) || time.Since(l.trouble) > l.LockTTL {
 		return false, err
 	}
 	return false, nil
@@ -77,5 +77,8 @@ func (l *ofLocker) unlock(ctx context.Context) error {
 	if errors.Is(err, lock.ErrLost) {
 		return l.At(ctx, NotMine)
 	}
-	return l.At(ctx, Unlocked) // or soon: what a master doesn't answer to is tried again in the background
+	if err != nil {
+		return err
+	}
+	return l.At(ctx, Unlocked)
 }

@@ -104,7 +104,11 @@ func TestNoMajority(t *testing.T) {
 		a := l.request("a", l.replica(masters))
 		l.until("a", stage.Wait, 3)
 		if !comesBack {
-			<-a.done
+			select {
+			case <-a.done:
+			case <-time.After(patience):
+				t.Fatal("it tries for ever")
+			}
 			if a.err == nil || l.loads != 0 {
 				t.Errorf("without a majority: %q, %v, %d loads", a.value, a.err, l.loads)
 			}
