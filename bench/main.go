@@ -9,13 +9,15 @@
 //	go run ./bench expiry     a hot key expires again and again under steady load
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
+//	go run ./bench locks      the lockers, while processes and servers are stopped, continued, killed and emptied at random
 //	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys
 //
 // Each has -json for machines and -help for the rest. The scenarios load from an origin in the program that conducts them, which
 // records every load, whoever makes it and whether or not that process lives to see its end; behind a contender's row stands
 // what it did that it must not. A stampede counts how long callers wait beyond the load itself; expiry and outage issue requests
 // at fixed times, whether or not earlier ones have been answered, and count latency from those times on. handover counts from just
-// before Unlock is called to when another contender's Lock has returned, and what crosses the wire meanwhile. The simulation needs
+// before Unlock is called to when another contender's Lock has returned, and what crosses the wire meanwhile. locks measures nothing: it
+// counts what lockers must not do, and what they can't prevent, and its exit code is 1 if two believed to have one lock. The simulation needs
 // no Redis and no time of its own; what it assumes is in its package's documentation, and with -validate it is compared with real
 // stampedes.
 //
@@ -54,6 +56,11 @@
 //     errorP99Nanos, atOnce, recovered, firstFreshNanos, lastBadNanos, late, lateP999Nanos.
 //   - results, of handover: handovers and growth, by locker: p50Nanos, p90Nanos, p99Nanos, maxNanos, trips, commands, messages;
 //     alone, by locker: p50Nanos, p99Nanos, trips, commands, overFloor.
+//   - results, of locks: a list with one for each locker: locker, acquisitions, handovers (of these, after a holder in another
+//     process), stops (of processes), masters (stopped, or killed and begun again), emptied (of those, back at once), lost (holders
+//     that were told), overlaps and excused (two believed to have one lock; the latter when a master had forgotten), first (one of
+//     them), lateStopped and lateRunning (acted when the next one had begun, having been stopped, or not), refused (of those, by
+//     their tokens), deaths (of processes) and death (one of them), troubles (other errors) and trouble (one of them).
 //   - results, of simulate: a list with one for each policy, whose members are the columns of the tables, described in package
 //     simulate. With -validate: calibrations, and results with processes, protection, loads and simulatedLoads (least, most), and
 //     lists of one for each run: p99Nanos, simulatedP99Nanos, overheadP99Nanos, simulatedOverheadP99Nanos; p99Deviation and

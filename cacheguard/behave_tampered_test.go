@@ -137,6 +137,14 @@ func (s *tampered) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.L
 	return a, err
 }
 
+func (s *tampered) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+	err = s.step(ctx, "TakePermit", cacheguard.Key{Key: budget}, func() (err error) {
+		taken, wait, err = s.Store.TakePermit(ctx, budget, token, max, ttl)
+		return err
+	})
+	return taken, wait, err
+}
+
 // granted is the token of the last lease that was granted.
 func (s *tampered) granted() cacheguard.ID {
 	s.mu.Lock()

@@ -14,6 +14,11 @@ import (
 // store's clock, each with an error of up to half a round trip.
 const clockSlack = 250 * time.Millisecond
 
+// stampsAhead is how far in the future the stamp of a value may be. Generations go on from where they were when the store's
+// clock is set back, but a store lets none be further ahead than a day: what is loaded then could not be invalidated by tag
+// before its TTL is over once they are put right.
+const stampsAhead = 24*time.Hour + time.Second
+
 // use is what a value is good for, by its age.
 type use uint8
 
@@ -108,7 +113,7 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 		got.corrupt = err
 		return
 	}
-	if c.owed.has(h.Tags, h.Stamp) {
+	if c.owed.has(h.Tags, h.Stamp) || h.Stamp > now.Add(stampsAhead).UnixMicro() {
 		return
 	}
 	if !h.Null {

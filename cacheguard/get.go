@@ -318,10 +318,38 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	began = c.watch(f)
 	if c.opts.SoftTimeout > 0 {
 		out, err = c.resultWithin(ctx, f, c.opts.SoftTimeout)
+	} else if d := desk.From(ctx); d != nil && d.Caller != nil {
+		out, err = untilHeard(ctx, f, d)
 	} else {
 		out, err = f.Result(ctx)
 	}
 	return out, began, err
+}
+
+// untilHeard is Result for a caller who may get what it came for before the flight has landed. Until it has all of that it is a
+// member, so that the work goes on for it.
+func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (*T, error) {
+	select {
+	case <-f.Announced():
+	case <-f.Done():
+		return f.Result(ctx)
+	case <-ctx.Done():
+		return f.Result(ctx)
+	}
+	stop := context.AfterFunc(d.Client(), func() { f.Leave() })
+	over := true // also by a panic
+	defer func() {
+		if over && stop() {
+			f.Leave()
+		}
+	}()
+	if d.Caller.Hears(f.Word()) {
+		return nil, context.Canceled
+	}
+	if over = false; !stop() {
+		return nil, d.Client().Err()
+	}
+	return f.Result(ctx)
 }
 
 // shared is what a caller gets of a flight that another one leads, when it has landed.

@@ -94,7 +94,7 @@ func (g *group[V]) pursue(ctx context.Context) {
 		} else {
 			var failed []*pursuit[V]
 			asked = time.Now()
-			granted, failed = g.ask(ctx, asking)
+			granted, failed = g.ask(ctx, asking, asked)
 			without = append(without, failed...)
 			if len(granted) == 0 {
 				slot()
@@ -111,8 +111,8 @@ func (g *group[V]) pursue(ctx context.Context) {
 	others.Wait()
 }
 
-// ask asks for all leases. What is neither granted nor failed goes its own way.
-func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed []*pursuit[V]) {
+// ask asks for all leases. What is neither granted in time nor failed goes its own way.
+func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V], asked time.Time) (granted, failed []*pursuit[V]) {
 	c := g.cache
 	keys, asks := make([]Key, len(ps)), make([]LeaseAsk, len(ps))
 	for i, p := range ps {
@@ -135,6 +135,8 @@ func (g *group[V]) ask(ctx context.Context, ps []*pursuit[V]) (granted, failed [
 			c.notAsked(ctx, p, asks[i], err)
 			failed = append(failed, p)
 			continue
+		case ans.State == LeaseGranted && c.tooLate(p, asks[i], asked):
+			g.alone(ctx, p, nil)
 		case ans.State == LeaseGranted:
 			c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
 			p.watcher.stop()

@@ -71,6 +71,11 @@ func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out l
 
 // notStored tells those who wait of a result that is not stored, and lands the flight.
 func (c *Cache[V]) notStored(ctx context.Context, p *pursuit[V], g Grant, out loaded[V], h frame.Header) {
+	if out.entry.NoShare && out.entry.LeaveStored {
+		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note}, 0)
+		p.flight.Land(outcome[V]{res: out.result(), also: &aside[V]{unshared: true, note: out.note}})
+		return
+	}
 	c.near.drop(p.key.Key) // what is there is out of date
 	if out.entry.NoShare {
 		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}, 0)

@@ -55,6 +55,10 @@ type Entry[V any] struct {
 	NoStore bool // give it to those who wait, keep nothing
 	NoShare bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
 
+	// LeaveStored, with NoShare and without TTL, leaves what the store has as it is: the result says nothing about it. Without
+	// it what stands there is taken for out of date, and goes.
+	LeaveStored bool
+
 	// NotModified keeps prev.Value, or that it does not exist, which the load has found to be so still, and begins a new
 	// lifetime; an error if there is none.
 	NotModified bool
@@ -113,6 +117,9 @@ func (out loaded[V]) result() Result[V] {
 
 // start runs the load of one key.
 func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) *running[loaded[V]] {
+	if p.flight != nil && desk.From(ctx) != nil {
+		ctx = desk.WithCrowd(ctx, p.flight.Announce)
+	}
 	load, before := p.load, p.before() // the pursuit goes on, also when the load is given up before it has begun
 	return launch(c, ctx, p.name, []string{p.key.Key}, slot, func(ctx context.Context, note []byte) loaded[V] {
 		return c.load(ctx, load, before, note)

@@ -24,6 +24,7 @@ type Event struct {
 	Local    bool // it was found in the process-local tier
 	Took     time.Duration
 	Err      error
+	Reason   Reason
 	Note     []byte // what the LoadTracer noted at the load that made the result, in whatever process; not to be changed
 }
 
@@ -50,6 +51,7 @@ const (
 	EventOverloaded                        // a caller or a load was turned away
 	EventStale                             // a stale value was served; NotFound, Err if a load failed; Took, Note if it was waited for
 	EventLoaded                            // a caller got what became of the load that it began, or why that could not begin; as EventCoalesced
+	EventUnstored                          // package middleware: a response is not stored; Reason
 )
 
 var eventNames = [...]string{
@@ -58,7 +60,7 @@ var eventNames = [...]string{
 	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
 	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
-	EventStale: "stale", EventLoaded: "loaded",
+	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored",
 }
 
 // String is the kind in words.

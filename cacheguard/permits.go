@@ -25,7 +25,7 @@ const (
 // NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this name on the same
 // store; beside it at most queue loads wait in each process. max is the same everywhere, or the least of them may never
 // get a turn. The permits are leases in the store: one of a process that died is free after 3 seconds; a process that
-// was stopped for longer than that may find that another one has begun meanwhile. While the store can't be used the
+// is stopped for longer than that during a load may find that another one has begun meanwhile. While the store can't be used the
 // budget holds for each process alone. It lives as long as the store.
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error
@@ -94,9 +94,12 @@ func (ps *permits) take(ctx context.Context, patience time.Duration, urged <-cha
 	defer func() { <-ps.turn }()
 	token := newID()
 	for {
+		asked := time.Now()
 		taken, wait, err := ps.in.TakePermit(context.WithoutCancel(ctx), ps.name, token, ps.max, permitTTL)
 		ps.heard(err)
 		switch {
+		case taken && time.Since(asked) >= permitTTL: // this process stood still: it may be another's by now
+			wait = 0
 		case err != nil: // it may be taken all the same
 			_ = ps.in.ReturnPermit(context.WithoutCancel(ctx), ps.name, token)
 			return func() {}, nil

@@ -90,6 +90,32 @@ func TestPermitsAreLeases(t *testing.T) {
 	})
 }
 
+// A process that stood still when it was given a permit, for longer than that lasts, asks again.
+func TestPermitThatIsOverIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		defer store.Store.Close()
+		here, there := budgeted(t, store, 1, 1)[0], budgeted(t, store.Store, 1, 1)[0]
+		o := ones(t, 20*time.Second)
+		store.past("TakePermit", func(context.Context) error { // this process stands still after the answer
+			store.past("TakePermit", nil)
+			<-time.After(10 * time.Second)
+			return nil
+		})
+		late := getting(t.Context(), t, here, "late", o.Load("late"))
+		synctest.Wait()
+		other := getting(t.Context(), t, there, "other", o.Load("other"))
+		<-late.done
+		<-other.done
+		if late.err != nil || other.err != nil {
+			t.Errorf("%v, %v", late.err, other.err)
+		}
+		if n := o.MostRunning(); n != 1 {
+			t.Errorf("%d loads at a time, with a budget of 1", n)
+		}
+	})
+}
+
 // A load begun inside a load takes no second permit, so there is no deadlock.
 func TestNestedLoadTakesNoSecondPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

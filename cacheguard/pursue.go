@@ -148,6 +148,11 @@ func (c *Cache[V]) pursue(ctx context.Context, p *pursuit[V]) {
 				return
 			}
 			c.up(ctx, &c.leasing)
+			if ans.State == LeaseGranted && c.tooLate(p, ask, asked) {
+				slot()
+				p.restarts++
+				continue
+			}
 			if ans.State == LeaseGranted {
 				c.observe(ctx, Event{Kind: EventLeaseGranted, Key: p.name})
 				p.failures = ans.Failures
@@ -211,6 +216,16 @@ func (c *Cache[V]) ask(ctx context.Context, p *pursuit[V]) LeaseAsk {
 	p.stamp, p.asked, p.asOf = c.near.stamp(p.key.Key), c.restraint.stamp(p.key.Key), flight.Tick()
 	c.observe(ctx, Event{Kind: EventLeaseAsked, Key: p.name})
 	return LeaseAsk{Token: newID(), TTL: c.opts.LeaseTTL, Seen: p.seen, Awaited: p.awaited, Wait: !p.behind}
+}
+
+// tooLate reports whether a lease that was granted has ended by now, because this process stood still: another load may have
+// begun. Then the lease is given back, should it still be there, and is to be asked for again.
+func (c *Cache[V]) tooLate(p *pursuit[V], ask LeaseAsk, asked time.Time) bool {
+	if time.Since(asked) < c.opts.LeaseTTL {
+		return false
+	}
+	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, ask.Token) })
+	return true
 }
 
 // notAsked takes note that the store could not be asked for the lease. The load may hold it all the same, or take it
@@ -337,6 +352,7 @@ func (c *Cache[V]) alone(ctx context.Context, p *pursuit[V], slot func(), degrad
 	loadCtx, cancel := c.loadContext(ctx)
 	defer cancel()
 	p.asOf = flight.Tick()
+	p.prev.Degraded = true // the load is told that it will not be stored
 	c.landAlone(loadCtx, p, c.wait(loadCtx, p, c.start(loadCtx, p, slot)), degraded)
 	return true
 }

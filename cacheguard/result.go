@@ -11,7 +11,7 @@ type Result[V any] struct {
 	Status    Status
 	NotFound  bool          // the null sentinel: the origin says it does not exist
 	Local     bool          // answered by the process-local tier
-	Degraded  bool          // the store was not usable
+	Degraded  bool          // the store was not usable; of a load's previous value: what it returns will not be stored
 	Age       time.Duration // since the value was stored, on the store's clock
 	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
 	UsableFor time.Duration // a load's previous value: how much longer it may be served if that load fails; else 0

@@ -3,22 +3,45 @@ package middleware
 import (
 	"context"
 	"maps"
+	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// authorized is the key under which requests with Authorization coalesce. What they get is seldom to be shared, and anyone
-// can send that field: under the resource's own key one such request could have everybody run the handler for himself. They
-// are answered from what is stored for all, if that is fresh; and what they bring that is for all is stored for all.
-func authorized(key string) string { return "a" + keySeparator + key }
+// identities are the fields of a request that say who asks.
+var identities = []string{"Authorization", "Cookie"}
 
-// publishTimeout is for how long a request with Authorization waits for a place to store what it brought for all. If there
+// identified reports whether a request says who asks in a field that is not among those that vary names: by those a response
+// is selected, and is nobody else's anyway.
+func identified(req http.Header, vary []string) bool {
+	for _, name := range identities {
+		if req[name] != nil && !slices.Contains(vary, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// suits reports whether the response may be given to a request with these fields, as far as they say who asks: what is fresh
+// only because the options say so was made for nobody in particular, and is for such requests.
+func (res *response) suits(req http.Header) bool {
+	return !res.guessed || !identified(req, res.vary)
+}
+
+// identifiedKey is the key under which requests with Authorization or Cookie coalesce. What they get is often not to be
+// shared, and anyone can send these fields: under the resource's own key one such request could have everybody run the
+// handler for himself. They are answered from what is stored for all, if that is fresh; and what they bring that is for all
+// is stored for all.
+func identifiedKey(key string) string { return "a" + keySeparator + key }
+
+// publishTimeout is for how long a request with Authorization or Cookie waits for a place to store what it brought for all. If there
 // is something to wait for, somebody else brings it.
 const publishTimeout = 50 * time.Millisecond
 
-// publish stores for all what a request with Authorization has had stored for its like. It is read again under the lease of
+// publish stores for all what a request with Authorization or Cookie has had stored for its like. It is read again under the lease of
 // the resource's own key, so that what was purged meanwhile doesn't come back.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
@@ -27,7 +50,11 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	ctx, cancel := context.WithTimeout(x.r.Context(), publishTimeout)
 	defer cancel()
 	c, from := x.cache, x.base
-	_, _ = c.loads.GetEntry(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	ask := c.loads.GetEntry
+	if x.forced { // what is stored for all is fresh, and older
+		ask = c.loads.RefreshEntry
+	}
+	_, _ = ask(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
 			return cacheguard.Entry[*response]{NoShare: true}, nil // those who wait go on for themselves
@@ -37,7 +64,10 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 		h["Age"] = []string{strconv.Itoa(int((same.age + found.Age + time.Second - 1) / time.Second))}
 		now := time.Now()
 		v := c.rules.judge(x.r, same.status, h, now, now)
-		same.age = v.age
+		if !v.share {
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
+		}
+		same.age, same.guessed = v.age, v.guessed
 		return c.entry(v, &same), nil
 	})
 }

@@ -26,6 +26,7 @@ func TestWrongOptions(t *testing.T) {
 			o.StrongReads, o.LocalBytes = true, 1
 		},
 		`Options.TrustForwarded has "X-Real-Ip"`:       func(o *options) { o.TrustForwarded = []string{"X-Real-Ip"} },
+		`Options.IgnoreCookies has "a b"`:              func(o *options) { o.IgnoreCookies = []string{"a b"} },
 		`Options.TargetedFields has "Cache-Control"`:   func(o *options) { o.TargetedFields = []string{"Cache-Control"} },
 		`Options.CacheStatus is "a b"`:                 func(o *options) { o.CacheStatus = "a b" },
 		"cacheguard: Options.Name \"a{b\" has a brace": func(o *options) { o.Name = "a{b" },

@@ -143,9 +143,8 @@ func TestHandlerWritesNothing(t *testing.T) {
 func TestRecordFlushed(t *testing.T) {
 	for _, record := range []bool{true, false} {
 		runs := 0
-		_, h := front(t, middleware.Options{RecordFlushed: record}, func(w http.ResponseWriter, r *http.Request) {
+		_, h := front(t, middleware.Options{RecordFlushed: record, DefaultTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
 			runs++
-			w.Header().Set("Cache-Control", "max-age=60")
 			if r.URL.Path == "/events" {
 				w.Header().Set("Content-Type", "text/event-stream")
 			}

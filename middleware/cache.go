@@ -17,8 +17,12 @@ type Cache struct {
 	opts  Options
 	rules *rules
 	keys  keyer
+	shape *shaper
 	loads *cacheguard.Cache[*response]
+	turns *turns // of what the loader doesn't run
 
+	changes  budget // of strangers
+	variants variants
 	tagsSaid atomic.Bool // that a response has too many
 }
 
@@ -26,7 +30,8 @@ type Cache struct {
 // joined, and never dials. Close the cache before the store.
 func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
-	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts)}
+	shape, shapeErr := newShaper(opts)
+	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts), shape: shape, turns: newTurns(opts)}
 	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
 		Name:         opts.Name,
 		NegativeTTL:  -1,
@@ -44,7 +49,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 		Observer:     opts.Observer,
 		Logger:       opts.Logger,
 	})
-	if err := errors.Join(err, coreErr); err != nil {
+	if err := errors.Join(err, shapeErr, coreErr); err != nil {
 		return nil, err
 	}
 	c.loads = loads
@@ -78,17 +83,39 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // that what is stored is compressed, and Vary says so.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch c.route(r) {
-		case toCache:
-			c.read(w, r, next)
-		case toHandler:
-			c.pass(w, r, next, cacheStatus{fwd: "bypass"})
-		case toChange:
-			c.change(w, r, next)
-		default:
-			next.ServeHTTP(w, r)
+		if !isRead(r.Method) {
+			c.serve(w, r, next)
+			return
 		}
+		inside := c.inside(r)
+		if inside != r { // else what goes on behind the request may still read it
+			defer func() { r.Pattern = inside.Pattern }() // of a mux inside, for whoever is outside
+		}
+		c.serve(w, inside, next)
 	})
+}
+
+// inside is a request as the cache takes it and as the handler gets it: shaped, and without the cookies that count for
+// nothing. Those go last, so that Options.Shape can't bring one back.
+func (c *Cache) inside(r *http.Request) *http.Request {
+	return withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
+}
+
+func (c *Cache) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	switch c.route(r) {
+	case toCache:
+		c.read(w, r, next)
+	case toHandler:
+		s := cacheStatus{fwd: "bypass"}
+		if isRead(r.Method) {
+			s.reason = cacheguard.ReasonBypass
+		}
+		c.pass(w, r, next, s)
+	case toChange:
+		c.change(w, r, next)
+	default:
+		c.untouched(w, r, next)
+	}
 }
 
 // route says which way a request goes.
@@ -104,7 +131,7 @@ const (
 func (c *Cache) route(r *http.Request) route {
 	h := r.Header
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case !isRead(r.Method):
 		if isSafe(r.Method) {
 			return toHandler
 		}
@@ -120,6 +147,8 @@ func (c *Cache) route(r *http.Request) route {
 	}
 	return toCache
 }
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // isSafe reports whether a method is registered as safe. One that is not known has to be taken for unsafe (RFC 9111,
 // section 4.4).
@@ -146,8 +175,8 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked}
-	if r.Header["Authorization"] != nil {
-		x.base = authorized(key)
+	if identified(r.Header, nil) {
+		x.base = identifiedKey(key)
 	}
 	if r.Method == http.MethodHead || r.Header["Range"] != nil || asked.onlyIfCached || asked.noStore {
 		x.look()
@@ -166,6 +195,9 @@ func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked 
 		}
 		res := found.Value
 		if res.answers(key, r.Header) {
+			if !res.suits(r.Header) {
+				return false
+			}
 			age := res.age + found.Age
 			if !asked.takes(age, found.FreshFor, res.mustRevalidate) {
 				return false
@@ -217,7 +249,7 @@ func statusOf(err error) int {
 	var failed *statusError
 	switch {
 	case errors.As(err, &failed):
-		return failed.res.status
+		return failed.status
 	case errors.Is(err, errIncomplete), errors.Is(err, http.ErrAbortHandler):
 		return http.StatusBadGateway
 	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable), errors.Is(err, cacheguard.ErrClosed):

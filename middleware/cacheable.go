@@ -38,6 +38,10 @@ type verdict struct {
 	store bool
 	// remember: it is not shared, and what comes next from this resource won't be either, as far as one can tell.
 	remember bool
+	// failed: the origin is in trouble, so that those who wait get the status and nothing else, and don't ask again in turn.
+	failed bool
+	// guessed: the freshness is that of the options.
+	guessed bool
 
 	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
 	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
@@ -65,13 +69,23 @@ type verdict struct {
 func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time.Time) verdict {
 	h = canonical(h)
 	d := u.directives(h)
-	v := verdict{age: initialAge(h, sent, now)}
+	failed := status >= 500
+	v := verdict{age: initialAge(h, sent, now), failed: failed}
 	if why, remember := u.forbidden(r, status, h, d); why != "" {
 		v.why, v.remember = why, remember
 		return v
 	}
 	life, basis := u.lifetime(d, status, h, now)
-	failed := status >= 500
+	vary, _ := varyOf(h)
+	personal := identified(r.Header, vary)
+	none := "no freshness"
+	if basis == guessed && personal && !d.public { // the options know nothing of whom it was made for
+		life, basis, none = 0, noFreshness, "Cookie"
+		if r.Header["Cookie"] == nil || slices.Contains(vary, "Cookie") {
+			none = "Authorization"
+		}
+	}
+	v.guessed = basis == guessed && !d.public
 	v.fresh = (life - v.age).Truncate(time.Millisecond) // below that there is nothing in the store
 	v.drop = d.fields
 	v.mustRevalidate = d.mustRevalidate || d.proxyRevalidate || d.noCache || d.sMaxAge != notSaid
@@ -90,7 +104,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	case d.noCache:
 		v.why, v.fresh = "no-cache", min(v.fresh, 0)
 	case basis == noFreshness:
-		v.why = "no freshness"
+		v.why = none
 	case v.fresh > 0:
 		v.why, v.share, v.store = "fresh", true, true
 	case v.revalidate > -v.fresh:
@@ -98,15 +112,14 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	default:
 		v.why = "stale"
 	}
-	validator := u.hasValidator(h, now, v.drop)
+	validator := hasTag(h, v.drop) || !personal && u.hasDate(h, now, v.drop) // see response.validates
+	v.failed = failed && !v.share
 	if !v.share {
 		v.revalidate, v.ifError = 0, 0
-		if failed {
-			// Nobody is served it later, but those who wait needn't try in turn what has just failed. no-cache says that
-			// nobody else may have it.
-			v.share = !d.noCache
-		} else {
-			v.remember = true
+		if !failed {
+			// A client error that has no freshness says something of the request, which anyone can provoke, and not of what
+			// others get.
+			v.remember = status < 400 || basis != noFreshness || slices.Contains(heuristicStatuses, status)
 			v.store = validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))
 		}
@@ -195,11 +208,14 @@ func (u *rules) speaks(h http.Header) bool {
 	return false
 }
 
-// hasValidator reports whether what is stored of a response can be revalidated.
-func (u *rules) hasValidator(h http.Header, now time.Time, drop []string) bool {
-	if tags := h["Etag"]; len(tags) == 1 && tags[0] != "" && !slices.Contains(drop, "Etag") {
-		return true
-	}
+// hasTag reports whether what is stored of a response can be revalidated by its tag.
+func hasTag(h http.Header, drop []string) bool {
+	tags := h["Etag"]
+	return len(tags) == 1 && tags[0] != "" && !slices.Contains(drop, "Etag")
+}
+
+// hasDate reports whether it can be revalidated by its date.
+func (u *rules) hasDate(h http.Header, now time.Time, drop []string) bool {
 	_, dated := headerDate(h, "Last-Modified", now)
 	return dated && !slices.Contains(drop, "Last-Modified")
 }

@@ -27,7 +27,9 @@ func TestJudge(t *testing.T) {
 	auth := http.Header{"Authorization": {"x"}}
 
 	own := func(why string) verdict { return verdict{remember: true, why: why} }
+	failed := func(v verdict) verdict { v.failed = true; return v }
 	shared := verdict{share: true, store: true, fresh: time.Minute, why: "fresh"}
+	guessed := verdict{share: true, store: true, guessed: true, fresh: time.Minute, why: "fresh"}
 	but := func(v verdict, set func(v *verdict)) verdict { set(&v); return v }
 
 	for _, c := range []struct {
@@ -41,11 +43,11 @@ func TestJudge(t *testing.T) {
 		// Nothing said.
 		{"options/no freshness", plain, get, 200, http.Header{}, own("no freshness")},
 		{"options/nor stored with a validator", plain, get, 200, http.Header{"Etag": {tag}}, own("no freshness")},
-		{"options/DefaultTTL", ttl, get, 200, http.Header{}, shared},
+		{"options/DefaultTTL", ttl, get, 200, http.Header{}, guessed},
 		{"options/DefaultTTL with a validator", ttl, get, 200, http.Header{"Etag": {tag}},
-			but(shared, func(v *verdict) { v.keep = time.Hour })},
-		{"options/NegativeTTL", ttl, get, 404, http.Header{}, but(shared, func(v *verdict) { v.fresh = 30 * s })},
-		{"options/DefaultTTL is not for every status", ttl, get, 403, http.Header{}, own("no freshness")},
+			but(guessed, func(v *verdict) { v.keep = time.Hour })},
+		{"options/NegativeTTL", ttl, get, 404, http.Header{}, but(guessed, func(v *verdict) { v.fresh = 30 * s })},
+		{"options/DefaultTTL is not for every status", ttl, get, 403, http.Header{}, verdict{why: "no freshness"}},
 		{"5.4/Pragma in a response means nothing", plain, get, 200, with(cc("max-age=60"), "Pragma", "no-cache"), shared},
 		{"RFC 8246/immutable means nothing", plain, get, 200, cc("max-age=60, immutable"), shared},
 
@@ -60,7 +62,7 @@ func TestJudge(t *testing.T) {
 		{"RFC 6585/429", plain, get, 429, cc("max-age=60"), verdict{why: "status"}},
 		{"RFC 6585/428", plain, get, 428, cc("max-age=60"), verdict{why: "status"}},
 		{"RFC 6585/431", plain, get, 431, cc("max-age=60"), verdict{why: "status"}},
-		{"RFC 6585/511", plain, get, 511, cc("max-age=60"), verdict{why: "status"}},
+		{"RFC 6585/511", plain, get, 511, cc("max-age=60"), failed(verdict{why: "status"})},
 		{"3/request: no-store", ttl, cc("no-store"), 200, cc("max-age=60"), verdict{why: "request: no-store"}},
 		{"3/no-store", ttl, get, 200, with(cc("no-store, max-age=60"), "Etag", tag), own("no-store")},
 		{"3/private", ttl, get, 200, with(cc("max-age=60, private"), "Etag", tag), own("private")},
@@ -94,9 +96,9 @@ func TestJudge(t *testing.T) {
 
 		// Section 5.2.2.3.
 		{"5.2.2.3/must-understand, understood", plain, get, 200, cc("must-understand, no-store, max-age=60"), shared},
-		{"5.2.2.3/must-understand, not understood", plain, get, 599, cc("must-understand, max-age=60"), own("must-understand")},
+		{"5.2.2.3/must-understand, not understood", plain, get, 599, cc("must-understand, max-age=60"), failed(own("must-understand"))},
 		{"5.2.2.3/must-understand, not understood, no-store", plain, get, 599, cc("must-understand, no-store, max-age=60"),
-			own("must-understand")},
+			failed(own("must-understand"))},
 		{"5.2.2.3/must-understand, private", plain, get, 200, cc("must-understand, no-store, private, max-age=60"), own("private")},
 
 		// Only to be revalidated.
@@ -105,7 +107,7 @@ func TestJudge(t *testing.T) {
 		{"5.2.2.4/no-cache with a validator", stale, get, 200, with(cc("no-cache, max-age=60, stale-if-error=5"), "Etag", tag),
 			verdict{remember: true, store: true, mustRevalidate: true, keep: time.Hour, why: "no-cache"}},
 		{"3/no-cache alone lets no status be stored", plain, get, 402, with(cc("no-cache"), "Etag", tag),
-			verdict{remember: true, mustRevalidate: true, why: "no-cache"}},
+			verdict{mustRevalidate: true, why: "no-cache"}},
 		{"4.2/max-age=0", stale, get, 200, cc("max-age=0"), verdict{remember: true, why: "stale"}},
 		{"4.2/max-age=0 with a validator", stale, get, 200, with(cc("max-age=0"), "Last-Modified", at(-time.Hour)...),
 			verdict{remember: true, store: true, keep: time.Hour, why: "stale"}},
@@ -128,20 +130,36 @@ func TestJudge(t *testing.T) {
 			verdict{remember: true, age: 60 * s, why: "stale"}},
 		{"4.2/old", plain, get, 200, with(cc("max-age=60"), "Age", "59"),
 			but(shared, func(v *verdict) { v.fresh, v.age = s, 59*s })},
-		{"5.1/broken Age", ttl, get, 200, with(cc("max-age=60"), "Age", "x"),
-			verdict{remember: true, fresh: time.Minute - mostTTL, age: mostTTL, why: "stale"}},
+		{"5.1/broken Age", plain, get, 200, with(cc("max-age=60"), "Age", "x"), shared},
 
 		// Failures.
-		{"our own/500", plain, get, 500, http.Header{}, verdict{share: true, why: "no freshness"}},
-		{"our own/503, validator", ttl, get, 503, with(cc("max-age=0"), "Etag", tag), verdict{share: true, why: "stale"}},
-		{"our own/503, private", ttl, get, 503, cc("private"), own("private")},
-		{"our own/503, no-store", ttl, get, 503, cc("no-store"), own("no-store")},
-		{"our own/503, Set-Cookie", ttl, get, 503, http.Header{"Set-Cookie": {"a=b"}}, own("Set-Cookie")},
-		{"3.5/503, Authorization", ttl, auth, 503, http.Header{}, own("Authorization")},
-		{"5.2.2.4/503, no-cache", ttl, get, 503, cc("no-cache"), verdict{mustRevalidate: true, why: "no-cache"}},
+		{"our own/500", plain, get, 500, http.Header{}, failed(verdict{why: "no freshness"})},
+		{"our own/503, validator", ttl, get, 503, with(cc("max-age=0"), "Etag", tag), failed(verdict{why: "stale"})},
+		{"our own/503, private", ttl, get, 503, cc("private"), failed(own("private"))},
+		{"our own/503, no-store", ttl, get, 503, cc("no-store"), failed(own("no-store"))},
+		{"our own/503, Set-Cookie", ttl, get, 503, http.Header{"Set-Cookie": {"a=b"}}, failed(own("Set-Cookie"))},
+		{"3.5/503, Authorization", ttl, auth, 503, http.Header{}, failed(own("Authorization"))},
+		{"5.2.2.4/503, no-cache", ttl, get, 503, cc("no-cache"), failed(verdict{mustRevalidate: true, why: "no-cache"})},
 		{"RFC 9110 15.1/501 is heuristically cacheable", ttl, get, 501, http.Header{},
-			but(shared, func(v *verdict) { v.fresh = 30 * s })},
+			but(guessed, func(v *verdict) { v.fresh = 30 * s })},
 		{"options/windows are not for failures", stale, get, 503, cc("max-age=60"), shared},
+
+		// Who asks.
+		{"our own/DefaultTTL, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 200, http.Header{}, own("Cookie")},
+		{"our own/DefaultTTL, an empty Cookie", ttl, http.Header{"Cookie": {""}}, 200, http.Header{}, own("Cookie")},
+		{"our own/NegativeTTL, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 404, http.Header{}, own("Cookie")},
+		{"our own/Heuristic, Cookie", Options{Heuristic: 0.5}, http.Header{"Cookie": {"session=1"}}, 200,
+			http.Header{"Last-Modified": at(-time.Hour)}, own("Cookie")},
+		{"our own/no options, Cookie", plain, http.Header{"Cookie": {"session=1"}}, 200, http.Header{}, own("no freshness")},
+		{"our own/DefaultTTL, must-revalidate, Authorization", ttl, auth, 200, cc("must-revalidate"),
+			verdict{remember: true, mustRevalidate: true, why: "Authorization"}},
+		{"our own/DefaultTTL, public, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 200, cc("public"), shared},
+		{"our own/DefaultTTL, Vary: Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 200, http.Header{"Vary": {"cookie"}}, guessed},
+		{"our own/max-age, Cookie", plain, http.Header{"Cookie": {"session=1"}}, 200, cc("max-age=60"), shared},
+		{"our own/no-cache, Cookie, a date", plain, http.Header{"Cookie": {"session=1"}}, 200,
+			with(cc("no-cache"), "Last-Modified", at(-time.Hour)[0]), verdict{remember: true, mustRevalidate: true, why: "no-cache"}},
+		{"our own/no-cache, Cookie, a tag", Options{Keep: time.Hour}, http.Header{"Cookie": {"session=1"}}, 200, with(cc("no-cache"), "Etag", tag),
+			verdict{remember: true, store: true, keep: time.Hour, mustRevalidate: true, why: "no-cache"}},
 
 		// Stale windows.
 		{"RFC 5861/of the options", stale, get, 200, cc("max-age=60"),
@@ -175,6 +193,9 @@ func TestJudge(t *testing.T) {
 			r := &http.Request{Method: http.MethodGet, Header: c.asks}
 			if got := newRules(c.o).judge(r, c.status, c.h, noon, noon); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%d %q\n got %+v\nwant %+v", c.status, c.h, got, c.want)
+			}
+			if v := c.want; v.unstored() == 0 != v.store {
+				t.Errorf("stored %v, reason %q", v.store, v.why)
 			}
 			if !reflect.DeepEqual(asks, c.asks) || !reflect.DeepEqual(h, c.h) {
 				t.Errorf("%q, %q were changed to %q, %q", asks, h, c.asks, c.h)
@@ -254,6 +275,9 @@ func FuzzJudge(f *testing.F) {
 		checkDirectives(t, d, h)
 		checkShared(t, u, d, h)
 		v := u.judge(r, int(status), h, noon, noon)
+		if v.unstored() == 0 != v.store {
+			t.Errorf("%d %q: stored %v, reason %q", status, h, v.store, v.why)
+		}
 		if !v.share {
 			return
 		}

@@ -2,54 +2,159 @@ package middleware
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 )
 
-// change has the handler answer a request of an unsafe method, and then removes what is out of date by it: the resource
-// itself, and those that Location and Content-Location name on the same host (RFC 9111, section 4.4).
+// Invalidates returns next with the part of Handler in front of it that concerns unsafe methods: what POST, PUT, PATCH,
+// DELETE and methods that aren't known do to a resource removes its stored responses, if they succeed. It is for routes
+// that the cache doesn't answer: r.With(pages.Invalidates).Post("/products/{id}", save). Other methods pass.
+func (c *Cache) Invalidates(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isSafe(r.Method) || r.Method == http.MethodConnect {
+			next.ServeHTTP(w, r)
+			return
+		}
+		c.change(w, r, next)
+	})
+}
+
+// change has the handler answer a request of an unsafe method, and then removes what is out of date by it (RFC 9111, section
+// 4.4): the resource itself, and where Options.InvalidateLocations says so what its response names on the same origin.
 func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
-	if c.keys.ok(r) {
-		p.before = func(status int, h http.Header) { c.outdate(r, status, h) }
+	if inside := c.inside(r); c.keys.ok(inside) {
+		asGet := *inside // before the handler changes anything
+		asGet.Method = http.MethodGet
+		p.before = func(status int, h http.Header) { c.outdate(&asGet, status, h) }
 	}
 	next.ServeHTTP(p.writer(), r)
 	p.finish()
 }
 
-// outdate removes what a response to an unsafe request says is out of date.
+// outdate removes what a response to an unsafe request says is out of date. r is the request for it with GET.
+//
+// Who sent it is a stranger, so that there is a budget. Beyond it the resource is removed by its keys, which costs no place
+// in any memory: as this request spells it, with the variants that it would get itself. What it varies by for others stays
+// until it is stale.
 func (c *Cache) outdate(r *http.Request, status int, h http.Header) {
 	if status < 200 || status > 399 {
 		return
 	}
-	own, err := url.Parse(c.keys.url(r))
-	if err != nil {
+	t, ok := c.keys.target(r)
+	if !ok {
 		return
 	}
-	urls := []string{own.String()}
-	for _, name := range []string{"Location", "Content-Location"} {
-		to, err := own.Parse(h.Get(name))
-		if err != nil || h.Get(name) == "" {
-			continue
-		}
-		if host, ok := hostOf(to.Scheme, to.Host); ok && host == own.Host && to.Scheme == own.Scheme {
-			to.Fragment, to.User, to.Host = "", nil, host
-			urls = append(urls, to.String())
+	var tags []string
+	now := time.Now()
+	if own := t.tag(); c.changes.takes(own, now) {
+		tags = append(tags, own)
+	} else {
+		c.removeOwn(r)
+	}
+	if c.opts.InvalidateLocations {
+		for _, other := range t.locations(h) {
+			if tag, err := c.urlTag(other); err == nil && c.changes.takes(tag, now) {
+				tags = append(tags, tag)
+			}
 		}
 	}
-	_ = c.Purge(r.Context(), urls...) // the loader has logged it
+	if len(tags) > 0 {
+		_ = c.loads.InvalidateTags(r.Context(), tags...) // the loader has logged it
+	}
 }
 
-// pass has the handler answer, and says so. It returns the status of the response.
-func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) int {
-	p := &passer{w: w, cache: c, status: s}
-	next.ServeHTTP(p.writer(), r)
-	p.finish()
-	return p.code
+// removeOwn removes what a GET with the fields of this request would be answered with.
+func (c *Cache) removeOwn(r *http.Request) {
+	ctx := context.WithoutCancel(r.Context())
+	key := c.keys.key(r)
+	var keys []string
+	for _, base := range []string{key, identifiedKey(key)} {
+		level := base
+		for range maxLevels {
+			keys = append(keys, level)
+			found, err := c.loads.Peek(ctx, level)
+			if err != nil {
+				break
+			}
+			if level = nextLevel(found.Value, key, base, level, r); level == "" {
+				break
+			}
+		}
+	}
+	_ = c.loads.Invalidate(ctx, keys...) // the loader has logged it
+}
+
+// tag is what the responses of the resource are found by.
+func (t target) tag() string {
+	host, _ := oneHost(t.host)
+	return tag(tagURL, host+normalURI(t.uri))
+}
+
+// locations are the URLs that a response names, if their origin is the resource's.
+func (t target) locations(h http.Header) (urls []string) {
+	own, err := url.Parse(t.scheme + "://" + t.host + t.uri)
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{"Location", "Content-Location"} {
+		to, err := own.Parse(h.Get(name))
+		if err != nil || h.Get(name) == "" || to.Opaque != "" || origin(to.Scheme, to.Host) != origin(t.scheme, t.host) {
+			continue
+		}
+		to.Fragment, to.RawFragment, to.User = "", "", nil
+		urls = append(urls, to.String())
+	}
+	return urls
+}
+
+// origin returns scheme, host and port in one spelling (RFC 6454, section 4).
+func origin(scheme, host string) string {
+	name, port, ok := splitHost(host)
+	if !ok {
+		return "none: " + host
+	}
+	switch scheme + port {
+	case "http", "http:":
+		port = ":80"
+	case "https", "https:":
+		port = ":443"
+	}
+	return scheme + "://" + strings.ToLower(name) + port
+}
+
+// pass has the handler answer in its turn, and says so. It returns the status of the response.
+func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
+	err := c.counted(r, func(r *http.Request, begun func()) {
+		p := &passer{w: w, cache: c, status: s, begun: begun}
+		defer func() { c.tell(r.Context(), "", s.reason) }()
+		next.ServeHTTP(p.writer(), r)
+		p.finish()
+		status = p.code
+	})
+	if err != nil {
+		status = statusOf(err)
+		c.fail(w, r, "", status, err)
+	}
+	return status
+}
+
+// untouched has the handler answer in its turn what is to be something else than HTTP.
+func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	err := c.counted(r, func(r *http.Request, begun func()) {
+		p := &passer{w: w, cache: c, silent: true, begun: begun}
+		next.ServeHTTP(p.writer(), r)
+	})
+	if err != nil {
+		c.fail(w, r, "", statusOf(err), err)
+	}
 }
 
 // passer is the ResponseWriter of a handler whose response is its client's alone.
@@ -57,7 +162,9 @@ type passer struct {
 	w      http.ResponseWriter
 	cache  *Cache
 	status cacheStatus
+	silent bool                            // it says nothing in Cache-Status
 	before func(status int, h http.Header) // called before the client can know of the response
+	begun  func()                          // called when the client gets the first of it
 
 	mu      sync.Mutex // guards what follows
 	code    int
@@ -106,6 +213,9 @@ func (p *passer) decided(status int) {
 	if p.before != nil {
 		p.head = http.Header{"Location": slices.Clone(h["Location"]), "Content-Location": slices.Clone(h["Content-Location"])}
 	}
+	if p.silent {
+		return
+	}
 	if line := p.cache.status(p.status, ""); line != "" {
 		h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
 	}
@@ -120,6 +230,9 @@ func (p *passer) expose() {
 	p.mu.Unlock()
 	if first && p.before != nil {
 		p.before(p.code, p.head)
+	}
+	if first && p.begun != nil {
+		p.begun()
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 
 // codec is the form of a response in the store. Numbers are unsigned varints but for the status, which is big-endian.
 //
-//	1 byte   version, 1
-//	1 byte   flags: bit 0 unshared, bit 1 mustRevalidate; all others must be zero
+//	1 byte   version, 2
+//	1 byte   flags: bit 0 unshared, bit 1 mustRevalidate, bit 2 personal, bit 3 guessed; all others must be zero
 //	2 bytes  status; 0 only if unshared
 //	age in nanoseconds
 //	lengths of the key and of what it was selected by
@@ -31,10 +31,12 @@ import (
 type codec struct{ maxBody int }
 
 const (
-	codecVersion = 1
+	codecVersion = 2
 
 	codecUnshared       = 1 << 0
 	codecMustRevalidate = 1 << 1
+	codecPersonal       = 1 << 2
+	codecGuessed        = 1 << 3
 
 	mostFields = 1 << 10 // of a header or a trailer
 	mostValues = 1 << 12 // of a header and its trailer together
@@ -71,6 +73,12 @@ func (c codec) Append(dst []byte, res *response) ([]byte, error) {
 	}
 	if res.mustRevalidate {
 		flags |= codecMustRevalidate
+	}
+	if res.personal {
+		flags |= codecPersonal
+	}
+	if res.guessed {
+		flags |= codecGuessed
 	}
 	number := func(n int) { dst = binary.AppendUvarint(dst, uint64(n)) }
 	dst = append(dst, codecVersion, flags)
@@ -122,7 +130,7 @@ func (c codec) Decode(src []byte) (*response, error) {
 		return nil, fmt.Errorf("%w: version %d", errNoResponse, src[0])
 	}
 	flags := src[1]
-	if flags&^(codecUnshared|codecMustRevalidate) != 0 {
+	if flags&^(codecUnshared|codecMustRevalidate|codecPersonal|codecGuessed) != 0 {
 		return nil, fmt.Errorf("%w: flags %#x", errNoResponse, flags)
 	}
 	d := decoder{src: src[4:]}
@@ -148,6 +156,8 @@ func (c codec) Decode(src []byte) (*response, error) {
 	res := &response{
 		unshared:       flags&codecUnshared != 0,
 		mustRevalidate: flags&codecMustRevalidate != 0,
+		personal:       flags&codecPersonal != 0,
+		guessed:        flags&codecGuessed != 0,
 		status:         int(binary.BigEndian.Uint16(src[2:])),
 		age:            time.Duration(age),
 		key:            cut(key),

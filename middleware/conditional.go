@@ -89,7 +89,8 @@ func isWeak(tag string) bool { return strings.HasPrefix(tag, "W/") }
 // opaque is what counts of a tag in the weak comparison.
 func opaque(tag string) string { return strings.TrimPrefix(tag, "W/") }
 
-// notModifiedSince judges by Last-Modified, or by Date if there is none. With neither, nothing is known.
+// notModifiedSince judges by Last-Modified, or by Date if there is none: what was made at that time has not changed since,
+// as long as it is fresh (RFC 9111, section 4.3.2). With neither, nothing is known.
 func (res *response) notModifiedSince(since time.Time) bool {
 	lines := res.header["Last-Modified"]
 	if len(lines) == 0 {

@@ -113,8 +113,11 @@ func ageShows() []show {
 		twice("5.1/old_first_member_counts", fresh+` | Age: 7200, 0`, "run"),
 		twice("5.1/old_first_line_counts", fresh+` | Age: 7200 | Age: 0`, "run"),
 	}
-	for i, age := range []string{`abc`, `-7200`, `7200.0`, `7200;a=b`, `7200;a=111`, `"10"`, `1 2`, `3600, 3600`, `+1`} {
-		shows = append(shows, twice(fmt.Sprint("5.1/unreadable_means_stale/", i), fresh+` | Age: `+age, "run"))
+	for i, age := range []string{`abc`, `-7200`, `7200.0`, `7200;a=b`, `"10"`, `1 2`, `+1`, ``, `x, 7200`} {
+		shows = append(shows, twice(fmt.Sprint("5.1/no_number_is_ignored/", i), fresh+` | Age: `+age, "hit"))
+	}
+	for i, age := range []string{`0, 7200`, `0 | Age: 7200`, `, 0, 7200`, `590, x`} {
+		shows = append(shows, twice(fmt.Sprint("5.1/new_first_member_counts/", i), fresh+` | Age: `+age, "hit"))
 	}
 	return shows
 }

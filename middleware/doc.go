@@ -9,6 +9,24 @@
 // with max-age or s-maxage, CDN-Cache-Control, Expires), or if Options.DefaultTTL gives it one. DefaultTTL is a promise of
 // yours: what these routes answer is the same for everybody, unless a response says otherwise.
 //
+// # Who asks
+//
+// DefaultTTL and Heuristic never apply to a request with Cookie or Authorization, and such a request never gets what is fresh
+// by them. To have a page shared among users, let its handler say so: a lifetime (max-age, s-maxage, Expires) or public; with
+// Authorization it takes public, s-maxage or must-revalidate (RFC 9111, section 3.5). Vary: Cookie gives each user a copy of
+// their own. Cookies that mean nothing to the pages, such as those of consent and analytics, can be named in
+// Options.IgnoreCookies: then a request that has no others counts as one without Cookie.
+//
+// The cache knows users by these two fields alone. A page for whoever has a TLS client certificate, or comes from an address,
+// has to say private itself, or no-store.
+//
+// What was made for a request with Cookie or Authorization is validated by its ETag alone, for two users' pages can have any
+// dates. An ETag has to tell two users' pages apart. A 304 with another ETag than the one asked about counts for nothing.
+//
+// An error is nobody else's. If a handler answers 5xx without a freshness of its own, those who wait for it get the status
+// through Options.Error at once, and nothing of its header or body. They don't run the handler, so that a failing origin has
+// one request at a time for each resource and not all that wait.
+//
 // # What is never shared
 //
 // The cache follows RFC 9111 as a shared one: responses that are private or no-store, that answer a request with
@@ -17,15 +35,32 @@
 // by then others may wait: they run the handler themselves at once, in parallel, and for Options.HitForMiss the fleet
 // remembers it, so that nobody waits for nothing. The first response that can be shared ends that.
 //
+// What a client asks for costs at most one run in each slot of Options.MaxLoads, and for GET and HEAD requests that can't be
+// answered from the cache in a share of slots beside it. If a client asks for something newer than what is stored and fresh,
+// and gets what can't be shared, then what is stored stays, and others are answered with it. A 4xx without freshness says
+// something of its request, not of the resource: it is not remembered.
+//
 // # What a handler notices
 //
-// It runs on the goroutine that the server called, and writes to its client while a copy is kept. Panics reach whoever
-// recovers them, with the handler's frames on the stack, and who waited for it gets a 500; after http.ErrAbortHandler, or
-// when it wrote less than its Content-Length, a 502. When its client leaves while others wait it runs on for them; its
-// context ends when the last of them in its process has left; then another process runs its own. A client that reads
-// slowly holds up nobody else. http.ResponseController works. What is flushed goes to the client at once; a response is no
-// longer recorded when something is written after a flush, when its handler still runs 50 ms after one (but see
-// Options.RecordFlushed), when it is an event stream, when its connection is taken over, or when its body is above MaxBody.
+// It runs on the goroutine that the server called. As long as others may get its response it writes to memory, up to MaxBody,
+// and never waits for a client: its own client reads from there, on a goroutine that only this client can block, and
+// ServeHTTP returns when both are done. So a Write or Flush returns no error of that client. From when the response is for its
+// own client only, the handler writes to that client.
+//
+// Clients that wait in the same process read a response while it is made, if it has a lifetime of its own and nothing keeps it
+// from being shared: from its first Flush, or, when it has a Content-Length, from the first bytes that its own client gets.
+// All of them read one buffer, and a slow one costs no more than that. If the response breaks off (the handler panics, writes
+// less than its Content-Length, or flushes a body that grows above MaxBody), the connections of those who read it are
+// aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
+//
+// Panics reach whoever recovers them, with the handler's frames on the stack, and who waited for it gets a 500; after
+// http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
+// runs on for them; its context ends when the last of them in its process has left; then another process runs its own.
+// http.ResponseController works. What is flushed goes to the client at once. A response that is fresh only by the options is
+// no longer recorded when something is written after a flush, or when its handler still runs 50 ms after one (but see
+// Options.RecordFlushed). No response is when it is an event stream, when its connection is taken over, or when its body is
+// above MaxBody.
+//
 // A handler that writes nothing and says nothing about freshness is left as it is: somebody in front may make an error of
 // it. Its panic is its own client's, also when others get something stale instead.
 //
@@ -40,18 +75,78 @@
 //
 // # Keys and variants
 //
-// The key is the URL as it was received, with scheme, Host (and its port) and query, and what Options.VaryBy says. GET and
-// HEAD have the same. Requests with Authorization are answered from what is stored for all, and coalesce among themselves. No other field of the request is in it: what a handler's response depends on besides, it must name in Vary, or
-// one client could choose what others get (web cache poisoning). X-Forwarded-Host is such a field, unless
+// The key is what a handler can read of a request: the URL as it was received, with scheme, Host (in its spelling, with its
+// port), path and query, and what Options.VaryBy says. Options.TrustForwarded adds a proxy's fields. GET and HEAD have the
+// same key. Requests with Authorization or Cookie are answered from what is stored for all, and coalesce among themselves.
+// No other field of the request is in the key: what a handler's response depends on besides, it must name in Vary, or one
+// client could choose what others get (web cache poisoning). X-Forwarded-Host is such a field unless
 // Options.TrustForwarded names it.
 //
-// Of one resource several responses can be stored, one for each value of the fields that Vary names. The values of Accept,
-// Accept-Encoding and Accept-Language are compared without regard to order, case and space.
+// Of one resource several responses can be stored, one for each value of the fields that Vary names. Two requests have the
+// same value if a handler reads the same: as many lines, in the same order and spelling.
+//
+// Requests that mean the same to you can share more, by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. These
+// change the request that the handler gets, so that a client can't put into a response what its key doesn't have. Purge
+// finds all spellings of a URL.
+//
+// # Changes
+//
+// A request with POST, PUT, PATCH, DELETE or an unknown method that succeeds removes the stored responses of its own URL,
+// where Handler or Invalidates stands in front of its handler:
+//
+//	r.With(pages.Handler).Get("/products/{id}", show)
+//	r.With(pages.Invalidates).Post("/products/{id}", save)
+//
+// Anybody can send such a request, so these changes have a budget: 1,000 different URLs at once for each process, and one
+// more each second. Beyond it a URL's responses are removed as the request itself would get them; other spellings and
+// variants of it stay until they are stale. What your services invalidate with Purge and its like has no such limit. A
+// handler that answers POST as it answers GET lets anybody remove its pages: register it for GET alone.
+//
+// # Where it stands among other middlewares
+//
+//	r.Use(middleware.RequestID, middleware.Recoverer, cors.Handler) // what says something of its own to each client
+//	r.Use(sessions)                                               // what finds out who asks: Options.VaryBy can tell the cache
+//	r.With(pages.Handler, compress).Get("/products", list)        // the cache, and behind it what is stored: compressed, too
+//	r.With(pages.Invalidates).Post("/products", add)              // a route that only changes something
+//
+// What is in the header before the cache is called is not stored. Vary is an exception, for somebody in front may choose
+// between pages; what CORS adds to it (Origin) has each Origin get a copy of its own unless Options.IgnoreVary names it.
+//
+// # Why a response is not stored
+//
+// Cache-Status has "stored" if the response is stored, as far as that is known when its head is sent: if it has a
+// Content-Length, or is complete by then. Otherwise its parameter "detail" says why not. Observers are told the same at the
+// end, as Event.Reason of EventUnstored, and count it. The words, and what to do:
+//
+//	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
+//	stale              max-age=0, or an Age or Date that is too old: give it a lifetime, or an ETag to be asked about
+//	no-store, private  that is what the handler says; private means: for this client only
+//	no-cache           add an ETag: then it is stored and asked about each time
+//	Set-Cookie         set cookies on other routes, or in a middleware in front of the cache
+//	Authorization      if the page is the same for everybody, say public or s-maxage
+//	Cookie             if the page is the same for everybody, say public, s-maxage or max-age, or Vary: Cookie
+//	Vary: *            name the fields on which the page depends
+//	status             it is never stored (206, 304, 428, 429, 431, 511)
+//	must-understand    the status isn't known here: leave the directive out
+//	too large          raise Options.MaxBody
+//	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
+//	event stream       it is never stored
+//	taken over         neither is what Hijack was called for
+//	incomplete         the handler panicked, or wrote less than its Content-Length
+//	too many tags      at most 51 in Cache-Tag and Surrogate-Key
+//	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
+//	store              Redis can't be used: the Logger says why
+//	method             the answer to a HEAD
+//	range              an answer to Range when the whole isn't stored
+//	bypass             a request with a body, with If-Match or If-Unmodified-Since, for a Host that is none; or the cache is closed
+//	request: no-store  the client says so
+//	alone              the request waited for WaitTimeout, or for a response that was for others
 //
 // # Where the files are
 //
-// directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go, tags.go and update.go decide, and
-// do nothing else; cache.go and exchange.go are the way of a request, run.go, recorder.go and revalidate.go the handler's run,
-// writer.go and outflow.go what its client gets of it, serve.go what all others get, codec.go what stands in the store,
+// directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go, shape.go, cookies.go, variants.go,
+// tags.go, budget.go and update.go decide, and do nothing else; cache.go and exchange.go are the way of a request, run.go,
+// recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, turns.go how many run
+// that nobody else gets, serve.go what all others get, codec.go what stands in the store,
 // change.go what unsafe methods do, purge.go what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
 package middleware

@@ -3,10 +3,12 @@ package middleware
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -25,6 +27,8 @@ type exchange struct {
 	level string // the key of the response that is looked at
 	asked asked
 
+	forced    bool         // what is stored for it is fresh, and not to its taste
+	guest     bool         // it looks for what is stored for all, and is not one of those it is stored for; see run.leaves
 	route     *chi.Context // as it was when the request came, or nil
 	answered  bool         // by the handler
 	confirmed *response    // what the handler has said is still good
@@ -50,7 +54,9 @@ func (x *exchange) run() {
 	if x.asked.maxStale >= 0 && x.stored() || x.base != x.key && x.storedFrom(x.key) {
 		return
 	}
-	x.level = x.base
+	if !x.guest {
+		x.level = x.base
+	}
 	for range maxLevels {
 		res, err := x.get(c.loads.GetEntry)
 		if err == nil && !x.answered && !x.newEnough(res) {
@@ -70,7 +76,7 @@ func (x *exchange) run() {
 		if res.Value == nil { // what there is is for nobody else
 			break
 		}
-		if res.Value.answers(x.key, x.r.Header) {
+		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r.Header) {
 			x.serve(res)
 			return
 		}
@@ -99,12 +105,7 @@ func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 // get asks the loader, and does what the load may want to have done here: run the handler.
 func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*response]) (cacheguard.Result[*response], error)) (res cacheguard.Result[*response], err error) {
 	d := desk.Open(x.r.Context())
-	// A variant is refreshed by those who get it: whatever else the handler goes by, such as the user whom somebody in front
-	// has put into the context, is theirs, too.
-	d.Refreshes = func(stale any) bool {
-		res, ok := stale.(*response)
-		return ok && res != nil && res.answers(x.key, x.r.Header)
-	}
+	d.Caller = x
 	ctx := desk.With(x.r.Context(), d)
 	if wait := x.cache.opts.WaitTimeout; wait > 0 {
 		var cancel context.CancelFunc
@@ -121,9 +122,27 @@ func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*r
 	return res, err
 }
 
+// Refreshes reports whether a refresh of this response may be begun with this request. A variant is refreshed by those who get
+// it: whatever else the handler goes by, such as the user whom somebody in front has put into the context, is theirs, too.
+func (x *exchange) Refreshes(stale any) bool {
+	res, ok := stale.(*response)
+	return ok && res != nil && res.answers(x.key, x.r.Header)
+}
+
+// Hears takes a response that is being made, if it is the one for this request.
+func (x *exchange) Hears(word any) bool {
+	rec, ok := word.(*recorder)
+	if !ok || !rec.shown.answers(x.key, x.r.Header) || !rec.shown.suits(x.r.Header) || rec.brokenOff() {
+		return false
+	}
+	x.answered = true
+	rec.follow(x)
+	return true
+}
+
 // load is what runs the handler: here and for this client, if it is waiting for that, else behind its back.
 func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-	u := &run{cache: t.cache, key: t.key, prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
+	u := &run{cache: t.cache, key: t.key, guest: t.guest, announce: func(rec *recorder) { desk.Announce(ctx, rec) }, prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
 		if t.desk.Do(func() { u.here(ctx, t) }) {
 			select {
@@ -131,6 +150,7 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (cac
 				return e.entry, e.err
 			case <-ctx.Done():
 				close(u.split)
+				<-u.ended // the slot is this run's until the handler returns or has its client to itself
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)
 			}
 		}
@@ -174,7 +194,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 			s.hit, s.fwd = false, "stale"
 			var failed *statusError
 			if errors.As(res.Err, &failed) {
-				s.fwdStatus = failed.res.status
+				s.fwdStatus = failed.status
 			}
 		}
 		if res.Status == cacheguard.StatusStale {
@@ -208,6 +228,18 @@ func (x *exchange) stored() bool {
 	return x.storedFrom(x.key) || x.base != x.key && x.storedFrom(x.base)
 }
 
+// meanwhile reports whether a stored response that is stale may be served while it is refreshed.
+func (x *exchange) meanwhile(res cacheguard.Result[*response]) bool {
+	over := -res.FreshFor
+	if over < 0 || !x.asked.takesMeanwhile(res.Value.age+res.Age, over) {
+		return false
+	}
+	h := maps.Clone(res.Value.header)
+	delete(h, "Date") // its freshness is over; the windows count from there
+	now := time.Now()
+	return x.cache.rules.judge(x.r, res.Value.status, h, now, now).revalidate > over
+}
+
 func (x *exchange) storedFrom(base string) bool {
 	x.level = base
 	for range maxLevels {
@@ -216,8 +248,13 @@ func (x *exchange) storedFrom(base string) bool {
 			return false
 		}
 		if res.Value.answers(x.key, x.r.Header) {
-			if !x.asked.takes(res.Value.age+res.Age, res.FreshFor, res.Value.mustRevalidate) {
-				x.stale = res.Value
+			if !res.Value.suits(x.r.Header) {
+				return false
+			}
+			age := res.Value.age + res.Age
+			if !x.asked.takes(age, res.FreshFor, res.Value.mustRevalidate) {
+				x.stale, x.forced = res.Value, x.forced || res.FreshFor > 0
+				x.guest = base != x.base && x.meanwhile(res)
 				return false
 			}
 			x.serve(res)
@@ -245,34 +282,36 @@ func (x *exchange) failed(err error) {
 	var failed *statusError
 	if errors.As(err, &failed) {
 		// With StrongReads what another request's handler found may be from before a purge that this one came after.
-		if stale := failed.stale; (failed.client == x || !x.cache.opts.StrongReads) && x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
+		if stale := failed.stale; stale.Value != nil && (failed.client == x || !x.cache.opts.StrongReads) && x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)
 			return
 		}
-		if !failed.isFor(x) {
-			x.alone("stale")
+		if failed.isFor(x) {
+			failed.res.serve(x.w, x.r, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
 			return
 		}
-		failed.res.serve(x.w, x.r, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.res.status, collapsed: true}, x.key))
-		return
 	}
-	status := statusOf(err)
+	x.cache.fail(x.w, x.r, x.key, statusOf(err), err)
+}
+
+// fail answers a request for which there is no response.
+func (c *Cache) fail(w http.ResponseWriter, r *http.Request, key string, status int, err error) {
 	if status == http.StatusServiceUnavailable {
-		x.w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 	}
-	if line := x.cache.status(cacheStatus{fwd: "uri-miss", detail: "failed"}, x.key); line != "" {
-		h := x.w.Header()
+	if line := c.status(cacheStatus{fwd: "uri-miss", detail: "failed"}, key); line != "" {
+		h := w.Header()
 		h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
 	}
-	if answer := x.cache.opts.Error; answer != nil {
-		answer(x.w, x.r, status, err)
+	if answer := c.opts.Error; answer != nil {
+		answer(w, r, status, err)
 		return
 	}
-	http.Error(x.w, http.StatusText(status), status)
+	http.Error(w, http.StatusText(status), status)
 }
 
 // alone has the handler answer as if there were no cache.
 func (x *exchange) alone(why string) {
-	x.passed = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why})
+	x.passed = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why, reason: x.reasonAlone(why)})
 }

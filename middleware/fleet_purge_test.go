@@ -131,8 +131,8 @@ func TestFleetPurgeOfVariants(t *testing.T) {
 	})
 }
 
-// Requests that change something remove what is stored of the same resource, and of those that the response names, on
-// every replica; if they failed they don't.
+// Requests that change something remove what is stored of the same resource on every replica, and with InvalidateLocations
+// of those that the response names; if they failed they don't.
 func TestFleetUnsafeMethods(t *testing.T) {
 	for _, c := range []struct {
 		method, field, value string
@@ -151,7 +151,7 @@ func TestFleetUnsafeMethods(t *testing.T) {
 		{"OPTIONS", "", "", 200, nil},
 	} {
 		t.Run(fmt.Sprintf("%s %d %s %s", c.method, c.status, c.field, c.value), func(t *testing.T) {
-			onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
+			onEachStore(t, 2, middleware.Options{InvalidateLocations: true}, func(t *testing.T, f *fleet) {
 				var version atomic.Int64
 				f.route("/*", func(w http.ResponseWriter, r *http.Request) {
 					if r.Method != "GET" {

@@ -303,6 +303,17 @@ func (o *watcher) callers() (n int) {
 	return n
 }
 
+// flights are the keys that are looked up or waited for, and those who wait.
+func (o *watcher) flights() (flights, callers int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, stats := range o.stats {
+		now := stats()
+		flights, callers = flights+now.Flights, callers+now.Callers
+	}
+	return flights, callers
+}
+
 // logbook keeps what is logged.
 type logbook struct {
 	mu   sync.Mutex // guards text

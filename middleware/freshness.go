@@ -65,27 +65,29 @@ var heuristicStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 
 // The time it took to come counts only for what was made elsewhere, which has a Date or an Age: what a handler makes
 // itself is made when it comes. Were it otherwise, a slow handler could not say max-age=1.
 //
-// An Age that is no number, or more than one, makes a response too old for anything. RFC 9111, section 5.1, would rather
-// have it ignored, or its first member taken; but whoever wrote it meant to say that the response is not new, and
-// section 4.2.1 encourages to take broken freshness for stale.
+// Of an Age with several members the first one counts, and one that isn't a number is ignored (RFC 9111, section 5.1).
 func initialAge(h http.Header, sent, now time.Time) time.Duration {
-	var age time.Duration
-	ages := h["Age"]
-	if len(ages) > 0 {
-		n, ok := deltaSeconds(strings.Trim(ages[0], " \t"))
-		if !ok || len(ages) > 1 {
-			return mostTTL
-		}
-		age = n
-	}
+	age, aged := ageOf(h["Age"])
 	made, dated := headerDate(h, "Date", now)
-	if dated || len(ages) > 0 {
+	if dated || aged {
 		age += between(0, now.Sub(sent), mostTTL)
 	}
 	if dated { // which says nothing of fractions of a second
 		age = max(age, now.Truncate(time.Second).Sub(made))
 	}
 	return between(0, age, mostTTL)
+}
+
+// ageOf returns the first member of an Age, or false if there is none, or it is no number of seconds.
+func ageOf(lines []string) (time.Duration, bool) {
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			if member = trimOWS(member); member != "" {
+				return deltaSeconds(member)
+			}
+		}
+	}
+	return 0, false
 }
 
 // headerDate returns the date in a field. It is false if there is none, or none that can be read.

@@ -16,12 +16,16 @@ import (
 func (x *exchange) head() {
 	before := canonical(x.w.Header().Clone())
 	sent := time.Now()
+	asked := *x.r // as it is before the handler may change it
+	asked.Header = x.r.Header.Clone()
 	x.alone("method")
-	if x.stale == nil || x.passed != http.StatusOK {
-		return
+	x.r = &asked
+	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r.Header, x.stale.vary) {
+		return // or it may tell what somebody else would get
 	}
 	said := canonical(x.w.Header().Clone())
 	delete(said, "Cache-Status")
+	said = x.cache.selectingOnly(said, before)
 	news := ownFields(said, before)
 	ctx, cancel := context.WithTimeout(x.r.Context(), updateTime)
 	defer cancel()
@@ -34,7 +38,13 @@ func (x *exchange) head() {
 		if err != nil || madeAfter(now, sent) { // if a moment ago, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true}, nil
 		}
-		return x.headed(now.Value, news, said, sent), nil
+		e := x.headed(now.Value, news, said, sent)
+		asGet := asked
+		asGet.Method = http.MethodGet
+		if e.NoShare && x.forced && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // this client's alone
+			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
+		}
+		return e, nil
 	})
 }
 
@@ -102,6 +112,7 @@ func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, 
 	}
 	res.vary, _ = varyOf(res.header)
 	res.selected = selectedBy(res.vary, r.Header)
+	res.personal, res.guessed = res.personal || identified(r.Header, res.vary), v.guessed
 	e := c.entry(v, res)
 	e.Value = res // who asked gets it in any case
 	return e

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -10,8 +11,9 @@ import (
 //
 // It is the URL as the client sent it, from the request line and not from Request.URL, so that handlers below
 // http.StripPrefix don't share what is not the same. What stands in Request.URL is added where it is something else.
-// Nothing in it is decoded or put in order: two spellings of one URL cost a run of the handler, two URLs with one key
-// would cost a wrong answer.
+// Nothing in it is decoded, put in order or in lower case: a handler reads Request.Host as it came, with its port, and
+// writes redirects with it. Two spellings of one URL cost a run of the handler, one key for two things that a handler can
+// tell apart would cost a wrong answer.
 type keyer struct {
 	forwardedHost, forwardedProto bool
 	varyBy                        func(*http.Request) string
@@ -45,14 +47,22 @@ func (k keyer) key(r *http.Request) string {
 		group = k.varyBy(r)
 	}
 	var b strings.Builder
-	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.inside) + len(group) + 4)
+	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(group) + 8)
 	b.WriteString(t.scheme)
 	b.WriteString("://")
 	b.WriteString(t.host)
 	b.WriteString(t.uri)
+	if t.line != "" {
+		b.WriteString(keySeparator + "l")
+		b.WriteString(t.line)
+	}
 	if t.rewritten {
 		b.WriteString(keySeparator + "i")
 		b.WriteString(t.inside)
+	}
+	if t.beside != "" {
+		b.WriteString(keySeparator + "f")
+		b.WriteString(t.beside)
 	}
 	if k.varyBy != nil { // the last part, for it may have any bytes
 		b.WriteString(keySeparator + "g")
@@ -61,23 +71,16 @@ func (k keyer) key(r *http.Request) string {
 	return b.String()
 }
 
-// url returns the URL that a request's key is made of, or "" if it has none.
-func (k keyer) url(r *http.Request) string {
-	t, ok := k.target(r)
-	if !ok {
-		return ""
-	}
-	return t.scheme + "://" + t.host + t.uri
-}
-
 // target is what a request asks for.
 type target struct {
 	scheme string // http or https
-	host   string // lower case, without the scheme's own port
+	host   string // as it came
 	uri    string // path and query as sent, "" or from / or ? on
 
+	line      string // the request line's target if that is a whole URL
 	rewritten bool   // the handler sees another URL
 	inside    string // and that is it
+	beside    string // with trusted fields: what they stand beside, and their lines
 }
 
 func (k keyer) target(r *http.Request) (t target, ok bool) {
@@ -88,24 +91,27 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	if t.scheme, ok = k.scheme(r); !ok {
 		return t, false
 	}
-	host := r.Host
+	t.host = r.Host
 	if k.forwardedHost {
 		if last := nearest(r.Header[forwardedHost]); last != nil {
-			host = *last
+			t.host = *last
 		}
 	}
-	if t.host, ok = hostOf(t.scheme, host); !ok {
+	if !isHost(t.host) {
 		return t, false
 	}
+	t.beside = k.beside(r)
 	switch t.uri = r.RequestURI; {
 	case t.uri == "": // the request was not read from a connection
 		t.uri = pathAndQuery(r)
 	case t.uri[0] != '/':
 		// A whole URL in the request line (RFC 9112, section 3.2.2) stands in for Host; net/http sees to that. Its
-		// scheme must be that of the connection, or a client of http could fill what clients of https get.
+		// scheme must be that of the connection, or a client of http could fill what clients of https get. The handler
+		// sees it in RequestURI and URL, so that it has a key of its own.
 		if !strings.EqualFold(u.Scheme, t.scheme) || !strings.EqualFold(u.Host, r.Host) {
 			return t, false
 		}
+		t.line = t.uri
 		_, rest, found := strings.Cut(t.uri, "://")
 		if !found {
 			return t, false
@@ -126,7 +132,30 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	if t.uri != "" && t.uri[0] != '/' && t.uri[0] != '?' {
 		return t, false
 	}
-	return t, !hasControl(t.uri) && !hasControl(t.inside)
+	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside)
+}
+
+// beside returns what else a handler can read where a proxy's fields are trusted: the scheme and host of the connection
+// itself, and each line of the fields, of which the key's URL has only what the nearest proxy wrote. It is "" where that is
+// all there is.
+func (k keyer) beside(r *http.Request) string {
+	if !k.forwardedHost && !k.forwardedProto {
+		return ""
+	}
+	hosts, protos := r.Header[forwardedHost], r.Header[forwardedProto]
+	if !k.forwardedHost {
+		hosts = nil
+	}
+	if !k.forwardedProto {
+		protos = nil
+	}
+	if len(hosts) == 0 && len(protos) == 0 {
+		return ""
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, ownScheme(r)...)
+	b = appendSized(b, r.Host)
+	return string(appendLines(appendLines(b, hosts), protos))
 }
 
 // scheme is that of the connection, or what the nearest proxy says if it is trusted.
@@ -142,10 +171,15 @@ func (k keyer) scheme(r *http.Request) (string, bool) {
 			return "", false
 		}
 	}
+	return ownScheme(r), true
+}
+
+// ownScheme is that of the connection.
+func ownScheme(r *http.Request) string {
 	if r.TLS != nil {
-		return "https", true
+		return "https"
 	}
-	return "http", true
+	return "http"
 }
 
 // nearest returns the element of a forwarded field that the nearest proxy wrote, or nil. A proxy adds its own at the end
@@ -181,45 +215,72 @@ func pathAndQuery(r *http.Request) string {
 	return u.EscapedPath() + "?" + u.RawQuery
 }
 
-// hostOf returns the host, and the port if it is not the scheme's own, in lower case. It takes names and addresses as they
-// stand in certificates and DNS; anything else that a Host field may have is not worth a doubt.
-func hostOf(scheme, host string) (string, bool) {
-	name, port := host, ""
+// isHost reports whether a host, perhaps with a port, is written as names and addresses stand in certificates and DNS;
+// anything else that a Host field may have is not worth a doubt.
+func isHost(s string) bool {
+	_, _, ok := splitHost(s)
+	return ok
+}
+
+// splitHost returns a host's name or address, and what stands after it: "" or a colon and digits, if any.
+func splitHost(host string) (name, port string, ok bool) {
 	if strings.HasPrefix(host, "[") {
 		end := strings.IndexByte(host, ']')
 		if end < 2 {
-			return "", false
+			return "", "", false
 		}
 		for _, c := range []byte(host[1:end]) {
 			if !isHex(c) && c != ':' && c != '.' {
-				return "", false
+				return "", "", false
 			}
 		}
 		if name, port = host[:end+1], host[end+1:]; port != "" && port[0] != ':' {
-			return "", false
+			return "", "", false
 		}
 	} else {
+		name = host
 		if i := strings.IndexByte(host, ':'); i >= 0 {
 			name, port = host[:i], host[i:]
 		}
 		for _, c := range []byte(name) {
 			if !isAlphanumeric(c) && c != '-' && c != '.' && c != '_' {
-				return "", false
+				return "", "", false
 			}
 		}
 	}
 	if name == "" || len(port) > len(":65535") {
-		return "", false
+		return "", "", false
 	}
 	for i := 1; i < len(port); i++ {
 		if port[i] < '0' || port[i] > '9' {
-			return "", false
+			return "", "", false
 		}
 	}
-	if port == ":" || port == ":80" && scheme == "http" || port == ":443" && scheme == "https" {
-		host = name
+	return name, port, true
+}
+
+// oneHost returns one spelling of a host and all others that reach the same server: in lower case, an address in its
+// shortest form, without the root's dot, without the ports of http and https. It is what purges compare and no more: a
+// handler can tell these spellings apart. Both ports go with either scheme, for behind a proxy that ends TLS a request for
+// port 443 comes by http.
+func oneHost(host string) (string, bool) {
+	name, port, ok := splitHost(host)
+	if !ok {
+		return "", false
 	}
-	return strings.ToLower(host), true
+	if name[0] == '[' {
+		if addr, err := netip.ParseAddr(name[1 : len(name)-1]); err == nil {
+			name = "[" + addr.String() + "]"
+		}
+	} else if without := strings.TrimSuffix(name, "."); without != "" {
+		name = without
+	}
+	switch port = strings.TrimLeft(strings.TrimPrefix(port, ":"), "0"); port {
+	case "", "80", "443":
+	default:
+		name += ":" + port
+	}
+	return strings.ToLower(name), true
 }
 
 func hasControl(s string) bool {

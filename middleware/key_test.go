@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,13 +30,13 @@ func TestKey(t *testing.T) {
 		{"plain", "GET /a?x=1 HTTP/1.1\r\nHost: shop.example", false, nil, "http://shop.example/a?x=1"},
 		{"tls", "GET /a HTTP/1.1\r\nHost: shop.example", true, nil, "https://shop.example/a"},
 		{"method", "HEAD /a HTTP/1.1\r\nHost: shop.example", false, nil, "http://shop.example/a"},
-		{"host in capitals", "GET /A HTTP/1.1\r\nHost: SHOP.Example", false, nil, "http://shop.example/A"},
-		{"own port", "GET / HTTP/1.1\r\nHost: shop.example:80", false, nil, "http://shop.example/"},
-		{"own port of tls", "GET / HTTP/1.1\r\nHost: shop.example:443", true, nil, "https://shop.example/"},
+		{"host in capitals", "GET /A HTTP/1.1\r\nHost: SHOP.Example", false, nil, "http://SHOP.Example/A"},
+		{"own port", "GET / HTTP/1.1\r\nHost: shop.example:80", false, nil, "http://shop.example:80/"},
+		{"own port of tls", "GET / HTTP/1.1\r\nHost: shop.example:443", true, nil, "https://shop.example:443/"},
 		{"other scheme's port", "GET / HTTP/1.1\r\nHost: shop.example:80", true, nil, "https://shop.example:80/"},
-		{"no port after all", "GET / HTTP/1.1\r\nHost: shop.example:", false, nil, "http://shop.example/"},
+		{"no port after all", "GET / HTTP/1.1\r\nHost: shop.example:", false, nil, "http://shop.example:/"},
 		{"other port", "GET / HTTP/1.1\r\nHost: shop.example:8080", false, nil, "http://shop.example:8080/"},
-		{"address", "GET / HTTP/1.1\r\nHost: [2001:DB8::1]:80", false, nil, "http://[2001:db8::1]/"},
+		{"address", "GET / HTTP/1.1\r\nHost: [2001:DB8::1]:80", false, nil, "http://[2001:DB8::1]:80/"},
 		{"address and port", "GET / HTTP/1.1\r\nHost: [::1]:8080", false, nil, "http://[::1]:8080/"},
 		{"spelling is kept", "GET /%7Ea/%7ea/~a%2Fb HTTP/1.1\r\nHost: h", false, nil, "http://h/%7Ea/%7ea/~a%2Fb"},
 		{"order of the query", "GET /?b=1&a=2&b HTTP/1.1\r\nHost: h", false, nil, "http://h/?b=1&a=2&b"},
@@ -47,10 +48,10 @@ func TestKey(t *testing.T) {
 		{"a number sign as it is", "GET /a#b HTTP/1.1\r\nHost: h", false, nil, "http://h/a#b\x1fi/a%23b"},
 		{"a number sign escaped", "GET /a%23b HTTP/1.1\r\nHost: h", false, nil, "http://h/a%23b"},
 
-		{"whole URL", "GET http://shop.example:80/a?b HTTP/1.1\r\nHost: other", false, nil, "http://shop.example/a?b"},
-		{"whole URL without a path", "GET http://shop.example?b HTTP/1.1\r\nHost: x", false, nil, "http://shop.example?b"},
-		{"whole URL, host alone", "GET http://shop.example HTTP/1.1\r\nHost: x", false, nil, "http://shop.example"},
-		{"whole URL, capitals", "GET HTTP://Shop.example/A HTTP/1.1\r\nHost: x", false, nil, "http://shop.example/A"},
+		{"whole URL", "GET http://shop.example:80/a?b HTTP/1.1\r\nHost: other", false, nil, "http://shop.example:80/a?b\x1flhttp://shop.example:80/a?b"},
+		{"whole URL without a path", "GET http://shop.example?b HTTP/1.1\r\nHost: x", false, nil, "http://shop.example?b\x1flhttp://shop.example?b"},
+		{"whole URL, host alone", "GET http://shop.example HTTP/1.1\r\nHost: x", false, nil, "http://shop.example\x1flhttp://shop.example"},
+		{"whole URL, capitals", "GET HTTP://Shop.example/A HTTP/1.1\r\nHost: x", false, nil, "http://Shop.example/A\x1flHTTP://Shop.example/A"},
 		{"whole URL of tls without tls", "GET https://shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, ""},
 		{"whole URL without tls by tls", "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example", true, nil, ""},
 		{"whole URL with a user", "GET http://me@shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, ""},
@@ -74,16 +75,16 @@ func TestKey(t *testing.T) {
 		{"connect", "CONNECT h:80 HTTP/1.1\r\nHost: h:80", false, nil, ""},
 
 		{"forwarded, not trusted", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Proto: https", false, nil, "http://h/"},
-		{"forwarded host", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: Shop.example:80", false, []string{"x-forwarded-host"}, "http://shop.example/"},
+		{"forwarded host", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: Shop.example:80", false, []string{"x-forwarded-host"}, "http://Shop.example:80/\x1ffhttp(1 h)=1(15 Shop.example:80)-"},
 		{"forwarded host alone", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false, []string{forwardedHost}, "http://h/"},
-		{"forwarded scheme", "GET / HTTP/1.1\r\nHost: h:443\r\nX-Forwarded-Proto: HTTPS", false, []string{forwardedProto}, "https://h/"},
-		{"forwarded by two", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil, shop.example", false, []string{forwardedHost}, "http://shop.example/"},
-		{"forwarded in two lines", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Host: shop.example", false, []string{forwardedHost}, "http://shop.example/"},
+		{"forwarded scheme", "GET / HTTP/1.1\r\nHost: h:443\r\nX-Forwarded-Proto: HTTPS", false, []string{forwardedProto}, "https://h:443/\x1ffhttp(5 h:443)-=1(5 HTTPS)"},
+		{"forwarded by two", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil, shop.example", false, []string{forwardedHost}, "http://shop.example/\x1ffhttp(1 h)=1(18 evil, shop.example)-"},
+		{"forwarded in two lines", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Host: shop.example", false, []string{forwardedHost}, "http://shop.example/\x1ffhttp(1 h)=2(4 evil)(12 shop.example)-"},
 		{"forwarded is not there", "GET / HTTP/1.1\r\nHost: h", true, []string{forwardedHost, forwardedProto}, "https://h/"},
 		{"forwarded is empty", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: ", false, []string{forwardedHost}, ""},
 		{"forwarded host is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: a/b", false, []string{forwardedHost}, ""},
 		{"forwarded scheme is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: ws", false, []string{forwardedProto}, ""},
-		{"whole URL as the proxy has it", "GET https://h/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false, []string{forwardedProto}, "https://h/"},
+		{"whole URL as the proxy has it", "GET https://h/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false, []string{forwardedProto}, "https://h/\x1flhttps://h/\x1ffhttp(1 h)-=1(5 https)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := readRequest(c.raw)
@@ -179,8 +180,64 @@ func TestKeyOfARequestMadeHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := k.key(r), "http://shop.example/a%20b?c"; got != want {
+	if got, want := k.key(r), "http://Shop.example/a%20b?c"; got != want {
 		t.Errorf("key %q, want %q", got, want)
+	}
+}
+
+// Each spelling of a URL has a key of its own, and purging any of them finds all.
+func TestSpellingsAreOneForPurges(t *testing.T) {
+	k := newKeyer(Options{})
+	for _, group := range [][]string{
+		{"shop.example/a%7E", "SHOP.example/a~", "shop.example:80/a~", "shop.example:/a~", "shop.example:0080/a~", "shop.example./a~",
+			"Shop.Example.:443/a~"},
+		{"[2001:db8::1]/", "[2001:DB8::1]/", "[2001:db8:0:0::1]:80/", "[2001:0db8::0001]:443/"},
+		{"shop.example:8080/", "Shop.example:08080/", "shop.example.:8080/"},
+	} {
+		keys := map[string]bool{}
+		want, err := urlTag("https://" + group[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spelling := range group {
+			host, path, _ := strings.Cut(spelling, "/")
+			key := k.key(readRequest("GET /" + path + " HTTP/1.1\r\nHost: " + host))
+			if key == "" || keys[key] {
+				t.Errorf("%s: key %q, which isn't its own", spelling, key)
+			}
+			keys[key] = true
+			if tags := tagsOf(key); !slices.Contains(tags, want) {
+				t.Errorf("%s: tags %q, none of them %q", spelling, tags, want)
+			}
+			if got, err := urlTag("http://" + spelling); err != nil || got != want {
+				t.Errorf("%s: purges %q (%v), not %q", spelling, got, err, want)
+			}
+		}
+	}
+}
+
+// What a trusted proxy says stands beside what the connection says, for a handler can read both.
+func TestKeyHasWhatForwardedFieldsStandBeside(t *testing.T) {
+	k := newKeyer(Options{TrustForwarded: []string{forwardedHost, forwardedProto}})
+	seen := map[string]string{}
+	for _, raw := range []string{
+		"Host: a\r\nX-Forwarded-Host: shop", "Host: b\r\nX-Forwarded-Host: shop", "Host: A\r\nX-Forwarded-Host: shop",
+		"Host: a\r\nX-Forwarded-Host: Shop", "Host: a\r\nX-Forwarded-Host: x, shop", "Host: a\r\nX-Forwarded-Host: x,shop",
+		"Host: a\r\nX-Forwarded-Host: x\r\nX-Forwarded-Host: shop", "Host: shop",
+		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: http", "Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: HTTP",
+		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: https, http",
+	} {
+		for _, secure := range []bool{false, true} {
+			r := readRequest("GET / HTTP/1.1\r\n" + raw)
+			if secure {
+				r.TLS = new(tls.ConnectionState)
+			}
+			key := k.key(r)
+			if other := seen[key]; key == "" || other != "" {
+				t.Errorf("%q, TLS %v: key %q, which %q has too", raw, secure, key, other)
+			}
+			seen[key] = raw
+		}
 	}
 }
 
@@ -237,6 +294,10 @@ func FuzzKey(f *testing.F) {
 			t.Fatalf("%q: group %q, want %q", key, gotGroup, group)
 		}
 		outer, inside, rewritten := strings.Cut(outer, "\x1fi")
+		outer, line, whole := strings.Cut(outer, "\x1fl")
+		if whole == strings.HasPrefix(r.RequestURI, "/") || whole && line != r.RequestURI {
+			t.Fatalf("%q: request line %q, want %q", key, line, r.RequestURI)
+		}
 		scheme, rest, _ := strings.Cut(outer, "://")
 		if (scheme == "https") != secure || !secure && scheme != "http" {
 			t.Fatalf("%q: scheme %q", key, scheme)
@@ -245,12 +306,7 @@ func FuzzKey(f *testing.F) {
 		if i := strings.IndexAny(rest, "/?"); i >= 0 {
 			gotHost, gotURI = rest[:i], rest[i:]
 		}
-		port := ":80"
-		if secure {
-			port = ":443"
-		}
-		want := strings.ToLower(r.Host)
-		if gotHost != want && gotHost != strings.TrimSuffix(want, port) && gotHost != strings.TrimSuffix(want, ":") {
+		if gotHost != r.Host {
 			t.Fatalf("%q: host %q of %q", key, gotHost, r.Host)
 		}
 		if strings.HasPrefix(r.RequestURI, "/") && gotURI != r.RequestURI || !strings.HasSuffix(r.RequestURI, gotURI) {

@@ -20,7 +20,9 @@ type Options struct {
 	Name string
 
 	// DefaultTTL is how long a response is fresh that says nothing about it itself (no max-age, s-maxage, Expires). It
-	// means: what these routes answer is the same for everybody, unless a response says otherwise. It holds for the
+	// means: what these routes answer is the same for everybody, unless a response says otherwise. It never holds for
+	// requests with Cookie or Authorization: what they get is shared only if the response says so, by a lifetime of its own
+	// (with Authorization: public, s-maxage or must-revalidate as well), by public, or by Vary: Cookie. It holds for the
 	// statuses that RFC 9110, section 15.1, calls heuristically cacheable. Default 0 or negative: such a response is not
 	// shared.
 	DefaultTTL time.Duration
@@ -30,7 +32,8 @@ type Options struct {
 	NegativeTTL time.Duration
 
 	// Heuristic is the share of the time since Last-Modified for which a response is fresh that has no other freshness
-	// (RFC 9111, section 4.2.2), for a day at most. It comes before DefaultTTL. The RFC suggests 0.1. Default 0: off; at
+	// (RFC 9111, section 4.2.2), for a day at most. It comes before DefaultTTL, and like
+	// that never holds for requests with Cookie or Authorization. The RFC suggests 0.1. Default 0: off; at
 	// most 1.
 	Heuristic float64
 
@@ -63,10 +66,14 @@ type Options struct {
 	LeaseTTL time.Duration
 
 	// MaxLoads is how many handlers run at a time in this process for requests that may be answered from the cache; up to
-	// 64 times as many more wait for their turn, for LoadTimeout at most. Default 1,024; negative: no limit.
+	// 64 times as many more wait for their turn, for LoadTimeout at most. Beside them a quarter as many, one at least, run for
+	// GET and HEAD requests that can't be answered from the cache (Upgrade, If-Match, a body, no-store, a Range of what is not
+	// stored), with a queue of their own. A run counts until its handler returns or begins to send to its client what is for
+	// that client only: WebSockets and event streams count by their start. Default 1,024; negative: no limit.
 	MaxLoads int
 
-	// Limiter takes MaxLoads' place: one budget for several caches.
+	// Limiter takes MaxLoads' place: one budget for several caches. Requests that can't be answered from the cache still have
+	// the quarter of MaxLoads' default, for each cache.
 	Limiter *cacheguard.Limiter
 
 	// OnStoreDown says what happens when the store can't be used: FailOpen (default) runs the handler, coalesced in this
@@ -76,8 +83,8 @@ type Options struct {
 	// MaxBody is the size in bytes above which a body goes to its client but is not stored. Default 4 MiB.
 	MaxBody int
 
-	// RecordFlushed has responses recorded on that are flushed before their end, event streams aside: others get them when
-	// they are whole. It is for handlers that flush as a matter of course, such as httputil.ReverseProxy, which does it after
+	// RecordFlushed has responses recorded on that are flushed before their end and have no lifetime of their own (DefaultTTL,
+	// Heuristic), event streams aside: others get them when they are whole. It is for handlers that flush as a matter of course, such as httputil.ReverseProxy, which does it after
 	// each piece of a response without Content-Length. Default: what is written after a flush, or a handler that still runs
 	// 50 ms after one, ends the recording.
 	RecordFlushed bool
@@ -92,10 +99,51 @@ type Options struct {
 	// must not read the body. Default: none.
 	VaryBy func(*http.Request) string
 
+	// IgnoreCookies are the names of cookies that have no meaning for these routes: consent, analytics. A name that ends in *
+	// stands for all that begin so ("_ga*"). They are taken out of GET and HEAD requests before a handler sees them, and a
+	// request with no other cookie counts as one without Cookie. Default: none.
+	IgnoreCookies []string
+
+	// MaxVariants is how many fresh responses of one URL a process has stored, one for each value of the fields that Vary
+	// names. What comes beyond it is shared with those who wait, and not stored: clients choose the values. One that is asked
+	// for again takes another one's place, once a second. Default 128; negative: no limit.
+	MaxVariants int
+
+	// IgnoreVary are fields that pages don't depend on although somebody in front of the cache adds them to Vary, such as
+	// "Origin" for CORS. They count all the same when a handler behind the cache names them. Default: none.
+	IgnoreVary []string
+
 	// TrustForwarded has the header fields that say what the client asked for when a proxy in front of this server
 	// changes it: "X-Forwarded-Host", "X-Forwarded-Proto". Name one only if that proxy sets it on every request: whoever
 	// can send it chooses under which key a response is stored. Default: none; the key is made of the request as received.
 	TrustForwarded []string
+
+	// InvalidateLocations has an unsafe request that succeeds invalidate not only its own URL, but also those that its
+	// response names in Location and Content-Location on the same origin. Whoever can choose where a form redirects to can
+	// then purge any page. Default: off.
+	InvalidateLocations bool
+
+	// Hosts are hosts that are one site: a request for the first of two is taken for one of the second, by the cache and by
+	// the handler, which finds it in Request.Host (and in X-Forwarded-Host, where that is trusted). Names are compared without
+	// regard to case and to the ports of http and https. By default requests for two spellings of one host share nothing,
+	// for a handler can write a redirect to either.
+	Hosts map[string]string
+
+	// IgnoreQuery are fields of the query that pages don't depend on, such as "utm_*" (a star at the end stands for the rest
+	// of a name), KeepQuery are the only ones that they depend on (not nil and empty: none). The others are taken out of the
+	// request, also for the handler. The two exclude each other. Default: every field is in the key and is left there.
+	IgnoreQuery, KeepQuery []string
+
+	// Normalize are request fields that are lists, of which requests with equal lists share what varies by them, however
+	// they write them: lines are joined, whitespace around commas goes, and in Accept, Accept-Encoding and Accept-Language
+	// repetitions, case and the order of equal weights, too. The handler sees the field so. Default: requests share only what
+	// was made for the same lines in the same order and spelling.
+	Normalize []string
+
+	// Shape changes a copy of the request before the cache and the handler see it, after what the four options above do: what
+	// it makes of Host, URL and Header is what the key and Vary are compared by. It must not block, and Purge doesn't call
+	// it: give that URLs as Shape makes them. Default: none.
+	Shape func(r *http.Request)
 
 	// IgnoreRequestDirectives has requests' Cache-Control and Pragma ignored, but for only-if-cached and no-store: then no
 	// client can have the handler run by asking for something newer.
@@ -114,8 +162,9 @@ type Options struct {
 	// ShowKey has Cache-Status tell the key.
 	ShowKey bool
 
-	// Error answers a request that has waited for a handler which failed (500 by default; 502 when the response was not
-	// whole; 504 when it took longer than LoadTimeout), and one that could not be served (503). err is what cacheguard.Cache.GetEntry returned.
+	// Error answers a request that has waited for a handler which failed (with the status of its response, if that was a 5xx
+	// without freshness; 500 if it panicked; 502 when the response was not whole; 504 when it took longer than LoadTimeout),
+	// and one that could not be served (503). err is what cacheguard.Cache.GetEntry returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
 	// Observer is told of hits, loads and everything else. Default none.
@@ -126,14 +175,16 @@ type Options struct {
 }
 
 const (
-	defaultName       = "http"
-	defaultKeep       = time.Hour
-	defaultHitForMiss = 120 * time.Second
-	defaultWait       = 10 * time.Second
-	defaultMaxBody    = 4 << 20
-	defaultMaxLoads   = 1024
-	mostNegativeTTL   = 30 * time.Second
-	mostTTL           = 10 * 365 * 24 * time.Hour // the core's
+	defaultName        = "http"
+	defaultKeep        = time.Hour
+	defaultHitForMiss  = 120 * time.Second
+	defaultWait        = 10 * time.Second
+	defaultMaxBody     = 4 << 20
+	defaultMaxLoads    = 1024
+	defaultVariants    = 128
+	defaultLoadTimeout = 30 * time.Second // the core's
+	mostNegativeTTL    = 30 * time.Second
+	mostTTL            = 10 * 365 * 24 * time.Hour // the core's
 )
 
 // withDefaults returns the options with every default in place that is not the core's, or everything that is wrong with
@@ -186,6 +237,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StrongReads && o.LocalBytes > 0 {
 		wrong("StrongReads and Options.LocalBytes exclude each other")
 	}
+	for _, name := range o.IgnoreCookies {
+		if !isToken(name) || name == "*" {
+			wrong("IgnoreCookies has %q, which can't be the name of a cookie", name)
+		}
+	}
 	for _, name := range o.TrustForwarded {
 		switch http.CanonicalHeaderKey(name) {
 		case forwardedHost, forwardedProto:
@@ -208,6 +264,14 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxLoads == 0 && o.Limiter == nil {
 		o.MaxLoads = defaultMaxLoads
+	}
+	if o.MaxVariants == 0 {
+		o.MaxVariants = defaultVariants
+	}
+	for _, name := range o.IgnoreVary {
+		if !isToken(name) || name == "*" {
+			wrong("IgnoreVary has %q, which is no field", name)
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

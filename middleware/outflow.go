@@ -1,76 +1,230 @@
 package middleware
 
-import "sync"
+import (
+	"context"
+	"maps"
+	"net/http"
+	"sync"
+)
 
-// outflow is what a recorder has for a client that reads slowly: those who wait for the response don't wait for that. Up to
-// beginFlow bytes are written where the handler writes them, for the connection's buffers take them; what comes after that
-// stands in the recorded body and is written by a goroutine. All fields are guarded by the recorder's mutex.
+// outflow is what a recorder has for its own client. While others may get the response the handler writes to memory only, and
+// a goroutine that this client alone can block writes what is there: once there is more than a server keeps back anyhow, or
+// when the handler flushes. What is left when the handler has returned, or from when the response is for this client alone,
+// is written where the handler runs. All fields are guarded by the recorder's mutex.
 type outflow struct {
-	out     []byte // the body as far as it is recorded
-	sent    int    // how much of it was written to the client
-	flowing bool   // the goroutine is there
-	broken  bool   // nothing more is to be written
-	thrown  any    // what a Write of the client's writer panicked with
+	waiting *waitingHead // the head of the response, until something of it has to be sent
+	heads   []func()     // to be sent before the body, in this order
+	out     []byte       // the body as far as it is recorded
+	sent    int          // how much of it was written to the client
+	flushes int          // how often the handler has flushed
+	flushed int          // how much of that the client has
+	flowing bool         // somebody writes
+	broken  bool         // nothing more is to be written
+	thrown  any          // what the client's writer panicked with
 	idle    sync.Cond
 }
 
-const (
-	beginFlow = 64 << 10
-	flowChunk = 64 << 10
-)
+const flowChunk = 64 << 10
 
-// flows has the goroutine write what is recorded. It reports false if the caller has to write, now that nobody else does.
-func (rec *recorder) flows() bool {
-	if !rec.on || rec.written <= beginFlow {
-		rec.drain()
-		return false
-	}
-	if !rec.flowing {
+// flows has a goroutine write what there is.
+func (rec *recorder) flows() {
+	if rec.release(); rec.w != nil && !rec.flowing {
 		rec.flowing = true
-		go rec.flow()
+		go func() {
+			rec.mu.Lock()
+			defer rec.mu.Unlock()
+			rec.pour()
+		}()
 	}
-	return true
 }
 
-// flow writes until everything that is recorded by then is written.
-func (rec *recorder) flow() {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
+// pour writes until there is nothing more to be written. flowing is set by its caller.
+func (rec *recorder) pour() {
 	defer func() {
 		rec.flowing = false
 		rec.idle.Broadcast()
 	}()
-	for !rec.broken && rec.sent < len(rec.out) {
-		n, err := rec.writeUnlocked(rec.out[rec.sent:min(rec.sent+flowChunk, len(rec.out))])
-		rec.sent += n
-		rec.broken = rec.broken || err != nil
+	for !rec.broken {
+		switch {
+		case len(rec.heads) > 0:
+			head := rec.heads[0]
+			rec.heads = rec.heads[1:]
+			rec.unlocked(head)
+		case rec.waiting != nil: // nothing goes before it
+			return
+		case rec.to == toClient && rec.sent < len(rec.out):
+			p := rec.out[rec.sent:min(rec.sent+flowChunk, len(rec.out))]
+			var n int
+			var err error
+			rec.unlocked(func() { n, err = rec.w.Write(p) })
+			rec.sent += n
+			rec.broken = rec.broken || err != nil
+		case rec.flushed < rec.flushes:
+			upTo := rec.flushes
+			rec.unlocked(func() { _ = http.NewResponseController(rec.w).Flush() })
+			rec.flushed = upTo
+		default:
+			return
+		}
 	}
 }
 
-// writeUnlocked writes to the client while the handler goes on. A panic of the client's writer is the handler's.
-func (rec *recorder) writeUnlocked(p []byte) (n int, err error) {
+// unlocked does something with the client's writer while the handler goes on. A panic in there is the handler's.
+func (rec *recorder) unlocked(do func()) {
 	rec.mu.Unlock()
 	defer rec.mu.Lock()
 	defer func() {
 		if v := recover(); v != nil {
-			rec.thrown, err = v, errNobody
+			rec.mu.Lock()
+			rec.thrown, rec.broken = v, true
+			rec.mu.Unlock()
 		}
 	}()
-	return rec.w.Write(p)
+	do()
 }
 
-// settle waits until the goroutine is gone.
+// settle waits until nobody writes.
 func (rec *recorder) settle() {
 	for rec.flowing {
 		rec.idle.Wait()
 	}
 }
 
+// catchUp writes what is left, and waits for that.
+func (rec *recorder) catchUp() {
+	if rec.settle(); rec.w != nil {
+		rec.release()
+		rec.flowing = true
+		rec.pour()
+	}
+}
+
 // drain waits until the client has what was written before, or can't have it.
 func (rec *recorder) drain() {
-	rec.settle()
+	rec.catchUp()
 	if v := rec.thrown; v != nil {
 		rec.thrown = nil
 		panic(v)
 	}
+}
+
+// announce has those who wait in this process read the response while it is made.
+func (rec *recorder) announce() {
+	if rec.live && rec.shown == nil {
+		shown := *rec.res
+		shown.body = nil
+		rec.shown = &shown
+		rec.run.announce(rec)
+	}
+}
+
+// follow answers a request that has waited with the response while it is made, as fast as its client reads. All readers read
+// the one body that is recorded. It ends the connection if the response breaks off.
+func (rec *recorder) follow(x *exchange) {
+	answer := rec.shown.answer(x.r)
+	h := x.w.Header()
+	rec.shown.copyHeader(h, answer, rec.shown.age, x.cache.status(cacheStatus{fwd: "uri-miss", collapsed: true}, x.key))
+	if answer == answerNotModified {
+		x.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if rec.shown.header["Content-Length"] == nil {
+		delete(h, "Content-Length")
+	}
+	x.w.WriteHeader(rec.shown.status)
+	stop := context.AfterFunc(x.r.Context(), func() {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		rec.readers.Broadcast()
+	})
+	defer stop()
+	for sent, flushed := 0, 0; ; {
+		rec.mu.Lock()
+		for sent == len(rec.out) && flushed == rec.flushes && rec.made == unfinished && x.r.Context().Err() == nil {
+			rec.readers.Wait()
+		}
+		p, flush, made := rec.out[sent:], flushed != rec.flushes, rec.made
+		flushed = rec.flushes
+		rec.mu.Unlock()
+		switch {
+		case x.r.Context().Err() != nil:
+			return
+		case made == cutOff:
+			panic(http.ErrAbortHandler)
+		}
+		for len(p) > 0 {
+			n, err := x.w.Write(p[:min(flowChunk, len(p))])
+			if err != nil {
+				return
+			}
+			sent, p = sent+n, p[n:]
+		}
+		if made == whole {
+			for name, values := range rec.tail {
+				h[http.TrailerPrefix+name] = values
+			}
+			return
+		}
+		if flush {
+			_ = http.NewResponseController(x.w).Flush()
+		}
+	}
+}
+
+// making is how far a response is that others read.
+type making uint8
+
+const (
+	unfinished making = iota
+	whole
+	cutOff
+)
+
+// brokenOff reports whether nobody can have all of the response any more.
+func (rec *recorder) brokenOff() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.made == cutOff
+}
+
+// is says to those who read how the response has ended.
+func (rec *recorder) is(made making) {
+	if rec.made == unfinished {
+		rec.made = made
+		rec.readers.Broadcast()
+	}
+}
+
+// headers is for the client's header what the handler's is, as it stands now.
+func (rec *recorder) headers() http.Header {
+	if rec.on || rec.status == 0 { // it is sent later
+		return rec.header.Clone()
+	}
+	return rec.header
+}
+
+// sync makes the client's header what the handler's is, and then what edit makes of it.
+func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
+	h := rec.w.Header()
+	for name := range h {
+		if _, ok := header[name]; !ok {
+			delete(h, name)
+		}
+	}
+	maps.Copy(h, header)
+	if edit != nil {
+		edit(h)
+	}
+}
+
+// direct writes to the client without the lock, which those who read the response need.
+func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
+	rec.flowing = true
+	rec.mu.Unlock()
+	defer func() {
+		rec.mu.Lock()
+		rec.flowing = false
+		rec.idle.Broadcast()
+	}()
+	return write()
 }

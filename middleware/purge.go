@@ -14,16 +14,17 @@ import (
 
 // Purge removes the responses of these resources, whatever they vary by, in the whole fleet: no response that was begun
 // before it is served or stored after it. A URL with a host names one resource, a path with its query that of every host.
+// All spellings of a URL are one resource here, with or without the scheme's own port.
 // Commit to the origin first, then purge. When it returns an error, old responses may live until they are stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
-	return c.purge(ctx, urls, urlTag)
+	return c.purge(ctx, urls, c.urlTag)
 }
 
 // MarkStale ages the responses of these resources, which are named as for Purge: the next request has each made again, and
 // until then it is served within its stale windows, which begin now, at the latest. What is being made now counts as stale
 // too.
 func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
-	tags, err := tagsFor(urls, urlTag)
+	tags, err := tagsFor(urls, c.urlTag)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 			return c.loads.InvalidateAll(ctx)
 		}
 	}
-	return c.purge(ctx, prefixes, prefixTag)
+	return c.purge(ctx, prefixes, c.prefixTag)
 }
 
 // PurgeTags removes the responses that name one of these tags in Cache-Tag (separated by commas) or Surrogate-Key (by
@@ -47,6 +48,10 @@ func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
 	return c.purge(ctx, tags, ownTag)
 }
+
+// urlTag and prefixTag take names as users give them, who may not know how Options shape keys.
+func (c *Cache) urlTag(url string) (string, error)       { return urlTag(c.shape.url(url)) }
+func (c *Cache) prefixTag(prefix string) (string, error) { return prefixTag(c.shape.url(prefix)) }
 
 func ownTag(tag string) (string, error) {
 	if tag == "" {
@@ -124,9 +129,9 @@ type order []struct {
 // order reads a form; what it doesn't know is a kind without a function.
 func (c *Cache) order(form url.Values) (o order) {
 	kinds := map[string]order{
-		"url":    {{tagOf: urlTag, do: c.Purge}},
-		"prefix": {{tagOf: prefixTag, do: c.PurgePrefix}},
-		"stale":  {{tagOf: urlTag, do: c.MarkStale}},
+		"url":    {{tagOf: c.urlTag, do: c.Purge}},
+		"prefix": {{tagOf: c.prefixTag, do: c.PurgePrefix}},
+		"stale":  {{tagOf: c.urlTag, do: c.MarkStale}},
 		"tag":    {{tagOf: ownTag, do: c.PurgeTags}},
 	}
 	for _, name := range slices.Sorted(maps.Keys(form)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// recorder is the ResponseWriter of a handler whose response others may get. It passes on what the handler writes to the
-// client, if there is one, as soon as it is written, and keeps a copy for as long as the response can be given to others.
+// recorder is the ResponseWriter of a handler whose response others may get. For as long as that is so the handler writes to
+// memory, from where its client, if there is one, and those who wait read; after that it writes to its client.
 //
 // The handler has a header map of its own, so that what is in the client's before it is called, which is for that client,
 // is not taken for a part of the response.
@@ -31,16 +31,23 @@ type recorder struct {
 	mu       sync.Mutex // guards what follows: a timer stops recorders, and handlers may write from goroutines of their own
 	status   int        // 0: the head is not written
 	verdict  verdict
-	res      *response // what is recorded
-	on       bool      // it is recorded
-	held     bool      // it is not what its client gets: a 304 about the stored one, or a failure while there is that one
-	over     bool      // the handler has returned
-	flushed  bool
+	res      *response   // what is recorded
+	on       bool        // it is recorded
+	held     bool        // it is not what its client gets: a 304 about the stored one, or a failure while there is that one
+	over     bool        // the handler has returned
+	interim  bool        // it was flushed before its end
+	live     bool        // others may read it while it is made
 	timer    *time.Timer // runs after a flush
 	promised int64       // Content-Length, or -1
 	written  int64
+	why      cacheguard.Reason // it is not stored
 	to       audience
 	outflow
+
+	shown   *response // what those get who read while it is made, without its body; nil: nobody does
+	made    making
+	tail    http.Header // the trailer, set before made
+	readers sync.Cond
 }
 
 // audience says what the client gets of what the handler writes.
@@ -60,7 +67,7 @@ const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
 	rec := &recorder{run: u, w: w, cancel: cancel, promised: -1, header: http.Header{}}
-	rec.idle.L = &rec.mu
+	rec.idle.L, rec.readers.L = &rec.mu, &rec.mu
 	if w == nil {
 		rec.to = goneAway
 		return rec
@@ -90,13 +97,18 @@ func (rec *recorder) head(status int) {
 	switch {
 	case rec.status != 0:
 		if rec.to == toClient {
-			rec.w.WriteHeader(status) // the server logs that it is too late
+			rec.release()
+			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) }) // the server logs that it is too late
 		}
 		return
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		if rec.w != nil {
-			rec.sync(nil)
-			rec.w.WriteHeader(status)
+			header := rec.headers()
+			rec.heads = append(rec.heads, func() {
+				rec.sync(header, nil)
+				rec.w.WriteHeader(status)
+			})
+			rec.flows()
 		}
 		return
 	}
@@ -105,7 +117,7 @@ func (rec *recorder) head(status int) {
 		rec.promised = n
 	}
 	if (rec.ended() && !rec.isNews(status)) || status == http.StatusSwitchingProtocols {
-		rec.stop()
+		rec.stop(cacheguard.ReasonAlone)
 		rec.pass(cacheStatus{})
 		return
 	}
@@ -113,19 +125,28 @@ func (rec *recorder) head(status int) {
 		return
 	}
 	u := rec.run
-	rec.verdict = u.verdict(u.req, status, rec.header)
+	rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
 	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
 		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 	}
+	rec.why = rec.verdict.unstored()
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
 	}
 	if !rec.on {
-		rec.stop()
+		if rec.why == 0 {
+			rec.why = cacheguard.ReasonTooLarge
+		}
+		rec.stop(rec.why)
 	} else {
 		rec.res = rec.stored(status)
+		if rec.why == 0 {
+			rec.why = u.unstorable(rec.verdict, rec.res)
+			rec.verdict.store = rec.why == 0
+		}
+		rec.live = rec.verdict.share && !rec.verdict.guessed
 	}
-	rec.pass(cacheStatus{stored: rec.on && rec.verdict.store})
+	rec.pass(cacheStatus{})
 }
 
 // isNews reports whether a response with this status says that the stored one is still good.
@@ -150,7 +171,7 @@ func (rec *recorder) instead(status int) bool {
 		rec.on = true
 	case u.stale(status):
 		rec.on = true
-		rec.verdict = u.verdict(u.req, status, rec.header)
+		rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
 		rec.res = rec.stored(status)
 	default:
 		return false
@@ -167,7 +188,7 @@ func (rec *recorder) stored(status int) *response {
 	u := rec.run
 	all := canonical(rec.header)
 	own := ownFields(all, rec.before)
-	if vary, has := all["Vary"]; has && own["Vary"] == nil {
+	if vary := u.cache.selecting(all, rec.before); !slices.Equal(vary, own["Vary"]) {
 		own = maps.Clone(own)
 		own["Vary"] = vary // by which it is selected, whoever says so
 	}
@@ -175,12 +196,13 @@ func (rec *recorder) stored(status int) *response {
 		key: u.key, status: status, age: rec.verdict.age, mustRevalidate: rec.verdict.mustRevalidate,
 		header: storedHeader(own, rec.verdict.drop),
 	}
-	res.vary, _ = varyOf(all)
-	res.selected = selectedBy(res.vary, u.req.Header)
+	res.vary, _ = varyOf(own)
+	res.personal, res.guessed = identified(u.asked.Header, res.vary), rec.verdict.guessed
+	res.selected = selectedBy(res.vary, u.asked.Header)
 	return res
 }
 
-// pass sends the head to the client.
+// pass decides what the head for the client is. It waits until something has to be sent, for more may be known by then.
 func (rec *recorder) pass(s cacheStatus) {
 	if rec.w == nil {
 		return
@@ -198,44 +220,56 @@ func (rec *recorder) pass(s cacheStatus) {
 	if s.fwd == "stale" || u.asks {
 		s.fwdStatus = rec.status
 	}
-	rec.sync(func(h http.Header) {
-		if line := u.cache.status(s, u.key); line != "" {
-			h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
-		}
-		if rec.to == headOnly {
-			notModified(h)
-		}
-	})
 	u.client.answered = true
-	rec.w.WriteHeader(status)
-}
-
-// sync makes the client's header what the handler's is, and then what edit makes of it.
-func (rec *recorder) sync(edit func(http.Header)) {
-	h := rec.w.Header()
-	for name := range h {
-		if _, ok := rec.header[name]; !ok {
-			delete(h, name)
-		}
-	}
-	maps.Copy(h, rec.header)
-	if edit != nil {
-		edit(h)
+	rec.waiting = &waitingHead{status, s, rec.headers()}
+	if !rec.on {
+		rec.drain()
 	}
 }
 
-// Write passes on, and records.
+// waitingHead is what the client is told before the body.
+type waitingHead struct {
+	status int
+	is     cacheStatus
+	header http.Header
+}
+
+// release lets the client have its head. That the response is stored is known only when the handler has returned, or if it has
+// promised a length that can be stored.
+func (rec *recorder) release() {
+	head := rec.waiting
+	if rec.waiting = nil; head == nil {
+		return
+	}
+	if head.is.reason = rec.why; rec.why == 0 {
+		head.is.stored = rec.on && rec.verdict.store && (rec.over || rec.promised >= 0 && !rec.interim)
+	}
+	line, notWhole := rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
+	rec.heads = append(rec.heads, func() {
+		rec.sync(head.header, func(h http.Header) {
+			if line != "" {
+				h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
+			}
+			if notWhole {
+				notModified(h)
+			}
+		})
+		rec.w.WriteHeader(head.status)
+	})
+}
+
+// Write records, or passes on.
 func (rec *recorder) Write(p []byte) (int, error) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if err := rec.keep(len(p), func() { rec.res.body = append(rec.res.body, p...) }); err != nil {
 		return 0, err
 	}
-	if rec.to != toClient || rec.flows() {
+	if rec.on || rec.to != toClient {
 		return len(p), nil
 	}
-	n, err := rec.w.Write(p)
-	return rec.wrote(n, len(p), err)
+	rec.drain()
+	return rec.direct(func() (int, error) { return rec.w.Write(p) })
 }
 
 // WriteString is Write.
@@ -245,20 +279,11 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	if err := rec.keep(len(s), func() { rec.res.body = append(rec.res.body, s...) }); err != nil {
 		return 0, err
 	}
-	if rec.to != toClient || rec.flows() {
+	if rec.on || rec.to != toClient {
 		return len(s), nil
 	}
-	n, err := io.WriteString(rec.w, s)
-	return rec.wrote(n, len(s), err)
-}
-
-// wrote is what a Write returns that wrote so much of so much to the client.
-func (rec *recorder) wrote(n, of int, err error) (int, error) {
-	rec.sent += n
-	if err != nil && rec.on { // this client has left, and others wait
-		return of, nil
-	}
-	return n, err
+	rec.drain()
+	return rec.direct(func() (int, error) { return io.WriteString(rec.w, s) })
 }
 
 // keep records, or finds out that it can't.
@@ -282,14 +307,25 @@ func (rec *recorder) keep(n int, record func()) error {
 	case !rec.on || rec.res == nil:
 	case rec.held && rec.written > int64(rec.run.cache.opts.MaxBody): // what counts is that it is one
 		rec.res.header, rec.res.body = http.Header{}, nil
-	case rec.ended(), rec.flushed && n > 0 && !rec.run.cache.opts.RecordFlushed, rec.written > int64(rec.run.cache.opts.MaxBody):
-		rec.stop()
+	case rec.shown == nil && rec.ended():
+		rec.stop(cacheguard.ReasonAlone)
+	case rec.shown == nil && rec.interim && n > 0 && !rec.live && !rec.run.cache.opts.RecordFlushed:
+		rec.stop(cacheguard.ReasonFlushed)
+	case rec.written > int64(rec.run.cache.opts.MaxBody):
+		rec.stop(cacheguard.ReasonTooLarge)
 	default:
 		if cap(rec.res.body) == 0 && rec.promised > 0 {
 			rec.res.body = make([]byte, 0, rec.promised)
 		}
 		record()
 		rec.out = rec.res.body
+		if rec.promised >= 0 && len(rec.out) > buffered { // of what has no length nobody knows if it stays below MaxBody
+			rec.announce()
+		}
+		rec.readers.Broadcast()
+		if rec.to == toClient && len(rec.out)-rec.sent > buffered {
+			rec.flows()
+		}
 	}
 	if rec.to == discarded {
 		return errNobody
@@ -304,13 +340,21 @@ var errNobody = errors.New("middleware: nobody gets this response")
 var errOver = errors.New("middleware: the handler has returned")
 
 // stop ends the recording: the response is for its client alone. Who waits is told.
-func (rec *recorder) stop() {
+func (rec *recorder) stop(why cacheguard.Reason) {
 	rec.on, rec.res = false, nil
+	rec.is(cutOff)
+	if rec.why == 0 {
+		rec.why = why
+	}
 	v := rec.verdict
 	if v.share || v.store {
 		v = verdict{remember: true} // too long, or a stream
 	}
-	rec.run.end(ending{entry: rec.run.cache.unshared(v)})
+	if v.failed {
+		rec.run.end(ending{err: &statusError{status: rec.status, client: rec.run.client}})
+	} else {
+		rec.run.end(ending{entry: rec.run.unshared(v)})
+	}
 	if rec.w == nil {
 		rec.to = discarded
 		rec.cancel(errNobody)
@@ -319,13 +363,18 @@ func (rec *recorder) stop() {
 
 // abort ends the run of a handler that didn't return.
 func (rec *recorder) abort(err error) {
+	defer rec.tell() // holding nobody up
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	rec.finished()
+	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
-	rec.broken = true // what is on its way is a part of nothing
-	rec.settle()
+	rec.is(cutOff)
+	rec.catchUp() // its own client sees what it would see without the cache; what the client's writer panics with is less
 }
+
+// tell tells the observer if the response is not stored, once the handler is done.
+func (rec *recorder) tell() { rec.run.cache.tell(rec.run.req.Context(), rec.run.key, rec.why) }
 
 func (rec *recorder) finished() {
 	rec.over = true
@@ -336,6 +385,7 @@ func (rec *recorder) finished() {
 
 // finish ends the run of a handler that returned.
 func (rec *recorder) finish() {
+	defer rec.tell() // holding nobody up
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	u := rec.run
@@ -349,14 +399,14 @@ func (rec *recorder) finish() {
 	rec.finished()
 	trailer := rec.trailers()
 	defer func() { // after those who wait were told
+		rec.drain()
 		if rec.to == toClient || rec.to == headOnly {
-			rec.drain()
 			maps.Copy(rec.w.Header(), trailer)
 		}
 	}()
 	switch {
 	case !rec.on:
-		u.end(ending{entry: u.cache.unshared(rec.verdict)}) // it was said already
+		u.end(ending{entry: u.unshared(rec.verdict)}) // it was said already
 	case rec.isNews(rec.status):
 		e := u.confirmed(canonical(rec.header), rec.before)
 		if u.client != nil {
@@ -364,17 +414,22 @@ func (rec *recorder) finish() {
 		}
 		u.end(e)
 	case rec.promised > rec.written && mayHaveBody(rec.status):
+		rec.why = cacheguard.ReasonIncomplete
+		rec.is(cutOff)
 		u.end(ending{err: errIncomplete})
 	case rec.held:
-		u.end(ending{err: &statusError{rec.res, u.found, u.client, rec.verdict.share}})
+		u.end(ending{err: &statusError{rec.status, rec.res, u.found, u.client, rec.verdict.share}})
 	default:
 		rec.res.trailer = storedTrailer(trailer, rec.before, rec.verdict.drop)
+		rec.tail = rec.res.trailer
+		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
 			if _, silent := rec.header["Content-Type"]; !silent { // what the server guesses for this client
-				h["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
+				rec.res.header = maps.Clone(h) // others may be reading it
+				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
 		}
-		u.end(ending{entry: u.cache.entry(rec.verdict, rec.res)})
+		u.end(ending{entry: u.entry(rec.verdict, rec.res)})
 	}
 }
 
@@ -386,9 +441,10 @@ func (rec *recorder) silent() {
 		rec.run.end(ending{err: errNothing})
 		return
 	}
-	rec.sync(nil)
+	rec.drain()
+	rec.sync(rec.header, nil)
 	rec.run.client.answered = true
-	rec.run.end(ending{entry: cacheguard.Entry[*response]{NoShare: true}})
+	rec.run.end(ending{entry: rec.run.unshared(verdict{})})
 }
 
 // isStream reports whether a response is one of events, which come when they come.

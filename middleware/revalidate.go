@@ -3,6 +3,8 @@ package middleware
 import (
 	"maps"
 	"net/http"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // validates reports whether the handler can be asked whether this response is still good for a request with these fields.
@@ -10,8 +12,14 @@ func (res *response) validates(req http.Header) bool {
 	if res.status != http.StatusOK || !res.answers(res.key, req) {
 		return false
 	}
+	return res.header.Get("Etag") != "" || res.byDate(req)
+}
+
+// byDate reports whether the question may be about the response's date: not if the response or the request is somebody's in
+// particular, for one user's page can be older than another's and still be another page. A tag says which page it is.
+func (res *response) byDate(req http.Header) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
-	return dated || res.header.Get("Etag") != ""
+	return dated && !res.personal && !identified(req, res.vary)
 }
 
 // stale reports whether a response with this status is to be withheld, because there is something stale that may be served
@@ -31,7 +39,7 @@ func (u *run) stale(status int) bool {
 // why says why the handler was asked (RFC 9211, section 2.2).
 func (u *run) why() string {
 	switch {
-	case u.prev == nil && u.client != nil && u.client.level != u.key:
+	case u.prev == nil && u.client != nil && u.client.level != u.client.base:
 		return "vary-miss"
 	case u.prev == nil:
 		return "uri-miss"
@@ -52,9 +60,13 @@ func (u *run) why() string {
 //
 // said is the whole header, with what was there before the handler was called; both are canonical.
 func (u *run) confirmed(said, before http.Header) ending {
+	said = u.cache.selectingOnly(said, before)
 	news := ownFields(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
+		if u.prev.personal || identified(u.asked.Header, u.prev.vary) { // it may be about somebody else's page
+			return ending{entry: u.unshared(verdict{})}
+		}
 		same := *u.prev
 		same.header = maps.Clone(same.header)
 		res = &same
@@ -62,7 +74,11 @@ func (u *run) confirmed(said, before http.Header) ending {
 			news = nil
 		}
 	}
-	return ending{entry: u.cache.reentry(u.req, res, news, said, u.sent)}
+	e := u.cache.reentry(u.asked, res, news, said, u.sent)
+	if e.NoShare && u.leaves() {
+		e = cacheguard.Entry[*response]{Value: e.Value, NoShare: true, LeaveStored: true}
+	}
+	return ending{entry: e}
 }
 
 // notModified takes out of a header what a 304 doesn't have (RFC 9110, section 15.4.5).

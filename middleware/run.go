@@ -26,19 +26,20 @@ var errNothing = errors.New("middleware: handler wrote nothing")
 
 // statusError is a response that is as good as none while something stale may be served.
 type statusError struct {
-	res    *response
-	stale  cacheguard.Result[*response]
-	client *exchange // whose handler it was, or nil
-	share  bool      // others may have it
+	status int
+	res    *response                    // for its own client, and with share for others; nil if that has it
+	stale  cacheguard.Result[*response] // what may be served instead, if anything
+	client *exchange                    // whose handler it was, or nil
+	share  bool                         // others may have it
 }
 
 // isFor reports whether a request may have this response.
 func (e *statusError) isFor(x *exchange) bool {
-	return e.client == x || e.share && e.res.answers(x.key, x.r.Header)
+	return e.res != nil && (e.client == x || e.share && e.res.answers(x.key, x.r.Header))
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("middleware: handler answered %d", e.res.status)
+	return fmt.Sprintf("middleware: handler answered %d", e.status)
 }
 
 // run is one run of the handler whose response others may get.
@@ -51,10 +52,14 @@ type run struct {
 	ended  chan ending
 	split  chan struct{} // closed when the load doesn't want the response any more
 	asks   bool          // for a 304
+	guest  bool          // it refreshes what is stored for all, for a request that says who asks
 
-	rec  *recorder
-	sent time.Time
-	req  *http.Request // as the handler gets it
+	announce func(*recorder) // to those who wait in this process
+
+	rec   *recorder
+	sent  time.Time
+	req   *http.Request // as the handler gets it, which may change it
+	asked *http.Request // the same, unchanged
 }
 
 // ending is what a load returns.
@@ -78,7 +83,8 @@ func (u *run) here(load context.Context, t *turn) {
 	whole := false
 	defer func() {
 		// A load that is over may be followed by one in another process, which is nothing to a client that has an answer.
-		if load.Err() != nil && (!whole || t.answered || t.confirmed != nil) {
+		// One whose context was only tidied up has ended as it should.
+		if cause := context.Cause(load); cause != nil && cause != context.Canceled && (!whole || t.answered || t.confirmed != nil) {
 			t.desk.Leave()
 		}
 	}()
@@ -144,17 +150,21 @@ func (u *run) end(e ending) {
 
 // prepare makes the request for the handler: one for the whole response, or for the news about the stored one.
 func (u *run) prepare(r *http.Request, ctx context.Context) {
-	u.req = r.WithContext(ctx)
+	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
 	u.asks = u.prev != nil && u.prev.validates(r.Header)
-	if own || u.asks {
-		u.req.Header = r.Header.Clone()
-		for _, name := range personal {
-			delete(u.req.Header, name)
-		}
-		if u.asks {
-			u.prev.validators(u.req.Header)
-		}
+	u.req.Header = r.Header.Clone()
+	for _, name := range personal {
+		delete(u.req.Header, name)
+	}
+	if u.asks {
+		u.prev.validators(u.req.Header)
+	}
+	asked := *u.req
+	if u.asked = &asked; own || u.asks {
+		u.asked.Header = u.req.Header.Clone()
+	} else {
+		u.asked.Header = r.Header
 	}
 }
 
@@ -178,7 +188,7 @@ func whileWanted(load, client context.Context) (context.Context, context.CancelC
 func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	v := u.cache.rules.judge(r, status, h, u.sent, time.Now())
 	if isStream(h) {
-		v = verdict{remember: true, why: "an event stream"}
+		v = verdict{remember: true, why: "event stream"}
 	}
 	return v
 }
@@ -208,7 +218,30 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	return e
 }
 
+// leaves reports whether a response that is for its own client only leaves what is stored alone: if that is fresh, for any
+// client can ask for something newer, with whatever fields have the handler refuse it; and if it is stale and the handler ran
+// for somebody who gets something else than those for whom it is stored.
+func (u *run) leaves() bool {
+	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
+}
+
+// entry is what is stored of a response.
+func (u *run) entry(v verdict, res *response) cacheguard.Entry[*response] {
+	if !v.share && u.leaves() {
+		return u.unshared(v)
+	}
+	return u.cache.entry(v, res)
+}
+
 // unshared is what is stored of a response that is for its own client only.
+func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
+	if u.leaves() {
+		return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
+	}
+	return u.cache.unshared(v)
+}
+
+// unshared is what is stored of a response that is for its own client only, if there is nothing to be left alone.
 func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	e := cacheguard.Entry[*response]{NoShare: true}
 	if v.remember {

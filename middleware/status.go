@@ -1,8 +1,12 @@
 package middleware
 
 import (
+	"context"
+	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // cacheStatus is what this cache did with a request (RFC 9211).
@@ -16,6 +20,7 @@ type cacheStatus struct {
 	collapsed bool
 	key       string
 	detail    string
+	reason    cacheguard.Reason // why it is not stored, told as detail
 }
 
 // line returns the member of the Cache-Status field (RFC 9211, section 2) for the cache of this name.
@@ -49,6 +54,9 @@ func (s cacheStatus) line(name string) string {
 	if s.detail != "" {
 		b = append(b, "; detail="...)
 		b = appendTokenOrString(b, s.detail)
+	} else if s.reason != 0 {
+		b = append(b, "; detail="...)
+		b = appendTokenOrString(b, s.reason.String())
 	}
 	return string(b)
 }
@@ -85,4 +93,62 @@ func appendString(b []byte, s string) []byte {
 		}
 	}
 	return append(b, '"')
+}
+
+// reasons are those that a verdict can give, by its words.
+var reasons = func() map[string]cacheguard.Reason {
+	all := make(map[string]cacheguard.Reason)
+	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
+		all[r.String()] = r
+	}
+	return all
+}()
+
+// unstored is why a response with this verdict is not stored, 0 if it is.
+func (v verdict) unstored() cacheguard.Reason {
+	if v.store {
+		return 0
+	}
+	return reasons[v.why]
+}
+
+// unstorable is why a response that its verdict has stored can't be, as far as its head says.
+func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
+	if !v.share && u.leaves() {
+		return reasons[v.why]
+	}
+	if u.found.Degraded {
+		return cacheguard.ReasonStore
+	}
+	if _, ok := surrogateTags(res.header); !ok {
+		return cacheguard.ReasonTags
+	}
+	if !u.cache.admits(res, v) {
+		return cacheguard.ReasonVariants
+	}
+	return 0
+}
+
+// reasonAlone is why a response is not stored that the handler makes for this request alone.
+func (x *exchange) reasonAlone(why string) cacheguard.Reason {
+	switch {
+	case x.asked.noStore:
+		return cacheguard.ReasonRequestNoStore
+	case x.r.Method == http.MethodHead:
+		return cacheguard.ReasonMethod
+	case why == "bypass":
+		return cacheguard.ReasonBypass
+	case x.r.Header["Range"] != nil:
+		return cacheguard.ReasonRange
+	}
+	return cacheguard.ReasonAlone
+}
+
+// tell tells the observer of a response that is not stored.
+func (c *Cache) tell(ctx context.Context, key string, why cacheguard.Reason) {
+	if why == 0 || c.opts.Observer == nil {
+		return
+	}
+	defer func() { _ = recover() }() // an observer must not be able to kill a request
+	c.opts.Observer.Observe(ctx, cacheguard.Event{Cache: c.opts.Name, Key: key, Kind: cacheguard.EventUnstored, Reason: why})
 }

@@ -1,11 +1,16 @@
 package middleware
 
 import (
+	"bytes"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 func TestCacheStatus(t *testing.T) {
@@ -85,4 +90,22 @@ func escaped(key string) string {
 		}
 	}
 	return b.String()
+}
+
+// Each reason has a word of its own, of which the documentation says what to do.
+func TestReasonsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, doc, _ = bytes.Cut(doc, []byte("# Why a response is not stored"))
+	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
+		word := regexp.MustCompile(`(?m)^//\t(.*, )?` + regexp.QuoteMeta(r.String()) + `(,|\s{2,})`)
+		if r.String() == "" || reasons[r.String()] != r || !word.Match(doc) {
+			t.Errorf("reason %d, %q: not documented", r, r)
+		}
+	}
+	if s := cacheguard.Reasons.String(); !strings.HasPrefix(s, "Reason(") {
+		t.Errorf("one more is called %q", s)
+	}
 }

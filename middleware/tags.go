@@ -18,7 +18,8 @@ import (
 //
 // In capitals the rest is a hash, for the core's tags have 255 bytes at most. The scheme is in none of them: behind a proxy
 // that ends TLS all requests come by http, while those who purge know the URLs of the outside. URLs are compared as RFC
-// 3986, section 6.2.2, would have it, so that one spelling purges all.
+// 3986, section 6.2.2, would have it, and hosts as oneHost has it, so that one spelling purges all, each of which has a key
+// of its own.
 const (
 	tagURL       = "u"
 	tagPath      = "p"
@@ -44,6 +45,7 @@ func tagsOf(key string) []string {
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		host, uri = rest[:i], rest[i:]
 	}
+	host, _ = oneHost(host)
 	uri = normalURI(uri)
 	tags := append(make([]string, 0, mostURLTags), tag(tagURL, host+uri), tag(tagPath, uri), tag(tagHost, host))
 	path, _, _ := strings.Cut(uri, "?")
@@ -126,7 +128,7 @@ func splitURL(url string) (host, uri string, err error) {
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		host, uri = rest[:i], rest[i:]
 	}
-	host, ok := hostOf(scheme, host)
+	host, ok := oneHost(host)
 	if !ok {
 		return "", "", wrong("has no host that requests could come for")
 	}

@@ -169,7 +169,7 @@ func (res *response) validators(h http.Header) {
 	if tag := res.header.Get("Etag"); tag != "" {
 		h["If-None-Match"] = []string{tag}
 	}
-	if _, ok := parseHTTPDate(res.header["Last-Modified"]); ok {
+	if res.byDate(h) {
 		h["If-Modified-Since"] = []string{res.header["Last-Modified"][0]}
 	}
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -33,11 +34,10 @@ func varyOf(h http.Header) (names []string, star bool) {
 	return names, false
 }
 
-// selectedBy returns what the fields of these names say in a request, such that two requests get one string only if the
-// fields mean the same in both (RFC 9111, section 4.1). Absent is not empty.
-//
-// Lines of a field are put together with commas, and whitespace around commas goes. Of the fields whose members have a
-// weight the order, case and spelling of the weight go, too. Cookie and Authorization are left as they are.
+// selectedBy returns what the fields of these names say in a request, such that two requests get one string only if a
+// handler reads the same in both: as many lines, in the same order and spelling. RFC 9111, section 4.1, lets a cache join
+// lines and drop whitespace; but Header.Get sees the first line alone, and few handlers parse as the RFC does. Absent is not
+// empty. See Options.Normalize for those who want more requests to be alike.
 func selectedBy(names []string, req http.Header) string {
 	if len(names) == 0 {
 		return ""
@@ -45,28 +45,22 @@ func selectedBy(names []string, req http.Header) string {
 	var room [128]byte
 	b := room[:0]
 	for _, name := range names {
-		lines := req[name]
-		if len(lines) == 0 {
-			b = append(b, '-')
-			continue
-		}
-		switch name {
-		case "Cookie", "Authorization", "Proxy-Authorization":
-			b = append(b, '=')
-			b = strconv.AppendInt(b, int64(len(lines)), 10)
-			for _, line := range lines {
-				b = appendSized(b, line)
-			}
-			continue
-		case "Accept", "Accept-Encoding", "Accept-Language":
-			if normal, ok := weighted(name, strings.Join(lines, ",")); ok {
-				b = appendSized(append(b, '~'), normal)
-				continue
-			}
-		}
-		b = appendSized(append(b, '+'), withoutSpace(strings.Join(lines, ",")))
+		b = appendLines(b, req[name])
 	}
 	return string(b)
+}
+
+// appendLines appends the lines of a field in a way that says how many there are, and where each ends.
+func appendLines(b []byte, lines []string) []byte {
+	if len(lines) == 0 {
+		return append(b, '-')
+	}
+	b = append(b, '=')
+	b = strconv.AppendInt(b, int64(len(lines)), 10)
+	for _, line := range lines {
+		b = appendSized(b, line)
+	}
+	return b
 }
 
 // appendSized appends a string in a way that says where it ends.
@@ -181,9 +175,12 @@ func weighted(name, list string) (string, bool) {
 			b.WriteByte(',')
 		}
 		b.WriteString(p.what)
-		if p.weight != 1000 {
-			b.WriteString(";q=")
-			b.WriteString(strconv.Itoa(p.weight))
+		switch {
+		case p.weight == 0:
+			b.WriteString(";q=0")
+		case p.weight < 1000:
+			b.WriteString(";q=0.")
+			b.WriteString(strings.TrimRight(fmt.Sprintf("%03d", p.weight), "0"))
 		}
 	}
 	return b.String(), true

@@ -44,7 +44,37 @@ func TestVaryOf(t *testing.T) {
 	}
 }
 
-func TestSelectedBy(t *testing.T) {
+// normalised is the header of a request with these lines of a field when Options.Normalize names it.
+func normalised(field string, lines []string) http.Header {
+	r := &http.Request{Header: http.Header{}}
+	if lines != nil {
+		r.Header[field] = lines
+	}
+	s := &shaper{}
+	if field != "Cookie" && field != "Authorization" {
+		s.normal = []string{field}
+	}
+	return s.request(r).Header
+}
+
+// By default requests are alike only if a handler reads the same: as many lines, in the same order and spelling.
+func TestSelectedByIsExact(t *testing.T) {
+	for _, field := range []string{"Foo", "Cookie", "Authorization", "Accept", "Accept-Encoding", "Accept-Language"} {
+		seen := map[string][]string{}
+		for _, lines := range [][]string{
+			nil, {}, {""}, {" "}, {"", ""}, {"de, en"}, {"de,en"}, {"de", "en"}, {"en", "de"}, {"de", " en"}, {"DE, en"}, {"en, de"},
+			{"de;q=1, en"}, {"de;q=1.0, en"}, {"de, en", ""}, {"de)(2 en"}, {"-"},
+		} {
+			s := selectedBy([]string{field}, http.Header{field: lines})
+			if other, taken := seen[s]; taken && len(lines)+len(other) > 0 {
+				t.Errorf("%s: %q and %q both select by %q", field, lines, other, s)
+			}
+			seen[s] = lines
+		}
+	}
+}
+
+func TestNormalize(t *testing.T) {
 	type lines = []string
 	for _, c := range []struct {
 		field string
@@ -109,7 +139,7 @@ func TestSelectedBy(t *testing.T) {
 		{"Accept", []lines{{"text/"}}},
 	} {
 		for _, other := range c.same {
-			got, want := selectedBy([]string{c.field}, http.Header{c.field: other}), selectedBy([]string{c.field}, http.Header{c.field: c.same[0]})
+			got, want := selectedBy([]string{c.field}, normalised(c.field, other)), selectedBy([]string{c.field}, normalised(c.field, c.same[0]))
 			if got != want {
 				t.Errorf("%s: %q selects by %q, %q by %q", c.field, other, got, c.same[0], want)
 			}
@@ -119,7 +149,7 @@ func TestSelectedBy(t *testing.T) {
 	all := map[string][]string{}
 	for field, rows := range selectedRows {
 		for _, row := range rows {
-			s := selectedBy([]string{field}, http.Header{field: row})
+			s := selectedBy([]string{field}, normalised(field, row))
 			if other, taken := all[field+s]; taken {
 				t.Errorf("%s: %q and %q both select by %q", field, row, other, s)
 			}
@@ -184,7 +214,8 @@ func TestAnswers(t *testing.T) {
 		want bool
 	}{
 		{"http://h/", req, true},
-		{"http://h/", http.Header{"Accept-Language": {"DE"}, "Foo": {"1"}}, true},
+		{"http://h/", http.Header{"Accept-Language": {"de"}, "Foo": {"1"}}, true},
+		{"http://h/", http.Header{"Accept-Language": {"DE"}}, false},
 		{"http://h/", http.Header{"Accept-Language": {"en"}}, false},
 		{"http://h/", http.Header{}, false},
 		{"http://h/x", req, false},
@@ -203,8 +234,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzSelectedBy compares with a second reading, which is coarser: requests with one string are alike to it, too.
-func FuzzSelectedBy(f *testing.F) {
+// FuzzNormalize compares with a second reading, which is coarser: requests with one string are alike to it, too. Without
+// the option they are the same.
+func FuzzNormalize(f *testing.F) {
 	f.Add(uint8(0), "a, b", "", false, "a", "b", true)
 	f.Add(uint8(1), "a=1; b", "", false, "a=1;b", "", false)
 	f.Add(uint8(2), "gzip;q=1.0, br", "", false, "BR", "gzip", true)
@@ -222,6 +254,14 @@ func FuzzSelectedBy(f *testing.F) {
 		a, b := lines(a1, a2, aTwo), lines(b1, b2, bTwo)
 		names := []string{name}
 		sa, sb := selectedBy(names, http.Header{name: a}), selectedBy(names, http.Header{name: b})
+		if (sa == sb) != slices.Equal(a, b) {
+			t.Fatalf("%s: %q and %q select by %q and %q", name, a, b, sa, sb)
+		}
+		na := normalised(name, a)
+		if again := normalised(name, na[name]); !slices.Equal(na[name], again[name]) {
+			t.Fatalf("%s: %q becomes %q, and that %q", name, a, na[name], again[name])
+		}
+		sa, sb = selectedBy(names, na), selectedBy(names, normalised(name, b))
 		if sa == selectedBy(names, http.Header{}) {
 			t.Fatalf("%s: %q is like nothing", name, a)
 		}

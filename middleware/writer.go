@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // writer is the recorder with the interfaces that the client's writer has too.
@@ -44,6 +46,9 @@ func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
 	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0
 	rec.mu.Unlock()
 	if direct {
+		rec.mu.Lock()
+		rec.drain()
+		rec.mu.Unlock()
 		return io.Copy(rec.w, src)
 	}
 	return io.Copy(writerOnly{rec}, src)
@@ -64,21 +69,46 @@ func (rec *recorder) FlushError() error {
 	if rec.held {
 		return nil // nobody is waiting for its first bytes
 	}
-	if rec.on && rec.timer == nil && !rec.run.cache.opts.RecordFlushed {
-		rec.flushed = true
+	if rec.on && rec.live {
+		rec.announce()
+	} else if rec.on && rec.timer == nil && !rec.run.cache.opts.RecordFlushed {
+		rec.interim = true
 		rec.timer = time.AfterFunc(afterFlush, func() {
 			rec.mu.Lock()
 			defer rec.mu.Unlock()
 			if rec.on && !rec.over {
-				rec.stop()
+				rec.stop(cacheguard.ReasonFlushed)
 			}
 		})
+	}
+	if rec.on {
+		rec.flushes++
+		rec.readers.Broadcast()
+		if rec.w != nil && !canFlush(rec.w) {
+			return http.ErrNotSupported
+		}
+		rec.flows()
+		return nil
 	}
 	if rec.w == nil {
 		return nil
 	}
 	rec.drain()
 	return http.NewResponseController(rec.w).Flush()
+}
+
+// canFlush reports whether http.ResponseController could flush a writer.
+func canFlush(w http.ResponseWriter) bool {
+	for {
+		switch inner := w.(type) {
+		case interface{ FlushError() error }, http.Flusher:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // Flush is FlushError for handlers that ask for it by type.
@@ -96,7 +126,7 @@ func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		rec.run.client.answered = true
 		rec.status = http.StatusSwitchingProtocols // nothing is to be written by the way of HTTP
-		rec.stop()
+		rec.stop(cacheguard.ReasonTakenOver)
 	}
 	return conn, rw, err
 }

@@ -16,12 +16,7 @@ import (
 //
 // Call cancel when done, or the context keeps a goroutine until ctx ends.
 func Context(ctx context.Context, held Lock) (under context.Context, cancel context.CancelFunc) {
-	if c, ok := held.(interface {
-		Carry(context.Context) context.Context
-	}); ok {
-		ctx = c.Carry(ctx)
-	}
-	under, end := context.WithCancelCause(ctx)
+	under, end := context.WithCancelCause(carry(ctx, held))
 	if errors.Is(held.Err(), ErrLost) {
 		end(ErrLost) // now, and not a moment later: the lock may already be another's
 	}
@@ -33,4 +28,14 @@ func Context(ctx context.Context, held Lock) (under context.Context, cancel cont
 		}
 	}()
 	return under, func() { end(context.Canceled) }
+}
+
+// carry is a context that carries the lock, if that can be carried.
+func carry(ctx context.Context, held Lock) context.Context {
+	if c, ok := held.(interface {
+		Carry(context.Context) context.Context
+	}); ok {
+		return c.Carry(ctx)
+	}
+	return ctx
 }

@@ -31,6 +31,52 @@
 // All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder dies, give it back
 // in the owner's name only, and know a holder again by its context (see Context).
 //
+// # A process that stands still
+//
+// A process can stand still for longer than a lease: SIGSTOP, a long garbage collection, a virtual machine that is moved.
+// What it hears after that is old. The lockers of this module believe nothing that is older than their own last question:
+// an answer counts from before its question was sent, and a message only wakes, or has to be newer than the last answer.
+// So a Lock that returns is held at that moment, and Err of a holder that stood still is ErrLost before it does anything
+// else. package locktest holds each locker to it, with processes that are stopped while they wait, acquire, hold and unlock;
+// go run ./bench locks does it at random.
+//
+// # Coming from another library
+//
+// What takes the place of what others offer:
+//
+//	redsync        Extend                       renewal, as long as the lock is held; Options.MaxHold bounds it
+//	               Until                        Lock.Until
+//	               WithValue, SetValue          Continuer: a lock is continued by its fencing token
+//	               WithTries, WithRetryDelay    the ctx of Lock; TryLock tries once; nobody polls
+//	bsm/redislock  TTL                          time.Until(Lock.Until())
+//	               Refresh                      renewal
+//	               Token, Options.Token         Lock.Token with Continuer, in another process too
+//	               Metadata                     nothing; keep it under a key of your own
+//	               ObtainMulti                  LockAll, TryLockAll: no circle of those who wait for each other
+//	rueidislock    WithContext's context        Context: it ends when the lock is lost
+//	               TryWithContext               TryLock
+//	               ForceWithContext             Seizer.SeizeUnsafely
+//
+// A lock that is continued, or seized, gets a larger fencing token. The holder before hears of it at its next renewal.
+//
+// # What clients log
+//
+// While a server can't be reached go-redis logs a line for each connection that it fails to dial. It stops after PoolSize of
+// them, until the server is back. So one outage costs a client about PoolSize lines, 10 for each processor by default; a
+// PoolSize of 1,000 and five masters that come and go make thousands. Keep PoolSize as small as serves, and have a failure
+// be one at once:
+//
+//	rdb := redis.NewClient(&redis.Options{
+//		Addr:                  addr,
+//		ContextTimeoutEnabled: true,
+//		PoolSize:              20, // connections, and lines of an outage
+//		DialerRetries:         1,  // instead of 5, with 100 ms in between
+//		MaxRetries:            -1, // a locker asks again by itself
+//	})
+//
+// redis.SetLogger says where these lines go, for the whole program. The lockers log by themselves: one line when the trouble
+// begins and one when it ends.
+//
 // # Five properties
 //
 // What distributed locks are usually asked for, and which scheme has it. The stages are those of the example in

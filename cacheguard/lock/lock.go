@@ -1,6 +1,9 @@
 package lock
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Locker hands out locks by name: at any time at most one holder in the fleet has the lock of a name, as far as the
 // system behind it can keep that up (see the package documentation). A name is any bytes, from 1 to MaxName of them.
@@ -16,6 +19,36 @@ type Locker interface {
 	TryLock(ctx context.Context, name string) (Lock, error)
 }
 
+// Continuer is a Locker whose locks can be handed over to another process: one that has the fencing token of a lock
+// continues it. redislock and sqllock are.
+type Continuer interface {
+	Locker
+
+	// Continue takes over the lock of a name from the holder whose fencing token this is, for a job that goes on in
+	// another process. The lock is held without a gap, by the caller from now on, with a larger token; so what it
+	// protects can refuse whatever the first holder still sends. That one's Lost is closed at its next renewal, a third of
+	// a lease later at the latest, and its Unlock returns ErrLost: it need not do anything. To release a lock in the
+	// name of a process that has ended, continue it and unlock it. (If that process lives, another one can have the lock
+	// before it has heard of this.)
+	//
+	// Continue doesn't wait. It returns an error that wraps ErrLost when that holder has the lock no more, and otherwise
+	// the errors of TryLock; ctx is as for TryLock. After an error other than ErrLost the holder may have lost the lock all
+	// the same. Then nobody has it until a lease is over.
+	Continue(ctx context.Context, name string, token int64) (Lock, error)
+}
+
+// Seizer is a Locker whose locks can be taken by force. All lockers of this module are.
+type Seizer interface {
+	Locker
+
+	// SeizeUnsafely takes the lock of a name, whoever holds it. It is for operators, who know that the holder hangs and
+	// can't be ended. It breaks the promise of a Locker: until its next renewal, a third of a lease later at the latest,
+	// the holder believes that it still has the lock, and both do what only one may do. A fencing token that is checked
+	// still tells them apart. Those who wait go on waiting. The errors are those of TryLock without ErrHeld, and after one the
+	// holder may have lost the lock all the same, as with Continue; ctx is as for Lock.
+	SeizeUnsafely(ctx context.Context, name string) (Lock, error)
+}
+
 // Lock is a lock that was acquired. It is safe for concurrent use.
 type Lock interface {
 	// Name is what it is the lock of.
@@ -29,6 +62,12 @@ type Lock interface {
 	// Lost is closed when the lock may no longer be held: it could not be renewed in time, the system says that it is
 	// gone, it was held for longer than it may be, or the locker was closed. It is not closed by Unlock.
 	Lost() <-chan struct{}
+
+	// Until is when the lock ends if nothing renews it, counted from before the request that was last granted: the system
+	// keeps it at least until then. Renewals move it; Lost is closed when it has passed. It is of this process' monotonic
+	// clock, so compare it with time.Now and send it to nobody. The zero time: the lock has no end of its own. Once the
+	// lock is over it doesn't change any more, and means nothing.
+	Until() time.Time
 
 	// Err is nil while the lock is held, ErrLost when it was lost, and ErrNotHeld after Unlock. It looks at the clock,
 	// so it can know before Lost is closed.

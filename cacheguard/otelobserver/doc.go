@@ -29,6 +29,7 @@
 //	cacheguard.loads.late           {load}
 //	cacheguard.fills                {fill}     by cacheguard.result: stored, refused, unknown, not_stored
 //	cacheguard.leases.asked, .granted, .renewed, .lost
+//	cacheguard.unstored             {response} of package middleware, by cacheguard.result: the words of cacheguard.Reason
 //	cacheguard.values.corrupt, cacheguard.store.errors, cacheguard.overloads
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,
 //	cacheguard.callers, cacheguard.breakers.open, cacheguard.breakers: gauges

@@ -41,7 +41,8 @@ const (
 	corrupt
 	storeError
 	overloaded
-	numbers // how many there are
+	unstored // and on, by reason
+	numbers  = unstored + number(cacheguard.Reasons)
 )
 
 const (
@@ -71,6 +72,14 @@ var tables = []struct {
 	{"cacheguard.values.corrupt", "Values in the store that could not be read and counted as misses.", "{value}", []labelled{{corrupt, ""}}},
 	{"cacheguard.store.errors", "Steps in the store that failed.", "{error}", []labelled{{storeError, ""}}},
 	{"cacheguard.overloads", "Callers and loads that were turned away.", "{refusal}", []labelled{{overloaded, ""}}},
+	{"cacheguard.unstored", "Responses of package middleware that were not stored, by why.", "{response}", reasons()},
+}
+
+func reasons() (all []labelled) {
+	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
+		all = append(all, labelled{unstored + number(r), r.String()})
+	}
+	return all
 }
 
 type labelled struct {
@@ -104,6 +113,8 @@ func numberOf(e cacheguard.Event) (n number, counts bool) {
 		return unlessFailed(coalesced, e), true
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
+	case cacheguard.EventUnstored:
+		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	}
 	if int(e.Kind) < len(plain) && plain[e.Kind] != 0 {
 		return plain[e.Kind], true

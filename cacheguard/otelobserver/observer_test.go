@@ -104,7 +104,10 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventStoreError:  {"store.errors{}": {}},
 		cacheguard.EventOverloaded:  {"overloads{}": {}},
 		cacheguard.EventStale:       {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
-		cacheguard.EventLoaded:      {"requests{loaded} wait.duration{}": {Took: 1}, "requests{failed}": {Err: failed}},
+		cacheguard.EventUnstored: {
+			"unstored{private}": {Reason: cacheguard.ReasonPrivate}, "unstored{store}": {Reason: cacheguard.ReasonStore}, "": {},
+		},
+		cacheguard.EventLoaded: {"requests{loaded} wait.duration{}": {Took: 1}, "requests{failed}": {Err: failed}},
 	}
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		if len(want[kind]) == 0 {

@@ -18,6 +18,7 @@
 //	cacheguard_fills_total{result}        stored, refused (the lease was lost), unknown, not_stored
 //	cacheguard_lease_requests_total, cacheguard_lease_grants_total, cacheguard_lease_renewals_total
 //	cacheguard_lost_leases_total          leases lost under a running load
+//	cacheguard_unstored_total{reason}     responses of package middleware that were not stored, by cacheguard.Reason
 //	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
 //	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,
 //	cacheguard_callers, cacheguard_breakers_open, cacheguard_breakers: gauges, read when they are collected

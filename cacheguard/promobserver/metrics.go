@@ -38,7 +38,8 @@ const (
 	corrupt
 	storeError
 	overloaded
-	numbers // how many there are
+	unstored // and on, by reason
+	numbers  = unstored + number(cacheguard.Reasons)
 )
 
 // tables has the counters in the order of the metrics, and of the values of their labels.
@@ -66,6 +67,14 @@ var tables = []struct {
 	{"corrupt_values_total", "Values in the store that could not be read and counted as misses.", "", []labelled{{corrupt, ""}}},
 	{"store_errors_total", "Steps in the store that failed.", "", []labelled{{storeError, ""}}},
 	{"overloads_total", "Callers and loads that were turned away.", "", []labelled{{overloaded, ""}}},
+	{"unstored_total", "Responses of package middleware that were not stored, by why.", "reason", reasons()},
+}
+
+func reasons() (all []labelled) {
+	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
+		all = append(all, labelled{unstored + number(r), r.String()})
+	}
+	return all
 }
 
 type labelled struct {
@@ -96,6 +105,8 @@ func numberOf(e cacheguard.Event) (n number, known bool) {
 		return unlessFailed(coalesced, e), true
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
+	case cacheguard.EventUnstored:
+		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	case cacheguard.EventLoad:
 		return loadNumber(e), true
 	}

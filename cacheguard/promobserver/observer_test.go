@@ -91,6 +91,11 @@ func TestEveryKindIsCounted(t *testing.T) {
 			"requests_total{cache=a,result=stale}":                                {Err: failed},
 			"requests_total{cache=a,result=stale} wait_duration_seconds{cache=a}": {Took: 1},
 		},
+		cacheguard.EventUnstored: {
+			"unstored_total{cache=a,reason=private}":      {Reason: cacheguard.ReasonPrivate},
+			"unstored_total{cache=a,reason=no freshness}": {Reason: cacheguard.ReasonNoFreshness},
+			"": {Reason: cacheguard.Reasons},
+		},
 		cacheguard.EventLoaded: {
 			"requests_total{cache=a,result=loaded} wait_duration_seconds{cache=a}": {Took: 1},
 			"requests_total{cache=a,result=failed}":                                {Err: failed},

@@ -20,13 +20,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// faulty is a client's hook that loses the answers of commands, and counts them.
+// faulty is a client's hook that loses the answers of commands, and counts those for callers. What gives a lease back goes
+// on behind their backs, until it is over.
 type faulty struct {
 	down   atomic.Bool // every command
 	deaf   atomic.Bool // the probes alone
 	says   atomic.Pointer[string]
 	sent   atomic.Int64
 	probes []string
+	behind []string
 }
 
 func newFaulty(rdb *redis.Client) *faulty {
@@ -34,6 +36,7 @@ func newFaulty(rdb *redis.Client) *faulty {
 	for _, script := range []string{redisstore.ClockScript, redisstore.ProbeScript} {
 		f.probes = append(f.probes, script, redis.NewScript(script).Hash())
 	}
+	f.behind = []string{redisstore.ReleaseScript, redis.NewScript(redisstore.ReleaseScript).Hash()}
 	rdb.AddHook(f)
 	return f
 }
@@ -44,7 +47,8 @@ func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
 		probe := len(args) > 1 && slices.Contains(f.probes, fmt.Sprint(args[1]))
-		if !probe && args[0] != "hello" { // of a connection that is being made
+		behind := len(args) > 1 && slices.Contains(f.behind, fmt.Sprint(args[1]))
+		if !probe && !behind && args[0] != "hello" { // of a connection that is being made
 			f.sent.Add(1)
 		}
 		err := error(nil)

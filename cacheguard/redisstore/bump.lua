@@ -5,7 +5,12 @@
 local time = redis.call('TIME')
 local now = time[1] .. string.format('%06d', time[2])
 local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-if last[2] and tonumber(last[2]) >= tonumber(now) and tonumber(last[2]) < 2^53 then
+if last[2] and not ((tonumber(last[2]) or 2^53) <= now + 86400e6) then -- a day ahead: nobody knows since when
+  last[2] = string.format('%.0f', now + 86400e6)
+  redis.call('DEL', KEYS[1])
+  redis.call('ZADD', KEYS[1], last[2], '')
+end
+if last[2] and tonumber(last[2]) >= tonumber(now) then
   now = string.format('%.0f', last[2] + 1) -- the clock was set back: stamps have gone on from here
 end
 -- A removal comes first, for after one Redis takes what follows, also when memory is short.

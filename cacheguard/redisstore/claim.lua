@@ -10,7 +10,12 @@ else
   local time = redis.call('TIME')
   number = time[1] .. string.format('%06d', time[2])
   local last = KEYS[4] and redis.pcall('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
-  if last and tonumber(last) >= tonumber(number) and tonumber(last) < 2^53 then
+  if last and not ((tonumber(last) or 2^53) <= number + 86400e6) then -- a day ahead: nobody knows since when
+    last = string.format('%.0f', number + 86400e6)
+    redis.call('DEL', KEYS[4])
+    redis.call('ZADD', KEYS[4], last, '')
+  end
+  if last and tonumber(last) >= tonumber(number) then
     number = string.format('%.0f', last + 1) -- the clock was set back: what is written now is newer all the same
   end
   redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])

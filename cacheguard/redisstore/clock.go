@@ -107,7 +107,7 @@ func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sam
 			usec, err = strconv.ParseInt(reply[1], 10, 64)
 		}
 	}
-	if err != nil || len(reply) != 2 {
+	if err != nil || len(reply) != 2 || sec <= 0 || sec >= pastAll/1_000_000 || usec < 0 || usec >= 1_000_000 {
 		return m, fmt.Errorf("TIME answered %q", reply)
 	}
 	m.server = time.UnixMicro(sec*1e6 + usec)

@@ -11,8 +11,16 @@
 // and each cache has one, <prefix>:{<cache>}:tags, a sorted set: when which tag was invalidated last, see below.
 //
 // An empty key and keys that begin with "}" or "\" get a backslash in front; keys over 512 bytes, and keys that begin
-// with "#sha256:", stand as "#sha256:" and the hexadecimal SHA-256 of the key. A cache's name and the prefix may have
-// colons; then it is up to you that no prefix and name together look like another pair.
+// with "#sha256:", stand as "#sha256:" and the hexadecimal SHA-256 of the key.
+//
+// Two different prefixes, caches or keys never share a name, whatever they are made of. A prefix may have colons and stands
+// as it is. If a cache's name has a colon, then in the names of values and leases each colon stands as "%3A" and each "%" as
+// "%25", and one more colon ends the name: key 42 of the cache "eu:user" is <prefix>:eu%3Auser::{42}. Every other cache's
+// name stands as it is. New doesn't refuse colons instead, because many prefixes and names in use have some, and because one
+// process can't know the prefixes of the others.
+//
+// Prefixes keep caches apart, but not users of Redis: an access rule like ~shop:* also covers the prefix "shop:eu". Lockers
+// on the same Redis need prefixes of their own.
 //
 // All processes listen on one channel, <prefix>:messages.
 //
@@ -60,6 +68,10 @@
 // messages stay common to both, and a change made by either removes the values of both. A codec with another name
 // than the one that wrote a value takes the value for a miss.
 //
+// One thing has changed in version 1: if a cache's name has a colon, its values and leases had other names before. Old and new
+// programs then don't share them, and Invalidate in an old program doesn't reach a new one's values. Stop the old programs
+// first, or call InvalidateAll when the last of them has ended. All other names are what they were.
+//
 // # Steps
 //
 // Every step is one command or one Lua script (the .lua files of this package), bounded by Options.OpTimeout, sent a
@@ -82,7 +94,7 @@
 // before the load begins, and the frame carries what it said. A value counts if that is later than the scores of its
 // tags and of the whole cache, which are read in the same trip as the value, once the process has seen which tags it
 // has. When the set was lost, evicted or overwritten, all values are from before that moment. When the clock was
-// set back, what is written and loaded counts on from the last score.
+// set back, what is written and loaded counts on from the last score, unless that is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. Beyond that a tenth of them is forgotten, with every value that
 // is older than those.
@@ -121,7 +133,17 @@
 //
 //	+type +zrem
 //
-// Whoever can write to that Redis is trusted with what callers get.
+// Whoever can write to that Redis is trusted with what callers get. Numbers are not trusted for longer than they can be true,
+// so that nothing forged or damaged keeps a cache empty until somebody restarts it:
+//
+//   - A message about tags whose generation is later than the clock, or much earlier than what is known, makes the processes
+//     of a cluster read that generation again. What they read counts, also if it is smaller.
+//   - Scores more than a day ahead of the clock are replaced by one of a day: everything loaded before is a miss, what is
+//     loaded from then on counts and can be invalidated. The stamp of a value must not be further ahead either. If the
+//     clock was set back by less than a day, generations and stamps go on from where they were.
+//   - A lease that lasts for more than an hour, and for more than 1,000 times the asker's LeaseTTL, is overwritten. So is the
+//     record of a load with numbers of 16 digits or more.
+//   - A permit that lasts 100 times as long as it can be taken for is removed.
 //
 // # Limits
 //

@@ -20,6 +20,10 @@ const (
 	maxKnownTags = 1 << 16 // generations that a client of a cluster knows, for each cache
 
 	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or one and its estimate
+
+	// pastAll is above every generation, stamp and number of a grant: a float64, which is Lua's number and a score in Redis,
+	// counts every microsecond below it, up to the year 2255.
+	pastAll = 1 << 53
 )
 
 // Generations reads the generations of a cache and of tags of it.
@@ -63,15 +67,24 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 	scores, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]float64, error) {
 		return rdb.ZMScore(ctx, name, append([]string{""}, tags...)...).Result()
 	})
-	if err != nil || len(scores) != 1+len(tags) || scores[0] == 0 {
+	if err != nil || len(scores) != 1+len(tags) {
 		return nil
 	}
-	return generationsOf(scores)
+	if of := generationsOf(scores); of[0] != 0 {
+		return of
+	}
+	return nil
 }
 
+// generationsOf takes everything for unknown when one of the scores can't be a generation: the script that is asked then
+// repairs what is there.
 func generationsOf(scores []float64) cacheguard.Generations {
 	of := make(cacheguard.Generations, len(scores))
 	for i, score := range scores {
+		if !(score >= 0 && score < pastAll) {
+			of[0] = 0
+			return of
+		}
 		of[i] = int64(score)
 	}
 	return of
@@ -109,7 +122,7 @@ func (s *Store) readGenerations(ctx context.Context, cache string, tags []string
 func generation(v any) int64 {
 	s, _ := v.(string)
 	n, err := strconv.ParseFloat(s, 64)
-	if err != nil || n < 0 || n > 1<<53 {
+	if err != nil || !(n >= 0 && n < pastAll) {
 		return 0
 	}
 	return int64(n)
@@ -158,33 +171,41 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 		return 0, fmt.Errorf("redisstore: the script that invalidates tags answered %q", reply)
 	}
 	if s.cluster != nil {
-		s.cluster.heard(cache, tags, n)
+		s.cluster.heard(cache, tags, n, s.latest())
 	}
 	return n, nil
 }
 
+// latest is the latest generation that can be made by now, as far as this process knows the time.
+func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
+
 // generationsKnown are what a client of a cluster knows of generations. There they lie in one slot for each cache, so that
 // to read them with every value would cost another command, and all of them one node. So they are read once, and what
 // changes is heard of in messages. They only ever grow, so the larger of two is the newer one, whatever came first.
+//
+// A message says what anybody has published. One that can't be true, later than the clock or earlier than what is known, is
+// not believed: the generation is read again, and what was read counts although it may be smaller. So a forged message, a
+// clock that was set back and a repair by hand cost one more read, and nothing for ever.
 type generationsKnown struct {
 	trust atomic.Int64 // counts breaks of the subscription
 
 	mu      sync.RWMutex // guards what follows and what is in it
 	caches  map[string]*cacheGenerations
 	cleared int // counts what was forgotten
+	doubts  int // counts what was not believed
 }
 
 // moment is from before generations were read: what was heard or forgotten since must not be undone.
 type moment struct {
-	trust   int64
-	cleared int
+	trust           int64
+	cleared, doubts int
 }
 
 func (g *generationsKnown) since() moment {
 	trust := g.trust.Load()
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return moment{trust, g.cleared}
+	return moment{trust, g.cleared, g.doubts}
 }
 
 type cacheGenerations struct {
@@ -193,7 +214,10 @@ type cacheGenerations struct {
 }
 
 // known is a generation, and the stretch of listening in which it was read, or unread.
-type known struct{ generation, trust int64 }
+type known struct {
+	generation, trust int64
+	doubted           int // which doubt it was that only a read from after it can settle; 0: none
+}
 
 const unread = -1 // an invalidation was heard of, and may not be the last one
 
@@ -222,14 +246,22 @@ func (g *generationsKnown) find(cache string, tags []string, sure bool) cachegua
 func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, since moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	in := g.of(cache)
-	in.whole = in.whole.or(known{of[0], since.trust})
-	g.makeRoom(in, len(tags))
-	if since.cleared != g.cleared { // perhaps what was heard while this was on its way
-		since.trust = unread
+	in := g.caches[cache]
+	if in == nil {
+		in = &cacheGenerations{tags: make(map[string]known)}
+		if g.caches == nil {
+			g.caches = make(map[string]*cacheGenerations)
+		}
+		g.caches[cache] = in
 	}
+	g.makeRoom(in, len(tags))
+	trust := since.trust
+	if since.cleared != g.cleared { // perhaps what was heard while this was on its way
+		trust = unread
+	}
+	in.whole = in.whole.read(of[0], trust, since.doubts)
 	for i, tag := range tags {
-		in.tags[tag] = in.tags[tag].or(known{of[i+1], since.trust})
+		in.tags[tag] = in.tags[tag].read(of[i+1], trust, since.doubts)
 	}
 }
 
@@ -240,13 +272,17 @@ func (g *generationsKnown) makeRoom(in *cacheGenerations, n int) {
 	}
 }
 
-// heard takes note of an invalidation.
-func (g *generationsKnown) heard(cache string, tags []string, generation int64) {
+// heard takes note of an invalidation. latest is how late it can have been.
+func (g *generationsKnown) heard(cache string, tags []string, generation, latest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	in := g.of(cache)
+	in := g.caches[cache]
+	if in == nil { // nothing is known yet; an answer from before may be on its way
+		g.cleared++
+		return
+	}
 	if len(tags) == 0 {
-		in.whole.generation = max(in.whole.generation, generation)
+		in.whole = g.told(in.whole, generation, latest)
 		return
 	}
 	g.makeRoom(in, len(tags))
@@ -255,23 +291,31 @@ func (g *generationsKnown) heard(cache string, tags []string, generation int64) 
 		if !ok {
 			one.trust = unread
 		}
-		one.generation = max(one.generation, generation)
-		in.tags[tag] = one
+		in.tags[tag] = g.told(one, generation, latest)
 	}
 }
 
-func (g *generationsKnown) of(cache string) *cacheGenerations {
-	in := g.caches[cache]
-	if in == nil {
-		in = &cacheGenerations{tags: make(map[string]known)}
-		if g.caches == nil {
-			g.caches = make(map[string]*cacheGenerations)
-		}
-		g.caches[cache] = in
+// told returns what is known after a message.
+func (g *generationsKnown) told(k known, generation, latest int64) known {
+	believed := generation >= k.generation-doubt.Microseconds() && generation <= latest
+	if believed { // also a message that came later than a younger one, or than the answer to a read
+		k.generation = max(k.generation, generation)
 	}
-	return in
+	if !believed || k.doubted != 0 { // a read that has begun already may have missed this, too
+		g.doubts++
+		k.trust, k.doubted = unread, g.doubts
+	}
+	return k
 }
 
-func (k known) or(other known) known {
-	return known{max(k.generation, other.generation), max(k.trust, other.trust)}
+// read returns what is known after Redis has answered a question from before which there were so many doubts.
+func (k known) read(generation, trust int64, doubts int) known {
+	switch {
+	case k.doubted == 0:
+		return known{generation: max(k.generation, generation), trust: max(k.trust, trust)}
+	case k.doubted <= doubts:
+		return known{generation: generation, trust: trust}
+	}
+	k.generation = max(k.generation, generation)
+	return k
 }

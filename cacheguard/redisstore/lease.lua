@@ -37,7 +37,7 @@ if lease then
       return {'granted', string.sub(lease, 34), 0}
     end
     local left = redis.call('PTTL', KEYS[2])
-    if left >= 0 then
+    if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
       if mark == '-' and ARGV[5] == '1' then
         redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
       end
@@ -45,22 +45,28 @@ if lease then
     end
   elseif mark == '!' then
     local kind, load, kept, backoff, failures, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(%d+):(.*)$')
-    if kind then
+    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then -- else it is none that we have written
       before = tonumber(failures)
       local left = redis.call('PTTL', KEYS[2])
-      local rest = backoff - (kept - left)
+      local rest = math.min(backoff - (kept - left), left)
       if left >= 0 and (rest > 0 or load == ARGV[4]) then
         return {'outcome', load, math.max(rest, 0), kind, payload}
       end
     end
   end
-  -- What is left is no lease, or one without an end: somebody else wrote it. It is overwritten.
+  -- What is left is no lease, or one without an end, or with an end that no load has: somebody else wrote it. It is
+  -- overwritten.
 end
 
 local time = redis.call('TIME')
 local number = time[1] .. string.format('%06d', time[2])
 local last = KEYS[3] and redis.pcall('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-if last and tonumber(last) >= tonumber(number) and tonumber(last) < 2^53 then
+if last and not ((tonumber(last) or 2^53) <= number + 86400e6) then -- a day ahead: nobody knows since when
+  last = string.format('%.0f', number + 86400e6)
+  redis.call('DEL', KEYS[3])
+  redis.call('ZADD', KEYS[3], last, '')
+end
+if last and tonumber(last) >= tonumber(number) then
   number = string.format('%.0f', last + 1) -- the clock was set back: what is loaded now is newer all the same
 end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])

@@ -98,7 +98,7 @@ func decodeTags(b string) (tags []string, generation int64, ok bool) {
 	}
 	list := b[:len(b)-generationDigits]
 	generation, err := strconv.ParseInt(b[len(list):], 10, 64)
-	if err != nil || generation <= 0 {
+	if err != nil || generation <= 0 || generation >= pastAll {
 		return nil, 0, false
 	}
 	for len(list) > 0 {

@@ -12,16 +12,32 @@ import (
 //	lease  <prefix>:<cache>:{<key>}:lease
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
 //	generations  <prefix>:{<cache>}:tags
+//	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
 //	channel  <prefix>:messages
 //
 // The braces keep the names of a key in one slot of a cluster: Redis takes the part between the first "{" and the
 // first "}" after it, unless that part is empty. It is empty for an empty key and for one that begins with "}"; those
 // get a backslash in front, and so does a key that begins with a backslash, so that no two keys have one name.
+//
+// A prefix has no braces, so the first one ends it, or it and the cache. There a cache's name must not have a colon, or
+// nobody could say where the prefix ends: one that has stands as segment says, with two colons behind it, which no other
+// name of a value has.
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
-	return n.prefix + ":" + k.Cache + ":{" + escape(k.Key) + k.Key + "}"
+	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}"
 }
+
+// segment is a cache's name inside the name of a value. Names without colon and braces stand as they are; in the others
+// these and "%" are escaped, and a colon comes behind. A usual name that has a "%" so is no other one's escape.
+func segment(cache string) string {
+	if cache != "" && !strings.ContainsAny(cache, ":{}") {
+		return cache
+	}
+	return escaped.Replace(cache) + ":"
+}
+
+var escaped = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
 
 func escape(key string) string {
 	if key == "" || key[0] == '}' || key[0] == '\\' {
@@ -30,21 +46,22 @@ func escape(key string) string {
 	return ""
 }
 
-// values makes the names of many values, in one piece of memory.
+// values makes the names of many values of one cache, in one piece of memory.
 func (n names) values(keys []cacheguard.Key) []string {
+	if len(keys) == 0 {
+		return nil
+	}
+	head := n.prefix + ":" + segment(keys[0].Cache) + ":{"
 	size := 0
 	for _, k := range keys {
-		size += len(n.prefix) + len(k.Cache) + len(k.Key) + 5
+		size += len(head) + len(k.Key) + 2
 	}
 	var all strings.Builder
 	all.Grow(size)
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		from := all.Len()
-		all.WriteString(n.prefix)
-		all.WriteByte(':')
-		all.WriteString(k.Cache)
-		all.WriteString(":{")
+		all.WriteString(head)
 		all.WriteString(escape(k.Key))
 		all.WriteString(k.Key)
 		all.WriteByte('}')
@@ -56,5 +73,7 @@ func (n names) values(keys []cacheguard.Key) []string {
 func (n names) lease(value string) string       { return value + ":lease" }
 func (n names) next(value string) string        { return value + ":v2" }
 func (n names) generations(cache string) string { return n.prefix + ":{" + cache + "}:tags" }
+func (n names) permits(budget string) string    { return n.prefix + ":{" + budget + "}:permits" }
+func (n names) wanted(permits string) string    { return permits + ":wanted" }
 func (n names) channel() string                 { return n.prefix + ":messages" }
 func (n names) clock() string                   { return n.prefix + ":clock" }

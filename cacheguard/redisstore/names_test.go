@@ -22,28 +22,45 @@ func piecesOf(random *rand.Rand, most int, without string) string {
 	return b.String()
 }
 
-// No two keys share a name of any kind, and no name of a key is one that is common to all.
+// whose is a name's owner, to the reader of a failure.
+type whose struct{ prefix, of string }
+
+// No two keys of any caches and prefixes share a name of any kind, and no name of a key is one of a prefix, a cache or a
+// budget. A cache's name may have braces here, although New refuses them.
 func TestNamesAreApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
-	n := names{prefix: "cg"}
-	owner := map[string]string{n.channel(): "the channel", n.clock(): "the clock"}
-	seen := make(map[cacheguard.Key]bool)
-	for range 200_000 {
-		k := cacheguard.Key{Cache: piecesOf(random, 3, "{}"), Key: piecesOf(random, 5, "")}
-		if seen[k] {
-			continue
+	owner := make(map[string]whose)
+	owns := func(name string, by whose) {
+		t.Helper()
+		if other, taken := owner[name]; taken && other != by {
+			t.Fatalf("%q is the name of the %s of prefix %q and of the %s of prefix %q", name, other.of, other.prefix, by.of, by.prefix)
 		}
-		seen[k] = true
+		owner[name] = by
+	}
+	seen := make(map[whose]bool)
+	for range 200_000 {
+		n := names{prefix: "cg" + piecesOf(random, 2, "{}")}
+		k := cacheguard.Key{Cache: piecesOf(random, 3, ""), Key: piecesOf(random, 5, "")}
+		if id := (whose{n.prefix, fmt.Sprintf("%q", k)}); seen[id] {
+			continue
+		} else {
+			seen[id] = true
+		}
+		owns(n.clock(), whose{n.prefix, "clock"})
+		owns(n.generations(k.Cache), whose{n.prefix, fmt.Sprintf("generations of %q", k.Cache)})
+		permits := n.permits(k.Cache)
+		owns(permits, whose{n.prefix, fmt.Sprintf("permits of %q", k.Cache)})
+		owns(n.wanted(permits), whose{n.prefix, fmt.Sprintf("wanted permits of %q", k.Cache)})
 		value := n.value(k)
 		for what, name := range map[string]string{"value": value, "lease": n.lease(value), "next value": n.next(value)} {
-			who := fmt.Sprintf("%s of %q", what, k)
-			if other := owner[name]; other != "" {
-				t.Fatalf("%q is the name of the %s and of the %s", name, other, who)
-			}
-			owner[name] = who
+			who := whose{n.prefix, fmt.Sprintf("%s of %q", what, k)}
+			owns(name, who)
 			if got, want := slotOf(name), slotOf(value); got != want {
-				t.Fatalf("the %s is in slot %d, its value in slot %d", who, got, want)
+				t.Fatalf("the %s is in slot %d, its value in slot %d", who.of, got, want)
 			}
+		}
+		if all := n.values([]cacheguard.Key{k, {Cache: k.Cache, Key: "other"}}); all[0] != value {
+			t.Fatalf("among others %q is %q, alone %q", k, all[0], value)
 		}
 		if tag := hashTag(value); tag == value {
 			t.Fatalf("the name %q has no hash tag", value)
@@ -54,29 +71,53 @@ func TestNamesAreApart(t *testing.T) {
 	}
 }
 
-// FuzzNamesAreApart has two keys that may be anything; a cache's name has no braces.
+// Usual names are what they have always been, so that programs of different ages share them; only a cache's name that has a
+// colon is written in another way.
+func TestNamesThatStay(t *testing.T) {
+	for _, c := range []struct{ prefix, cache, key, value string }{
+		{"cg", "user", "42", "cg:user:{42}"},
+		{"shop:eu", "user", "42", "shop:eu:user:{42}"},
+		{"cg", "100%", "a:b", "cg:100%:{a:b}"},
+		{"cg", "%3A", "", `cg:%3A:{\}`},
+		{"shop", "eu:user", "42", "shop:eu%3Auser::{42}"},
+		{"shop", "%3A:", "42", "shop:%253A%3A::{42}"},
+	} {
+		if got := (names{c.prefix}).value(cacheguard.Key{Cache: c.cache, Key: c.key}); got != c.value {
+			t.Errorf("%q of cache %q with prefix %q is %q; want %q", c.key, c.cache, c.prefix, got, c.value)
+		}
+	}
+	if got := (names{"shop"}).generations("eu:user"); got != "shop:{eu:user}:tags" {
+		t.Errorf("the generations stand under %q", got)
+	}
+}
+
+// FuzzNamesAreApart has two prefixes, caches and keys that may be anything, but for the braces that New refuses.
 func FuzzNamesAreApart(f *testing.F) {
-	f.Add("a", "k", "a", "k:lease")
-	f.Add("a", "", "a", `\`)
-	f.Add("a", "}", "a", `\}`)
-	f.Add("a:b", "k", "a", "b:k")
-	f.Fuzz(func(t *testing.T, cache1, key1, cache2, key2 string) {
-		if strings.ContainsAny(cache1+cache2, "{}") {
+	f.Add("cg", "a", "k", "cg", "a", "k:lease")
+	f.Add("cg", "a", "", "cg", "a", `\`)
+	f.Add("cg", "a", "}", "cg", "a", `\}`)
+	f.Add("cg", "a:b", "k", "cg", "a", "b:k")
+	f.Add("shop", "eu:user", "k", "shop:eu", "user", "k")
+	f.Add("shop", "a:", "k", "shop:a", "", "k")
+	f.Add("shop", "a:b", "k", "shop", "a%3Ab", "k")
+	f.Add("shop:a", "b:", "k", "shop", "a:b:", "k")
+	f.Fuzz(func(t *testing.T, prefix1, cache1, key1, prefix2, cache2, key2 string) {
+		if strings.ContainsAny(prefix1+prefix2, "{}") {
 			t.Skip()
 		}
-		n := names{prefix: "cg"}
-		v1, v2 := n.value(cacheguard.Key{Cache: cache1, Key: key1}), n.value(cacheguard.Key{Cache: cache2, Key: key2})
-		if slotOf(v1) != slotOf(n.lease(v1)) || slotOf(v1) != slotOf(n.next(v1)) {
+		n1, n2 := names{prefix1}, names{prefix2}
+		v1, v2 := n1.value(cacheguard.Key{Cache: cache1, Key: key1}), n2.value(cacheguard.Key{Cache: cache2, Key: key2})
+		if slotOf(v1) != slotOf(n1.lease(v1)) || slotOf(v1) != slotOf(n1.next(v1)) {
 			t.Errorf("%q has names in several slots", key1)
 		}
-		if cache1 == cache2 && key1 == key2 {
+		if prefix1 == prefix2 && cache1 == cache2 && key1 == key2 {
 			return
 		}
-		first := []string{v1, n.lease(v1), n.next(v1)}
-		for _, name := range []string{v2, n.lease(v2), n.next(v2)} {
+		first := []string{v1, n1.lease(v1), n1.next(v1)}
+		for _, name := range []string{v2, n2.lease(v2), n2.next(v2)} {
 			for _, other := range first {
 				if name == other {
-					t.Errorf("(%q, %q) and (%q, %q) share the name %q", cache1, key1, cache2, key2, name)
+					t.Errorf("(%q, %q, %q) and (%q, %q, %q) share the name %q", prefix1, cache1, key1, prefix2, cache2, key2, name)
 				}
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// TakePermit takes one of a budget's permits, or renews it.
+// TakePermit takes one of a budget's permits, or renews it. A permit lasts for ttl, so none is waited for longer.
 func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
 	keys := s.permits(budget)
 	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]int64, error) {
@@ -24,7 +24,7 @@ func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.
 	case len(reply) == 1 && reply[0] == 1:
 		return true, 0, nil
 	case len(reply) == 2 && reply[0] == 0:
-		return false, time.Duration(reply[1]) * time.Millisecond, nil
+		return false, min(duration(reply[1]), ttl), nil
 	}
 	return false, 0, fmt.Errorf("redisstore: the permit script answered %d", reply)
 }
@@ -37,6 +37,6 @@ func (s *Store) ReturnPermit(ctx context.Context, budget string, token cacheguar
 
 // permits is every name of a budget, in one slot of a cluster.
 func (s *Store) permits(budget string) []string {
-	name := s.opts.Prefix + ":{" + budget + "}:permits"
-	return []string{name, name + ":wanted"}
+	name := s.names.permits(budget)
+	return []string{name, s.names.wanted(name)}
 }

@@ -90,12 +90,12 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 		n, _ := reply[i].(int64)
 		return n
 	}
-	left := func(i int) time.Duration { return time.Duration(number(i)) * time.Millisecond }
+	left := func(i int) time.Duration { return duration(number(i)) }
 	switch text(0) {
 	case "granted":
 		ans.State = cacheguard.LeaseGranted
 		ans.Grant, err = grant(token, text(1))
-		ans.Failures = int(number(2))
+		ans.Failures = int(min(max(number(2), 0), mostFailures))
 	case "held":
 		ans.State, ans.Holder, ans.Remaining = cacheguard.LeaseHeld, parseID(text(1)), left(2)
 	case "value":
@@ -288,7 +288,7 @@ func holder(g cacheguard.Grant) string { return g.Token.String() + strconv.Forma
 
 func grant(token cacheguard.ID, number string) (cacheguard.Grant, error) {
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
+	if err != nil || n < 0 || n >= pastAll {
 		return cacheguard.Grant{}, fmt.Errorf("redisstore: a lease has the number %q", number)
 	}
 	return cacheguard.Grant{Token: token, Number: n}, nil
@@ -308,6 +308,17 @@ func millis(d time.Duration) int64 {
 		return 0
 	}
 	return max(d.Milliseconds(), 1)
+}
+
+// mostWait is the longest time that Redis is believed; no option of a cache is longer.
+const mostWait = 10 * 365 * 24 * time.Hour
+
+// mostFailures in a row are told of; a pause after a failure has stopped growing long before.
+const mostFailures = 1 << 20
+
+// duration is a duration from the wire.
+func duration(millis int64) time.Duration {
+	return time.Duration(min(max(millis, 0), mostWait.Milliseconds())) * time.Millisecond
 }
 
 // isWrongType reports that something else than a string stands under a name.

@@ -100,7 +100,7 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
 	s.mu.Unlock()
 	if already {
-		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.clock.now().Add(doubt).UnixMicro()})
+		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
 	}
 	l.mu.Unlock()
 	return func() {
@@ -131,7 +131,7 @@ func (s *Store) deliver(payload string) {
 		return
 	}
 	if m.Kind == cacheguard.MessageTags && s.cluster != nil {
-		s.cluster.heard(cache, m.Tags, m.Generation)
+		s.cluster.heard(cache, m.Tags, m.Generation, s.latest())
 	}
 	s.mu.Lock()
 	all := s.listeners[cache]

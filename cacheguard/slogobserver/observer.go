@@ -87,7 +87,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if !write {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 6)
+	attrs := make([]slog.Attr, 0, 7)
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
@@ -97,6 +97,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 	if e.NotFound {
 		attrs = append(attrs, slog.Bool("not_found", true))
+	}
+	if e.Reason != 0 {
+		attrs = append(attrs, slog.String("reason", e.Reason.String()))
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("error", e.Err))

@@ -121,6 +121,7 @@ func TestLevels(t *testing.T) {
 		cacheguard.EventOverloaded:   {"WARN", "WARN"},
 		cacheguard.EventStale:        {trace, "WARN"},
 		cacheguard.EventLoaded:       {trace, trace},
+		cacheguard.EventUnstored:     {trace, trace},
 	}
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		levels, known := want[kind]

@@ -25,6 +25,9 @@ const (
 // notFoundTTL is how long it is kept that there is no category of an id, at most.
 const notFoundTTL = 30 * time.Second
 
+// loadTimeout is how long a load may take.
+func loadTimeout(o options) time.Duration { return o.originDelay + leaseTTL }
+
 // caches are one replica's: of the tree, of single categories, and of the page that is made of the tree.
 type caches struct {
 	origin     *origin
@@ -54,7 +57,7 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	if err := c.store.Warm(ctx); err != nil {
 		return fmt.Errorf("redis at %s: %w", f.redisAddr, err)
 	}
-	loadTimeout := f.opts.originDelay + leaseTTL
+	loadTimeout := loadTimeout(f.opts)
 	if f.opts.stage == ownStage {
 		c.trees, err = openGuarded(c.store, c.origin, cacheguard.Options[tree]{
 			Name: "catalog", TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,

@@ -50,7 +50,7 @@ func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 		d.what = "SQLite in memory"
 		d.DB, err = sql.Open("sqlite", "file:/catalog-"+rand.Text()+"?vfs=memdb&"+pragmas)
 	case isPostgres(where):
-		d.what = "PostgreSQL: " + redacted(where)
+		d.what = "PostgreSQL: " + place(where)
 		if d.DB, err = sql.Open("pgx", where); err == nil {
 			d.SetMaxOpenConns(postgresConns)
 		}
@@ -82,13 +82,13 @@ func isPostgres(where string) bool {
 	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
 }
 
-// redacted is a URL without its password.
-func redacted(where string) string {
+// place is where the URL of a database points to, and nothing else of it: passwords may stand in several places.
+func place(where string) string {
 	u, err := url.Parse(where)
 	if err != nil {
 		return "?"
 	}
-	return u.Redacted()
+	return u.Scheme + "://" + u.Host + u.EscapedPath()
 }
 
 // fileURI is a file's name as SQLite reads it (sqlite.org/uri.html), whatever is in it.

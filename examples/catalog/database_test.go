@@ -128,8 +128,7 @@ func TestDatabasesThatAreNot(t *testing.T) {
 		{filepath.Join(dir, "missing", "shop.db"), "missing"},
 		{file, "not a database"},
 		{foreign, "category is not this shop's"},
-		{fmt.Sprintf("postgres://shop:secret@%s/shop?sslmode=disable", nobody.Addr()), "PostgreSQL: postgres://shop:xxxxx@" + nobody.Addr().String()},
-		{"postgres://shop:secret@%zz/shop", "PostgreSQL"},
+		{fmt.Sprintf("postgres://shop:secret@%s/shop?sslmode=disable", nobody.Addr()), "PostgreSQL: postgres://" + nobody.Addr().String() + "/shop:"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{"-addr", "127.0.0.1:0", "-db", c.where}, &stdout, &stderr); code != 1 {

@@ -13,10 +13,14 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// newHandler makes the router of one replica. What can be got also answers HEAD, so that curl -I shows what caches did.
-func newHandler(routes ...func(chi.Router)) http.Handler {
+// newHandler makes the router of one replica, which is known by these names beside its addresses. What can be got also answers
+// HEAD, so that curl -I shows what caches did.
+//
+// The browser of somebody who is in the shop's network must not do what another site wants done. So whatever changes something
+// or begins a run is a POST, and those must come from the shop's own pages.
+func newHandler(names []string, routes ...func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
-	r.Use(middleware.GetHead)
+	r.Use(known(names...), http.NewCrossOriginProtection().Handler, middleware.GetHead)
 	for _, add := range routes {
 		add(r)
 	}
@@ -36,8 +40,7 @@ type shop struct {
 func (s *shop) routes(r chi.Router) {
 	r.Get("/catalog.json", s.catalogJSON)
 	r.Get("/categories/{id}", s.getCategory)
-	// The browser of somebody who is in the shop's network must not rename what another site wants renamed.
-	r.With(http.NewCrossOriginProtection().Handler).Post("/categories/{id}", s.renameCategory)
+	r.Post("/categories/{id}", s.renameCategory)
 	r.Get("/stats.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, s.stats())

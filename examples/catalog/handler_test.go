@@ -22,7 +22,7 @@ func ask(ctx context.Context, path string, get func(context.Context) (tree, erro
 	s.stats = func() stats {
 		return stats{Loads: 7, Renames: 3, Replicas: []replicaStats{t.stats("http://shop.test")}}
 	}
-	h := newHandler(labPage, s.routes)
+	h := newHandler([]string{"example.com"}, labPage, s.routes)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
 	return w, logged.String()
@@ -92,7 +92,7 @@ func TestAClientThatLeftIsNoFailure(t *testing.T) {
 func TestHead(t *testing.T) {
 	c := start(t, 1, "-origin-delay", "0s")
 	client := newClient(t)
-	for _, path := range []string{"/", "/catalog", "/catalog.json", "/categories/21", "/stats.json", "/healthz", "/metrics", "/lab/run?stage=setnx&fault=crash&ttl=30s"} {
+	for _, path := range []string{"/", "/catalog", "/catalog.json", "/categories/21", "/stats.json", "/healthz", "/metrics"} {
 		resp, err := client.Head(c.urls[0] + path)
 		if err != nil {
 			t.Fatal(err)

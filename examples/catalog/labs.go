@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -15,8 +16,18 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and each other's times.
-const mostRuns = 4
+const (
+	// mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and each other's times.
+	mostRuns = 4
+
+	// sendTimeout is how long a client of a run may take for what is sent to it at a time. One that is held up for slowAfter is
+	// given up as soon as somebody else needs its place.
+	sendTimeout = 5 * time.Second
+	slowAfter   = time.Second
+
+	// mostSteps is how many steps wait for a client, which is then given up.
+	mostSteps = 1 << 16
+)
 
 const eventStream = "text/event-stream"
 
@@ -24,29 +35,33 @@ const eventStream = "text/event-stream"
 type laboratory struct {
 	world lab.World
 	log   *slog.Logger
-	runs  chan struct{} // one for each under way
+
+	mu   sync.Mutex // guards runs
+	runs map[*stream]struct{}
 
 	stopping chan struct{} // closed when the shop stops
 	stop     func()        // closes it, any number of times
 }
 
-// errStopping ends a run, which would last longer than a shop that stops waits for its requests.
-var errStopping = errors.New("the shop is being stopped")
+var (
+	// errStopping ends a run, which would last longer than a shop that stops waits for its requests.
+	errStopping = errors.New("the shop is being stopped")
+
+	// errSlow ends one whose client doesn't read.
+	errSlow = errors.New("its client reads too slowly")
+)
 
 func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
 	stopping := make(chan struct{})
 	return &laboratory{
-		world: w, log: log, runs: make(chan struct{}, mostRuns),
+		world: w, log: log, runs: make(map[*stream]struct{}),
 		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
 	}
 }
 
 func (l *laboratory) routes(r chi.Router) {
 	r.Get("/lab/choices.json", l.choices)
-	r.Get("/lab/run", l.run)
-	r.Head("/lab/run", func(w http.ResponseWriter, _ *http.Request) { // nobody would see the run
-		w.Header().Set("Content-Type", eventStream)
-	})
+	r.Post("/lab/run", l.run)
 }
 
 // stageChoice is a stage as it is offered.
@@ -95,24 +110,26 @@ func (l *laboratory) missing(s stage.Stage) string {
 func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	settings, err := lab.Parse(r.URL.Query())
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, failure{Status: http.StatusBadRequest, Error: err.Error()})
+		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	select {
-	case l.runs <- struct{}{}:
-		defer func() { <-l.runs }()
-	default:
+	if r.ContentLength != 0 { // net/http would not see the client leave before it has read that
+		refuse(w, http.StatusBadRequest, "the settings of a run are those of its address: want no body")
+		return
+	}
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	s := newStream(w, end)
+	if !l.admit(s, time.Now()) {
 		w.Header().Set("Retry-After", "5")
-		writeJSON(w, http.StatusServiceUnavailable, failure{
-			Status: http.StatusServiceUnavailable, Error: fmt.Sprintf("%d runs go on already: try again in a few seconds", mostRuns),
-		})
+		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d runs go on already: try again in a few seconds", mostRuns))
 		return
 	}
+	defer l.leave(s)
 	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	ctx, end := context.WithCancelCause(r.Context())
-	defer end(nil)
+	s.flush()
 	go func() {
 		select {
 		case <-l.stopping:
@@ -120,50 +137,106 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		}
 	}()
-	s := newStream(w)
 	var report lab.Report
 	s.during(func() { report, err = lab.Run(ctx, l.world, settings, s.step) })
 	switch {
-	case r.Context().Err() != nil: // the client has left
+	case r.Context().Err() != nil, context.Cause(ctx) == errSlow: // the client has left, or was left
 	case context.Cause(ctx) == errStopping:
 		s.send("failed", errStopping.Error())
 	case err != nil:
 		l.log.Warn("a run of the lab failed", "stage", settings.Stage, "fault", settings.Fault, "error", err)
-		s.send("failed", err.Error())
+		s.send("failed", withoutSecrets(err.Error()))
 	default:
 		s.send("report", report)
 	}
 }
 
-// stream is a stream of server-sent events (WHATWG HTML, section 9.2). A client that reads slowly must not slow down what
-// it looks at, so steps wait here.
-type stream struct {
-	w     http.ResponseWriter
-	flush func()
-
-	mu    sync.Mutex // guards what follows
-	steps []lab.Event
-	more  chan struct{} // has an element when there are steps
+// admit gives a run a place. If there is none, the slowest client loses its own, and not who comes last: a client that doesn't
+// read would keep everybody else out.
+func (l *laboratory) admit(s *stream, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.runs) >= mostRuns {
+		out := slowest(l.runs, now)
+		if out == nil {
+			return false
+		}
+		delete(l.runs, out)
+		out.giveUp()
+	}
+	l.runs[s] = struct{}{}
+	return true
 }
 
-func newStream(w http.ResponseWriter) *stream {
-	s := &stream{w: w, flush: func() {}, more: make(chan struct{}, 1)}
-	if f, ok := w.(http.Flusher); ok {
-		s.flush = f.Flush
+func (l *laboratory) leave(s *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.runs, s)
+}
+
+// slowest is the stream whose client has been waited for the longest, if that is long.
+func slowest(all map[*stream]struct{}, now time.Time) (out *stream) {
+	most := slowAfter
+	for s := range all {
+		if held := s.held(now); held >= most {
+			out, most = s, held
+		}
 	}
-	s.flush()
-	return s
+	return out
+}
+
+// stream is a stream of server-sent events (WHATWG HTML, section 9.2). A client that reads slowly must not slow down what
+// it looks at, so steps wait here, and one that reads too slowly is given up: that ends its run.
+type stream struct {
+	w    http.ResponseWriter
+	conn *http.ResponseController
+	end  context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows
+	steps   []lab.Event
+	since   time.Time // when what is being sent was begun; zero: nothing is
+	givenUp bool
+	more    chan struct{} // has an element when there are steps
+}
+
+func newStream(w http.ResponseWriter, end context.CancelCauseFunc) *stream {
+	return &stream{w: w, conn: http.NewResponseController(w), end: end, more: make(chan struct{}, 1)}
 }
 
 // step takes an event, to be sent soon.
 func (s *stream) step(e lab.Event) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps = append(s.steps, e)
+	if !s.givenUp {
+		s.steps = append(s.steps, e)
+	}
+	tooMany := len(s.steps) > mostSteps
+	s.mu.Unlock()
+	if tooMany {
+		s.giveUp()
+	}
 	select {
 	case s.more <- struct{}{}:
 	default:
 	}
+}
+
+// held is for how long the client hasn't taken what is being sent.
+func (s *stream) held(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return 0
+	}
+	return now.Sub(s.since)
+}
+
+// giveUp ends the run, and what is being sent.
+func (s *stream) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.givenUp, s.steps = true, nil
+	_ = s.conn.SetWriteDeadline(time.Now()) // what is no connection holds up nobody
+	s.end(errSlow)
 }
 
 // during sends steps while something is done, and those that are left when it is over.
@@ -196,12 +269,37 @@ func (s *stream) sendSteps() {
 	}
 }
 
-// send sends an event. An error means that the client has left.
+// send sends an event. If it doesn't get through in time, the client is given up.
 func (s *stream) send(kind string, what any) {
 	data, err := json.Marshal(what)
 	if err != nil {
 		return // nothing of ours can't be told as JSON
 	}
-	fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", kind, data)
-	s.flush()
+	s.within(func() error {
+		if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", kind, data); err != nil {
+			return err
+		}
+		return s.conn.Flush()
+	})
+}
+
+func (s *stream) flush() { s.within(s.conn.Flush) }
+
+// within writes within sendTimeout.
+func (s *stream) within(write func() error) {
+	s.mu.Lock()
+	if s.givenUp {
+		s.mu.Unlock()
+		return
+	}
+	s.since = time.Now()
+	_ = s.conn.SetWriteDeadline(s.since.Add(sendTimeout))
+	s.mu.Unlock()
+	err := write()
+	s.mu.Lock()
+	s.since = time.Time{}
+	s.mu.Unlock()
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		s.giveUp()
+	}
 }

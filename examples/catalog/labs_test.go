@@ -39,7 +39,7 @@ func events(t *testing.T, resp *http.Response) map[string][]string {
 
 func run1(t *testing.T, url string) (steps []lab.Event, report lab.Report) {
 	t.Helper()
-	resp, err := newClient(t).Get(url)
+	resp, err := newClient(t).Post(url, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestLabRuns(t *testing.T) {
 
 func TestLabRefusesWrongSettings(t *testing.T) {
 	c := start(t, 1)
-	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=magic&replicas=99")
+	resp, err := newClient(t).Post(c.urls[0]+"/lab/run?stage=magic&replicas=99", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestLabRefusesWrongSettings(t *testing.T) {
 // A stage that needs what is not here says so.
 func TestLabStageThatLacksSomething(t *testing.T) {
 	c := start(t, 1)
-	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=herd")
+	resp, err := newClient(t).Post(c.urls[0]+"/lab/run?stage=herd", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestLabStageThatLacksSomething(t *testing.T) {
 func TestLabRunEndsWhenTheShopStops(t *testing.T) {
 	redis := miniredis.RunT(t)
 	c := start(t, 2, "-redis", redis.Addr())
-	resp, err := newClient(t).Get(c.urls[0] + "/lab/run?stage=compare&fault=crash&ttl=30s")
+	resp, err := newClient(t).Post(c.urls[0]+"/lab/run?stage=compare&fault=crash&ttl=30s", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +151,14 @@ func TestLabTooManyRuns(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for range mostRuns {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
 	}
-	resp, err := client.Get(c.urls[0] + "/lab/run")
+	resp, err := client.Post(c.urls[0]+"/lab/run", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLabTooManyRuns(t *testing.T) {
 	}
 	leave()
 	for { // a test that waits in vain is ended by go test
-		resp, err := client.Get(c.urls[0] + "/lab/run")
+		resp, err := client.Post(c.urls[0]+"/lab/run", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,6 +29,7 @@ func main() {
 
 // run is the command, until ctx ends. It returns the exit code: 2 if it was called wrongly.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = hide(stdout, args), hide(stderr, args)
 	opts, err := parseOptions(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 type options struct {
 	host        string // of -addr
 	port        int    // of -addr; 0: a free one for each replica
+	hosts       []string
 	replicas    int
 	db          string // empty: one in memory
 	redis       string // empty: an embedded one
@@ -42,6 +44,10 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	flags := flag.NewFlagSet("catalog", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and printed once, by the caller
 	addr := flags.String("addr", "localhost:8080", "`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
+	flags.Func("hosts", "`names` under which browsers may ask, beside localhost and -addr's, with commas between them (default: none)", func(names string) error {
+		o.hosts = strings.Split(names, ",")
+		return nil
+	})
 	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas, each with its own cache and its own connections to Redis")
 	flags.StringVar(&o.db, "db", "", "`file` of an SQLite database, or the URL of a PostgreSQL (postgres://user:password@host/name); without categories it is filled with the example's (default: one in memory)")
 	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: an embedded one)")
@@ -63,7 +69,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	}
 	var errExtra error
 	if flags.NArg() > 0 {
-		errExtra = fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+		errExtra = fmt.Errorf("unexpected argument%s: there are only flags", said(flags.Arg(0)))
 	}
 	var errAddr error
 	o.host, o.port, errAddr = splitAddr("-addr", *addr)
@@ -78,8 +84,15 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
 	}
 	errs = append(errs, checkServer("-redis", o.redis), checkServer("-zookeeper", o.zookeeper))
-	if strings.Contains(o.db, "://") && !isPostgres(o.db) {
+	if _, err := url.Parse(o.db); isPostgres(o.db) && err != nil { // err may have a part of the password
+		errs = append(errs, errors.New("-db: the URL can't be read: is every sign of the password that means something in a URL written as %XX?"))
+	} else if !isPostgres(o.db) && (strings.Contains(o.db, "://") || named.MatchString(o.db)) {
 		errs = append(errs, errors.New("-db: want a file, or a URL that begins with postgres://"))
+	}
+	for _, name := range o.hosts {
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			errs = append(errs, fmt.Errorf("-hosts %q: want names without a port", name))
+		}
 	}
 	if stages := stage.All(); !slices.ContainsFunc(stages, func(s stage.Stage) bool { return s.Name == o.stage }) {
 		errs = append(errs, fmt.Errorf("-stage %q: want one of %s", o.stage, stageNames()))
@@ -122,7 +135,7 @@ func checkServer(name, addr string) error {
 	}
 	_, port, err := splitAddr(name, addr)
 	if err == nil && port == 0 {
-		err = fmt.Errorf("%s %q: no server has port 0", name, addr)
+		err = fmt.Errorf("%s%s: no server has port 0", name, said(addr))
 	}
 	return err
 }
@@ -130,11 +143,19 @@ func checkServer(name, addr string) error {
 func splitAddr(name, addr string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", 0, fmt.Errorf("%s %q: want host:port", name, addr)
+		return "", 0, fmt.Errorf("%s%s: want host:port", name, said(addr))
 	}
 	number, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("%s %q: the port must be a number from 0 to 65535", name, addr)
+		return "", 0, fmt.Errorf("%s%s: the port must be a number from 0 to 65535", name, said(addr))
 	}
 	return host, int(number), nil
+}
+
+// said is an argument in a message, unless it may have a secret in it: a URL, a user before an address, an assignment.
+func said(arg string) string {
+	if strings.ContainsAny(arg, "@=") || strings.Contains(arg, "://") {
+		return ""
+	}
+	return fmt.Sprintf(" %q", arg)
 }

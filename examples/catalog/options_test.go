@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 func TestOptionDefaults(t *testing.T) {
 	got, err := parseOptions(nil, nil)
 	want := options{host: "localhost", port: 8080, replicas: 1, originDelay: 200 * time.Millisecond, ttl: time.Minute, stage: ownStage, lockTTL: 30 * time.Second, logLevel: slog.LevelWarn}
-	if err != nil || got != want {
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v (%v), want %+v", got, err, want)
 	}
 }

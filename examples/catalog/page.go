@@ -23,7 +23,7 @@ var catalogPage = template.Must(template.ParseFS(pageFiles, "page/catalog.html")
 // labPage serves the lab's page, and what the pages need.
 func labPage(r chi.Router) {
 	files := http.FileServerFS(pageFiles)
-	r.With(secure, revalidated).Get("/", func(w http.ResponseWriter, r *http.Request) {
+	r.With(secure, revalidated, unprompted).Get("/", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, pageFiles, "page/index.html")
 	})
 	for _, name := range []string{"style.css", "lab.js"} {
@@ -44,6 +44,20 @@ func secure(next http.Handler) http.Handler {
 func revalidated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// unprompted takes the settings out of the lab's address when a script of another site has opened it: with them the page
+// begins a run. Who follows a link wants that, and browsers say so (W3C Fetch Metadata, section 2.3 and 2.4).
+func unprompted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if r.URL.RawQuery != "" && (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-User") != "?1" {
+			w.Header().Set("Cache-Control", "no-store")
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

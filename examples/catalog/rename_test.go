@@ -271,7 +271,7 @@ func TestARenameThatNeverArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /categories/%d HTTP/1.1\r\nHost: shop\r\nContent-Length: 100\r\n\r\n{", audio)
+	fmt.Fprintf(conn, "POST /categories/%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", audio)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil) // a test that waits in vain is ended by go test
 	if err != nil {
 		t.Fatal(err)

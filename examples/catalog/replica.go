@@ -23,6 +23,27 @@ type replica struct {
 	tally    *tally
 }
 
+const (
+	// answerTimeout is how long a client may take to read an answer when its handler has taken the longest that it may. The lab's
+	// runs, which last longer, have deadlines of their own.
+	answerTimeout = 15 * time.Second
+	idleTimeout   = time.Minute
+
+	// readTimeout is how long a request may take to arrive, its body included: what is refused is answered when that is over.
+	readTimeout = 8 * time.Second
+
+	// sendBuffer is how much the kernel keeps for a client that doesn't read, on each connection.
+	sendBuffer = 64 << 10
+)
+
+// lean is the server's ConnContext. Without it, Linux lets a client that doesn't read have megabytes before a write waits.
+func lean(ctx context.Context, conn net.Conn) context.Context {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // a wish
+	}
+	return ctx
+}
+
 // openReplica listens on addr and opens the replica's caches, so that the first request finds everything ready. It ends
 // early when ctx does.
 func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
@@ -51,9 +72,13 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry)),
+			Handler:           newHandler(append([]string{f.opts.host}, f.opts.hosts...), labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry)),
 			ConnState:         u.note,
+			ConnContext:       lean,
 			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       readTimeout,
+			WriteTimeout:      2*(loadTimeout(f.opts)) + answerTimeout,
+			IdleTimeout:       idleTimeout,
 			ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 		},
 		caches: caches,

@@ -10,14 +10,24 @@ import "context"
 
 // Desk is where one caller takes one job at a time.
 type Desk struct {
-	// Refreshes reports whether the caller may have a stale value refreshed that it was answered with: another caller's
-	// load could make another value. Nil: yes. It is set before the desk is passed along.
-	Refreshes func(value any) bool
+	// Caller is asked by the load. It is set before the desk is passed along. Nil: it may refresh, and hears nothing.
+	Caller Caller
 
 	client context.Context
 	jobs   chan func()
 	closed chan struct{}
 	left   bool
+}
+
+// Caller is who has opened a desk.
+type Caller interface {
+	// Refreshes reports whether the caller may have a stale value refreshed that it was answered with: another caller's
+	// load could make another value.
+	Refreshes(value any) bool
+
+	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced. It reports true
+	// when the caller has by that what it came for.
+	Hears(word any) bool
 }
 
 type key struct{}
@@ -51,7 +61,7 @@ func (d *Desk) Client() context.Context { return d.client }
 // MayRefresh reports whether the caller whose context this is may have this stale value refreshed.
 func MayRefresh(ctx context.Context, value any) bool {
 	d := From(ctx)
-	return d == nil || d.Refreshes == nil || d.Refreshes(value)
+	return d == nil || d.Caller == nil || d.Caller.Refreshes(value)
 }
 
 // Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
@@ -62,6 +72,20 @@ func (d *Desk) Left() bool { return d.left }
 
 // With returns a context that has the desk; nil hides one that is there.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
+
+type crowdKey struct{}
+
+// WithCrowd returns a context for a load that can announce something to those who wait for it.
+func WithCrowd(ctx context.Context, announce func(word any)) context.Context {
+	return context.WithValue(ctx, crowdKey{}, announce)
+}
+
+// Announce tells all who wait in this process for the load whose context this is.
+func Announce(ctx context.Context, word any) {
+	if announce, ok := ctx.Value(crowdKey{}).(func(any)); ok {
+		announce(word)
+	}
+}
 
 // From returns the context's desk, or nil.
 func From(ctx context.Context) *Desk {

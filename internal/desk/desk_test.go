@@ -37,8 +37,24 @@ func TestContext(t *testing.T) {
 	if !MayRefresh(context.Background(), 1) || !MayRefresh(ctx, 1) {
 		t.Error("a caller that says nothing may have no refresh")
 	}
-	d.Refreshes = func(value any) bool { return value == 1 }
+	d.Caller = only{1}
 	if !MayRefresh(ctx, 1) || MayRefresh(ctx, 2) {
 		t.Error("a caller's word doesn't count")
+	}
+}
+
+// only is a caller that may refresh one value, and takes one word.
+type only struct{ value any }
+
+func (o only) Refreshes(value any) bool { return value == o.value }
+func (o only) Hears(word any) bool      { return word == o.value }
+
+// What a load announces reaches its crowd; without one nobody is told.
+func TestAnnounce(t *testing.T) {
+	var heard []any
+	Announce(t.Context(), "nobody")
+	Announce(WithCrowd(t.Context(), func(word any) { heard = append(heard, word) }), "all")
+	if len(heard) != 1 || heard[0] != "all" {
+		t.Errorf("heard %v", heard)
 	}
 }

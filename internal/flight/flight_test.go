@@ -408,3 +408,23 @@ func TestHold(t *testing.T) {
 		t.Error("a newcomer did not join")
 	}
 }
+
+// What the work announces is heard by those who waited for it and by those who come later, once.
+func TestAnnounce(t *testing.T) {
+	var g Group[int]
+	f, _ := g.Join("k", 0)
+	member, _ := g.Join("k", 0)
+	early := member.Announced()
+	select {
+	case <-early:
+		t.Error("heard before it was said")
+	default:
+	}
+	f.Announce("first")
+	f.Announce("second")
+	<-early
+	<-member.Announced()
+	if word := member.Word(); word != "first" {
+		t.Errorf("heard %v", word)
+	}
+}

@@ -19,6 +19,7 @@ type Link struct {
 	listen  redis.UniversalClient // the same for subscriptions, but see Subscription.client
 	timeout time.Duration
 	routed  atomic.Bool // a step has gone through, so a cluster client knows its nodes
+	answers atomic.Bool // the last step was answered
 }
 
 // New makes a link whose steps take at most timeout, or says what is wrong with the client. It never dials.
@@ -131,10 +132,24 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout/2)
 	defer cancel()
-	if l.direct != nil {
-		return step(ctx, l.direct)
+	if l.direct == nil {
+		return Aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, l.rdb) })
 	}
-	return Aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, l.rdb) })
+	v, err := step(ctx, l.direct)
+	if answered := err == nil || !NoAnswer(err); l.answers.Load() != answered {
+		l.answers.Store(answered)
+	}
+	return v, err
+}
+
+// Prompt reports whether a step is likely to be answered soon, on the goroutine that asks for it: the one before was, and
+// ctx leaves the time for it. Then a caller that can't be called away from it still hears of its context's end in time.
+func (l *Link) Prompt(ctx context.Context) bool {
+	if !l.answers.Load() || ctx.Err() != nil {
+		return false
+	}
+	deadline, ends := ctx.Deadline()
+	return !ends || time.Until(deadline) > l.timeout
 }
 
 // Aside runs a step on another goroutine and stops waiting for it when ctx ends.

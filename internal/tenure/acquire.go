@@ -13,17 +13,29 @@ func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)
 	}
-	hold, err := k.acquire(ctx, name, ask)
+	hold, err := k.Again(ctx, name)
+	if hold == nil && err == nil {
+		hold, err = k.within(ctx, ask)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %q: %w", of, name, err)
 	}
 	return hold, nil
 }
 
-func (k *Keeper) acquire(ctx context.Context, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
-	if again, err := k.Again(ctx, name); again != nil || err != nil {
-		return again, err
+// Take is Acquire for a lock that is taken from its holder: it doesn't look at what the caller's context carries.
+func (k *Keeper) Take(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
+	if err := CheckName(name); err != nil {
+		return nil, fmt.Errorf("%s: %w", of, err)
 	}
+	hold, err := k.within(ctx, ask)
+	if err != nil {
+		return nil, fmt.Errorf("%s: taking %q over: %w", of, name, err)
+	}
+	return hold, nil
+}
+
+func (k *Keeper) within(ctx context.Context, ask func(context.Context) (*Hold, error)) (*Hold, error) {
 	within, leave, err := k.Enter(ctx)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,10 @@ package tenure
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"time"
 )
 
 // Hold is one hold of a lock: it implements lock.Lock.
@@ -39,6 +42,13 @@ func (h *Hold) Token() int64 { return h.tenure.terms.Token }
 // Lost is closed when the lock is lost.
 func (h *Hold) Lost() <-chan struct{} { return h.tenure.lost }
 
+// Until is when the lock ends if nothing renews it, as it was when it was last known to be held; zero: it has no end.
+func (h *Hold) Until() time.Time {
+	h.tenure.mu.Lock()
+	defer h.tenure.mu.Unlock()
+	return h.tenure.until
+}
+
 // Lose says that the lock is lost.
 func (h *Hold) Lose() { h.tenure.lose() }
 
@@ -58,15 +68,19 @@ func (h *Hold) Err() error {
 // Unlock ends this hold, and gives the lock back if it is the last.
 func (h *Hold) Unlock(ctx context.Context) error {
 	t := h.tenure
+	mine := false
 	h.once.Do(func() {
 		h.last, h.before = t.unhold()
 		close(h.unlocked)
-		if h.last {
-			t.keeper.Go(t.release)
-		}
+		mine = h.last
 	})
-	if !h.last {
+	switch {
+	case !h.last:
 		return h.before
+	case mine && t.terms.Prompt != nil && t.terms.Prompt(ctx):
+		t.keeper.Do(t.release)
+	case mine:
+		t.keeper.Go(t.release)
 	}
 	select {
 	case <-t.released:
@@ -76,6 +90,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		default:
 			return cmp.Or(h.before, ctx.Err()) // that it was lost is known without the answer
 		}
+	}
+	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) { // the answer has come too late for it
+		return cmp.Or(h.before, fmt.Errorf("%w: %w", err, t.answer))
 	}
 	return cmp.Or(h.before, t.answer)
 }

@@ -2,6 +2,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -226,4 +227,33 @@ func TestEverythingAtOnce(t *testing.T) {
 			t.Errorf("given back %d times", n)
 		}
 	}
+}
+
+// A release on the goroutine of Unlock holds up that one Unlock and no other, and none whose context has ended.
+func TestPromptRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		errRelease := errors.New("no answer")
+		_, held := begun(t, time.Minute, 0, func(terms *Terms) {
+			terms.Prompt = func(ctx context.Context) bool { return ctx.Err() == nil }
+			terms.Release = func(context.Context) error { <-gate; return errRelease }
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error)
+		go func() { first <- held.Unlock(ctx) }()
+		synctest.Wait()
+		short, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		if err := held.Unlock(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another Unlock meanwhile: %v; want its context's error", err)
+		}
+		cancel()
+		close(gate)
+		if err := <-first; !errors.Is(err, context.Canceled) || !errors.Is(err, errRelease) {
+			t.Errorf("the Unlock whose context ended during the release: %v; want its context's error, and that of the release", err)
+		}
+		if err := held.Unlock(t.Context()); !errors.Is(err, errRelease) || errors.Is(err, context.Canceled) {
+			t.Errorf("an Unlock after that: %v; want the answer of the release", err)
+		}
+	})
 }

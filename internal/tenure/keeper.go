@@ -105,6 +105,13 @@ func (k *Keeper) Go(work func()) {
 	}()
 }
 
+// Do runs work, and Close waits for it.
+func (k *Keeper) Do(work func()) {
+	k.occupy()
+	defer k.done()
+	work()
+}
+
 // Close ends acquisitions that are under way, has the locks that are held be lost to their holders, so that these have
 // one lease to stop, and waits until nothing is done any more. Another Close waits, too.
 func (k *Keeper) Close() {

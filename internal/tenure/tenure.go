@@ -54,6 +54,10 @@ type Terms struct {
 	// context of its own, and returns within a time of its own. It returns ErrLost if the system says that the lock was
 	// not held any more.
 	Release func(ctx context.Context) error
+
+	// Prompt reports whether Release is likely to return soon, so that it may run on the goroutine of Unlock, which then
+	// doesn't look at its ctx meanwhile: another goroutine costs more than the step itself. Nil: it never is.
+	Prompt func(ctx context.Context) bool
 }
 
 // tenure is one lock, held by one holder or more of its handles.

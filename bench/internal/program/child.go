@@ -23,6 +23,11 @@ type child struct {
 }
 
 func startChild(ctx context.Context, args ...string) (*child, error) {
+	return startChildAs(ctx, func(*exec.Cmd) {}, args...)
+}
+
+// startChildAs is startChild with a say in how it is started.
+func startChildAs(ctx context.Context, as func(cmd *exec.Cmd), args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -30,6 +35,7 @@ func startChild(ctx context.Context, args ...string) (*child, error) {
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), childEnv+"=1")
 	cmd.Stderr = os.Stderr
+	as(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

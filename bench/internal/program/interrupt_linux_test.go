@@ -23,6 +23,7 @@ func TestInterrupted(t *testing.T) {
 		{"growth", "-processes", "1,2", "-load", "2s"},
 		{"hits", "-time", "2s"},
 		{"handover", "-contenders", "4", "-processes", "2", "-handovers", "10000"},
+		{"locks", "-lockers", "redlock", "-goroutines", "5", "-time", "1m"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			before := children(t)

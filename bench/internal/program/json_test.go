@@ -26,7 +26,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 	for _, printed := range []any{
 		about{}, matchReport{}, contestResult{}, hitsRow{}, growthRow{}, growthTimes{}, tally{}, expiryTally{}, outageTally{},
-		handoverResults{}, handoverTally{}, aloneTally{}, comparison{}, extent{},
+		handoverResults{}, handoverTally{}, aloneTally{}, lockTally{}, comparison{}, extent{},
 	} {
 		for _, name := range members(t, printed) {
 			if !documented[name] {
@@ -34,7 +34,7 @@ func TestJSONIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, plan := range []any{plan{}, runPlan{}, hitsPlan{}, growthPlan{}, expiryPlan{}, outagePlan{}, handoverPlan{}, validation{}, calibration{}} {
+	for _, plan := range []any{plan{}, runPlan{}, hitsPlan{}, growthPlan{}, expiryPlan{}, outagePlan{}, handoverPlan{}, locksPlan{}, validation{}, calibration{}} {
 		members(t, plan)
 	}
 }

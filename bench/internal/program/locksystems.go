@@ -60,28 +60,36 @@ func openRedislock(ctx context.Context, where string, lease time.Duration) (lock
 }
 
 func fiveRedis(string) (string, func(), error) {
+	masters, where, err := startMasters()
+	return where, masters.stop, err
+}
+
+// masters are the servers of a redlock.
+type masters []*redistest.Server
+
+func startMasters() (ms masters, where string, err error) {
 	var addrs []string
-	var servers []*redistest.Server
-	stop := func() {
-		for _, s := range servers {
-			_ = s.Stop()
-		}
-	}
 	for range 5 {
 		s, err := redistest.NewServer()
 		if err != nil {
-			stop()
-			return "", nil, err
+			ms.stop()
+			return nil, "", err
 		}
-		servers, addrs = append(servers, s), append(addrs, s.Addr())
+		ms, addrs = append(ms, s), append(addrs, s.Addr())
 	}
-	return strings.Join(addrs, ","), stop, nil
+	return ms, strings.Join(addrs, ","), nil
+}
+
+func (ms masters) stop() {
+	for _, s := range ms {
+		_ = s.Stop()
+	}
 }
 
 func openRedlock(_ context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
 	var masters []redis.UniversalClient
 	for _, addr := range strings.Split(where, ",") {
-		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}))
+		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}))
 	}
 	l, err := redlock.New(masters, redlock.Options{Lease: lease, NodeTimeout: lease / 10})
 	return l, func() {
@@ -138,6 +146,7 @@ func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect,
 	if err != nil {
 		return nil, nil, err
 	}
+	db.SetMaxOpenConns(20) // a PostgreSQL has a hundred for all
 	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Create(ctx)

@@ -24,7 +24,7 @@ func Main(peers Peers) {
 
 // commandNames are those that a user can give.
 func commandNames() []string {
-	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "simulate", "proxy")
+	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "proxy")
 }
 
 // run is Main for tests too. It returns 2 for a wrong command line.
@@ -53,6 +53,10 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 		err = handover(ctx, peers, args, stdout, stderr)
 	case "handover-process": // what handover starts
 		err = handoverProcess(ctx, peers, args, stdin, stdout)
+	case "locks":
+		err = locks(ctx, args, stdout, stderr)
+	case "locks-process": // what locks starts
+		err = holdersProcess(ctx, stdin, stdout)
 	case "simulate":
 		err = simulation(ctx, args, stdout, stderr)
 	case "proxy":

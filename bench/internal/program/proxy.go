@@ -100,6 +100,8 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	flags.IntVar(&o.MaxBody, "max-body", 0, "Options.MaxBody")
 	flags.IntVar(&o.LocalBytes, "local", 0, "Options.LocalBytes")
 	flags.BoolVar(&o.IgnoreRequestDirectives, "ignore-request-directives", false, "Options.IgnoreRequestDirectives")
+	flags.BoolVar(&o.InvalidateLocations, "invalidate-locations", false, "Options.InvalidateLocations")
+	normalize := flags.String("normalize", "", "Options.Normalize, separated by commas")
 	flags.BoolVar(&o.ShowKey, "show-key", false, "Options.ShowKey")
 	targeted := flags.String("targeted", "", "Options.TargetedFields, separated by commas")
 	if err := parse(flags, args); err != nil {
@@ -107,6 +109,9 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	}
 	if *targeted != "" {
 		o.TargetedFields = strings.Split(*targeted, ",")
+	}
+	if *normalize != "" {
+		o.Normalize = strings.Split(*normalize, ",")
 	}
 	p.Origin, err = url.Parse(*origin)
 	if err != nil || p.Origin.Host == "" || p.Origin.Scheme != "http" && p.Origin.Scheme != "https" {

@@ -39,6 +39,14 @@ func (b *broken) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return b.hand(step(ctx, name))
 }
 
+func (b *broken) Continue(ctx context.Context, name string, token int64) (lock.Lock, error) {
+	return b.hand(b.reference.Continue(ctx, name, token))
+}
+
+func (b *broken) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
+	return b.hand(b.reference.SeizeUnsafely(ctx, name))
+}
+
 func (b *broken) hand(held lock.Lock, err error) (lock.Lock, error) {
 	if err == nil && b.wrap != nil {
 		held = b.wrap(held)
@@ -52,6 +60,7 @@ type brokenLock struct {
 	name   func() string
 	token  func() int64
 	lost   func() <-chan struct{}
+	until  func() time.Time
 	err    func() error
 	unlock func(ctx context.Context) error
 	carry  func(ctx context.Context) context.Context
@@ -85,6 +94,13 @@ func (b *brokenLock) Err() error {
 	return b.Lock.Err()
 }
 
+func (b *brokenLock) Until() time.Time {
+	if b.until != nil {
+		return b.until()
+	}
+	return b.Lock.Until()
+}
+
 func (b *brokenLock) Unlock(ctx context.Context) error {
 	if b.unlock != nil {
 		return b.unlock(ctx)
@@ -110,6 +126,7 @@ type brokenSystem struct {
 	acquireAs func(ctx context.Context, name, owner string, lease time.Duration) (Answer, error)
 	renewAs   func(name, owner string) (bool, error)
 	releaseAs func(name, owner string) (bool, error)
+	takeAs    func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)
 	waitFor   func(ctx context.Context, name string) error
 }
 
@@ -132,6 +149,13 @@ func (b *brokenSystem) release(ctx context.Context, name, owner string) (bool, e
 		return b.releaseAs(name, owner)
 	}
 	return b.system.release(ctx, name, owner)
+}
+
+func (b *brokenSystem) take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+	if b.takeAs != nil {
+		return b.takeAs(ctx, name, owner, from, lease)
+	}
+	return b.system.take(ctx, name, owner, from, lease)
 }
 
 func (b *brokenSystem) wait(ctx context.Context, name string) error {

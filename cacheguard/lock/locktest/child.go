@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -176,6 +177,32 @@ func (p *child) unlock(hold int) {
 func (p *child) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.gone
+}
+
+// stand has the process stand still, where that keeps nobody from the system.
+func (p *child) stand() {
+	for range 100 {
+		if err := stop(p.cmd.Process); err != nil {
+			p.e.unlucky("a process isn't stopped: %v", err)
+		}
+		if !p.e.fleet.OneWriter || p.e.mayWrite() {
+			return
+		}
+		resume(p.cmd.Process)
+	}
+	p.e.unlucky("wherever a process is stopped, nobody else can write")
+}
+
+// mayWrite says whether the system lets the third process write.
+func (e *env) mayWrite() bool {
+	ctx, cancel := context.WithTimeout(e.ctx, e.fleet.Lease/4)
+	defer cancel()
+	held, err := e.c.TryLock(ctx, e.name())
+	if err != nil {
+		return false
+	}
+	e.unlock(held)
+	return true
 }
 
 // end has the process end by itself.

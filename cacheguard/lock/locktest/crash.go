@@ -11,6 +11,10 @@ var processCases = []spec{
 	{"process: the holder is killed", crashes, processKillHolder},
 	{"process: one who waits is killed", crashes, processKillWaiter},
 	{"process: the holder stands still", crashes, processStop},
+	{"process: those who wait stand still as the lock is given back", crashes, standWaiting},
+	{"process: those who acquire stand still", crashes, standAcquiring},
+	{"process: those who hold stand still, for however long", crashes, standHolding},
+	{"process: those who unlock stand still", crashes, standUnlocking},
 }
 
 func processTurns(e *env) {
@@ -88,9 +92,7 @@ func processStop(e *env) {
 	w := e.wait(e.b, name)
 	e.pass(e.fleet.Lease / 2)
 	began := time.Now()
-	if err := stop(p.cmd.Process); err != nil {
-		e.unlucky("a process isn't stopped: %v", err)
-	}
+	p.stand()
 	next := w.got()
 	e.Logf("the lock of a holder that stood still was had by the next after %v", w.at.Sub(began))
 	if e.fleet.Fenced && token >= next.Token() {

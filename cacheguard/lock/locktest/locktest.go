@@ -26,6 +26,10 @@ type Fleet struct {
 	// Poll is how long it takes a waiter at most to see that a lock was released. Zero: the system wakes it.
 	Poll time.Duration
 
+	// OneWriter says that a process which stands still in the middle of a change keeps all others from the system until it
+	// goes on, as with SQLite. A case that stops a process sees then that it stands elsewhere.
+	OneWriter bool
+
 	// Cut cuts Lockers[0] off from the system until heal: nothing passes, whether its connections stand or break.
 	Cut func() (heal func())
 
@@ -68,7 +72,7 @@ func Cases() []Case {
 	var all []Case
 	for _, s := range slices.Concat(
 		exclusionCases, tryCases, waitCases, unlockCases, stateCases, nameCases, tokenCases, reentrantCases, doCases,
-		closeCases, cutCases, replyCases, processCases, linearCases,
+		closeCases, takeCases, cutCases, replyCases, processCases, linearCases,
 	) {
 		all = append(all, Case{Name: s.name, Rule: s.rule, Run: s.run})
 	}
@@ -130,6 +134,9 @@ const (
 	tokens    = "fencing tokens are larger for each new holder of a name, whatever the process"
 	reentrant = "a Context of a lock has the lock again, and nobody else has"
 	dos       = "Do unlocks however its work ends, and says ErrLost if the work was not alone"
+	continues = "a lock is continued by its token, by one, without a gap, and by no other's"
+	seizes    = "a lock that is taken by force is the taker's, and its holder hears of it"
+	untils    = "Until is when the lock ends if nothing renews it, and never later than one lease after the question"
 	closes    = "Close ends the waits of its locker and has its locks be lost, and does no harm to others"
 	trouble   = "trouble with the system is an error soon, and ends by itself"
 	crashes   = "processes die and stand still: the lock goes on to the next within a lease, and a late holder knows, or is refused"

@@ -15,5 +15,5 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return slices.Concat(exclusionMutants, waitMutants, unlockMutants, stateMutants, nameMutants, tokenMutants, reentrantMutants, troubleMutants)
+	return slices.Concat(exclusionMutants, waitMutants, unlockMutants, stateMutants, nameMutants, tokenMutants, takeMutants, reentrantMutants, troubleMutants)
 }

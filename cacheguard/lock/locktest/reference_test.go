@@ -80,6 +80,32 @@ func (l *reference) acquire(ctx context.Context, name string, wait bool) (lock.L
 	return hold, nil
 }
 
+func (l *reference) Continue(ctx context.Context, name string, token int64) (lock.Lock, error) {
+	return l.take(ctx, name, token)
+}
+
+func (l *reference) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
+	return l.take(ctx, name, anybody)
+}
+
+func (l *reference) take(ctx context.Context, name string, from int64) (lock.Lock, error) {
+	held, err := l.keeper.Take(ctx, "reference", name, func(ctx context.Context) (*tenure.Hold, error) {
+		owner, sent := rand.Text(), time.Now()
+		a, err := l.system.take(ctx, name, owner, from, l.lease)
+		switch {
+		case err != nil:
+			return nil, err
+		case !a.Granted:
+			return nil, lock.ErrLost
+		}
+		return l.begin(name, name, owner, sent.Add(l.lease), a.Token), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
 // ask asks until it has the lock or gives up.
 func (l *reference) ask(within context.Context, name, owner string, wait bool) (*tenure.Hold, error) {
 	at := name

@@ -26,6 +26,7 @@ type server struct {
 type Ask struct {
 	Name, Owner string
 	Lease       time.Duration
+	From        int64 // for Take
 }
 
 // service is the table as net/rpc wants it.
@@ -46,6 +47,11 @@ func (s *service) Renew(q Ask, held *bool) (err error) {
 
 func (s *service) Release(q Ask, held *bool) (err error) {
 	*held, err = s.system.release(s.life, q.Name, q.Owner)
+	return err
+}
+
+func (s *service) Take(q Ask, a *Answer) (err error) {
+	*a, err = s.system.take(s.life, q.Name, q.Owner, q.From, q.Lease)
 	return err
 }
 
@@ -112,15 +118,23 @@ func (r *remote) call(ctx context.Context, method string, q Ask, reply any) erro
 }
 
 func (r *remote) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+	return r.answer(ctx, "Acquire", Ask{Name: name, Owner: owner, Lease: lease})
+}
+
+func (r *remote) take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+	return r.answer(ctx, "Take", Ask{Name: name, Owner: owner, Lease: lease, From: from})
+}
+
+func (r *remote) answer(ctx context.Context, method string, q Ask) (Answer, error) {
 	a := new(Answer)
-	if err := r.call(ctx, "Acquire", Ask{name, owner, lease}, a); err != nil {
+	if err := r.call(ctx, method, q, a); err != nil {
 		return Answer{}, err
 	}
 	return *a, nil
 }
 
 func (r *remote) renew(ctx context.Context, name, owner string, lease time.Duration) (bool, error) {
-	return r.held(ctx, "Renew", Ask{name, owner, lease})
+	return r.held(ctx, "Renew", Ask{Name: name, Owner: owner, Lease: lease})
 }
 
 func (r *remote) release(ctx context.Context, name, owner string) (bool, error) {

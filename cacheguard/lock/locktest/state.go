@@ -12,6 +12,7 @@ var stateCases = []spec{
 	{"state: while held and after Unlock", states, stateAfterUnlock},
 	{"state: held for several leases", renewed, stateRenewed},
 	{"state: the context of its acquisition ends", contexts, stateContextEnds},
+	{"state: until", untils, stateUntil},
 	{"state: lost", states, stateLost},
 	{"state: lost, under a Context", states, stateLostContext},
 	{"state: a Context without a loss", states, stateContext},
@@ -34,6 +35,36 @@ func stateAfterUnlock(e *env) {
 		default:
 		}
 	}
+}
+
+// stateUntil: a holder that plans by Until is never surprised.
+func stateUntil(e *env) {
+	name := e.name()
+	held := e.lock(e.a, name)
+	// within looks at a lock that was granted or renewed before now.
+	within := func() time.Time {
+		e.Helper()
+		until := held.Until()
+		now := time.Now()
+		e.isHeld(held)
+		switch {
+		case until.IsZero():
+			e.Skipf("the lock has no end of its own")
+		case until.After(now.Add(e.fleet.Lease)):
+			e.Errorf("the lock ends in %v, if nothing renews it; a lease is %v", until.Sub(now), e.fleet.Lease)
+		}
+		return until
+	}
+	first := within()
+	for began := time.Now(); !within().After(first); e.pass(e.fleet.Lease / 50) {
+		if time.Since(began) > e.limit {
+			e.Fatalf("after %v of holding the lock, Until is still that of the question", time.Since(began))
+		}
+	}
+	e.unlock(held)
+	held = e.lock(e.a, name)
+	e.Logf("it ends %v after it was had", time.Until(within()))
+	e.unlock(held)
 }
 
 func stateRenewed(e *env) {

@@ -3,6 +3,7 @@ package locktest_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -14,9 +15,15 @@ type system interface {
 	renew(ctx context.Context, name, owner string, lease time.Duration) (held bool, err error)
 	release(ctx context.Context, name, owner string) (held bool, err error)
 
+	// take gives the lock to owner if its holder has the token from, or is anybody.
+	take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)
+
 	// wait returns when the lock may be free.
 	wait(ctx context.Context, name string) error
 }
+
+// anybody is from whom a lock is taken by force.
+const anybody = math.MinInt64
 
 // Answer is that of acquire. Fields are exported for net/rpc.
 type Answer struct {
@@ -93,6 +100,17 @@ func (t *table) release(_ context.Context, name, owner string) (bool, error) {
 	}
 	e.free()
 	return true, nil
+}
+
+func (t *table) take(_ context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.at(name)
+	if from != anybody && (e.owner == "" || e.token != from) {
+		return Answer{}, nil
+	}
+	e.owner, e.token, e.until = owner, e.token+1, time.Now().Add(lease)
+	return Answer{true, e.token}, nil
 }
 
 func (t *table) wait(ctx context.Context, name string) error {

@@ -2,21 +2,26 @@
 -- KEYS: lock, line, seen, fence
 -- ARGV: owner, lease in ms, '1' if the asker waits, its place or '', '1' for first come first served, channels' prefix,
 --       ms until somebody who waits and isn't heard of counts as gone, ms to remember the fencing token
--- Returns granted, token | held, ms left of the lock or of somebody else's turn (below 0: it has no end), place
+-- Returns granted, token | held, ms left of the lock or of somebody else's turn (below 0: it has no end), place, the last
+-- token that anybody was given
 --
 -- The lock is its owner, ' ' and its fencing token. An owner is a process, '/' and a number; the process has a channel.
 -- The line is a sorted set of the owners that wait, by their place. seen has until when each of them counts as there.
 local owner = ARGV[1]
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2] -- microseconds fit into a double until the year 2255
+
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2] -- microseconds fit into a double until the year 2255
+end
 
 local function leave(who)
-  redis.call('ZREM', KEYS[2], who)
-  redis.call('HDEL', KEYS[3], who)
+  if redis.call('ZREM', KEYS[2], who) == 1 then
+    redis.call('HDEL', KEYS[3], who)
+  end
 end
 
 -- first is who has waited longest and still counts as there.
-local function first()
+local function first(now)
   while true do
     local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
     if not who or tonumber(redis.call('HGET', KEYS[3], who) or 0) >= now then
@@ -33,31 +38,45 @@ if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- the first an
   return {'granted', string.sub(held, #owner + 2)}
 end
 
-local left = 0
+local now, left, last
 if held then
-  left = redis.call('PTTL', KEYS[1])
+  left, last = redis.call('PTTL', KEYS[1]), string.match(held, ' (%d+)$') or ''
   if left == 0 then -- it ends in this millisecond
     left = 1
   end
 else
-  local turn = ARGV[5] == '1' and first()
+  local turn
+  if ARGV[5] == '1' then
+    now = clock()
+    turn = first(now)
+  end
   if not turn or turn == owner then
-    -- The clock is larger than what was forgotten; what is remembered counts when the clock was set back.
-    local token = string.format('%.0f', math.max(now, (tonumber(redis.call('GET', KEYS[4]) or 0) or 0) + 1))
+    -- The clock is larger than what was forgotten, also where a server has come back with an old fence; what is remembered
+    -- counts when the clock was set back, unless no clock was ever there.
+    now = now or clock()
+    local token = string.format('%.0f', now)
+    local before = tonumber(redis.call('SET', KEYS[4], token, 'PX', ARGV[8], 'GET') or 0) or 0
+    if before >= now and before < 2^53 then
+      token = string.format('%.0f', before + 1)
+      redis.call('SET', KEYS[4], token, 'PX', ARGV[8])
+    end
     redis.call('SET', KEYS[1], owner .. ' ' .. token, 'PX', ARGV[2])
-    redis.call('SET', KEYS[4], token, 'PX', ARGV[8])
-    leave(owner)
+    if ARGV[3] == '1' then -- it may have a place, also by a copy of this question whose answer was lost
+      leave(owner)
+    end
     return {'granted', token}
   end
   redis.call('PUBLISH', ARGV[6] .. string.match(turn, '^[^/]*'), turn) -- its message may have been lost
   left = math.floor((redis.call('HGET', KEYS[3], turn) - now) / 1000) + 1
+  last = redis.call('GET', KEYS[4]) or ''
 end
 
 local place = ARGV[4]
 if ARGV[3] == '1' then
+  now = now or clock()
   if place == '' then
-    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
-    place = string.format('%.0f', math.max(now, tonumber(last or 0) + 1))
+    local hindmost = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    place = string.format('%.0f', math.max(now, tonumber(hindmost or 0) + 1))
   end
   redis.call('ZADD', KEYS[2], place, owner)
   redis.call('HSET', KEYS[3], owner, string.format('%.0f', now + ARGV[7] * 1000))
@@ -67,4 +86,4 @@ if ARGV[3] == '1' then
     end
   end
 end
-return {'held', left, place}
+return {'held', left, place, last}

@@ -1,9 +1,12 @@
 package redislock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +29,60 @@ func TestUncontendedRoundTrips(t *testing.T) {
 	delete(counts, "PING") // of the subscription
 	if !maps.Equal(counts, map[string]int64{"EVALSHA": 2 * n}) {
 		t.Errorf("%d times Lock and Unlock took %v", n, counts)
+	}
+}
+
+// They are the commands that the documentation names.
+func TestUncontendedCommands(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	rdb := client(t, addr)
+	l := locker(t, addr, redislock.Options{})
+	unlock(t, locked(t, l, "n"))
+	must(t, redistest.ResetStats(t.Context(), rdb))
+	const n = 10
+	for range n {
+		unlock(t, locked(t, l, "n"))
+	}
+	stats, err := redistest.CommandStats(t.Context(), rdb)
+	must(t, err)
+	maps.DeleteFunc(stats, func(name string, _ int64) bool {
+		return name == "PING" || strings.HasPrefix(name, "CONFIG") || name == "INFO" // of the subscription and of this test
+	})
+	want := map[string]int64{"EVALSHA": 2 * n, "GET": 2 * n, "TIME": n, "SET": 3 * n, "ZREM": n, "ZPOPMIN": n, "DEL": n}
+	if !maps.Equal(stats, want) {
+		t.Errorf("%d times Lock and Unlock took %v; want %v", n, stats, want)
+	}
+}
+
+// When Redis stops answering just while a step runs on its caller's goroutine, the end of a context is noticed after OpTimeout
+// at the latest, and the next time at once.
+func TestContextEndsWhileRedisIsSilent(t *testing.T) {
+	const opTimeout = 2 * time.Second
+	proxy := newProxy(t, redistest.Shared(t).Addr())
+	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "silent", OpTimeout: opTimeout})
+	held := locked(t, l, "n")
+	proxy.Blackhole(true)
+	defer proxy.Blackhole(false)
+	for i, what := range []struct {
+		is   string
+		most time.Duration
+		do   func(ctx context.Context) error
+	}{
+		{"the first Lock", opTimeout, func(ctx context.Context) error { _, err := l.Lock(ctx, "m"); return err }},
+		{"the next Lock", opTimeout / 4, func(ctx context.Context) error { _, err := l.Lock(ctx, "m"); return err }},
+		{"Unlock", opTimeout / 4, held.Unlock},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		began := time.Now()
+		err := what.do(ctx)
+		took := time.Since(began)
+		if !errors.Is(err, context.Canceled) && !(i == 0 && err != nil) {
+			t.Errorf("%s: %v", what.is, err)
+		}
+		if took > what.most+opTimeout/2 { // for a busy machine
+			t.Errorf("%s noticed the end of its context after %v; want %v at most", what.is, took, what.most)
+		}
 	}
 }
 

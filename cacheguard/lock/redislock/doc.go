@@ -24,7 +24,7 @@
 //   - Only the owner gives a lock back. Each call of Lock is an owner of its own; one whose answer was lost asks again and
 //     recognises its lock, and one that is given up takes back what it may have been given.
 //   - Fencing tokens grow with each holder of a name: each is the server's clock in microseconds, or the last one and one.
-//     They grow also after everything in Redis was lost, unless the clock has been set back.
+//     They grow also after some or all of what is in Redis was lost, unless the clock has been set back.
 //   - A lock that is given back is the next one's who waits, in the order of their calls, and of no newcomer. (In a
 //     cluster, and after a lock that ended by itself, those who wait have to be quick, unless Options.Fair keeps the
 //     order.) A message that was lost costs a third of Lease, a third of a second at worst while none arrive.
@@ -47,12 +47,29 @@
 //
 // # What it costs
 //
-// Lock and Unlock are one round trip each when nobody has the lock. A call that waits asks once for its place, and again
-// every third of Lease. A hand-over is the step of Unlock, in which the next one gets the lock, and one message on the
-// channel of its process, however many others wait: a message in a channel that all listen to would reach every process
-// each time. The lease of one that was given the lock so counts from its last question, so it asks no new one before it
-// believes: a message that comes late finds it believing nothing. In a cluster, where Redis carries each message to all
-// nodes and can't say whom it has reached, the message wakes the next one, which asks.
+// When nobody else wants the lock, Lock and Unlock are one round trip each, and eleven commands:
+//
+//	EVALSHA, EVALSHA    one step each, so that nothing can come between its parts
+//	GET                 is the lock this owner's already? Then an answer was lost
+//	TIME                the fencing token, which is larger than what Redis may have forgotten
+//	SET PX GET          the last one is remembered, and counts if the clock was set back
+//	SET PX              the lock, with its end
+//	ZREM                the owner's place in line, which a copy of the question may have taken
+//	GET                 is the lock still this owner's?
+//	SET PX              note that it gives the lock back, for an Unlock whose answer is lost
+//	ZPOPMIN             who is next?
+//	DEL                 nobody: the lock is free
+//
+// Both steps run on the caller's goroutine while Redis answers, for another one costs more than the step. So if Redis stops
+// answering just then, a call notices the end of its context after OpTimeout at the latest.
+//
+// A call that waits asks once for its place, and again every third of Lease. A hand-over is the step of Unlock, in which the
+// next one gets the lock, and one message on the channel of its process, however many others wait: a message in a channel
+// that all listen to would reach every process each time. The lease of one that was given the lock so counts from its last
+// question. The message has the fencing token, and each answer has the last one that was given before it: a message that
+// isn't newer than the last answer is not believed. So a process that stood still believes nothing that has ended meanwhile.
+// In a cluster, where Redis carries each message to all nodes and can't say whom it has reached, the message wakes the next
+// one, which asks.
 //
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes: mind that where names
 // are many, as under the loads of a cache.
@@ -69,7 +86,7 @@
 // with a backslash in front of a name that begins with "}" or a backslash. To end a lock by hand, delete the first of
 // these: its holder hears of it at the next renewal, and those who wait find out when they ask again.
 //
-// With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin
-// +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
+// Redis has to be 6.2 or later. With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem
+// +zpopmin +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
 // +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time.
 package redislock

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,10 +13,14 @@ var (
 	AcquireScript = acquireLua
 	RenewScript   = renewLua
 	ReleaseScript = releaseLua
+	TakeScript    = takeLua
 )
 
 // Lease is that of a locker.
 func (l *Locker) Lease() time.Duration { return l.opts.Lease }
+
+// NextOwner is how the next question of a locker will be called.
+func NextOwner(l *Locker) string { return l.process + "/" + strconv.FormatInt(l.asked.Load()+1, 36) }
 
 // LockName is where a lock stands.
 func LockName(prefix, name string) string { return namesOf(prefix, name).lock }

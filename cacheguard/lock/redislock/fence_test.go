@@ -73,6 +73,14 @@ func TestGarbage(t *testing.T) {
 	held, err := l.Lock(ctx, "fence")
 	must(t, err)
 	unlock(t, held)
+	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "far"), int64(1)<<60, 0).Err()) // no clock was ever there
+	for before := int64(0); before == 0; before = held.Token() {
+		held = locked(t, l, "far")
+		if held.Token() <= before || held.Token() > time.Now().Add(time.Hour).UnixMicro() {
+			t.Errorf("token %d follows %d, and a forged one", held.Token(), before)
+		}
+		unlock(t, held)
+	}
 
 	held = locked(t, l, "taken")
 	must(t, rdb.Set(ctx, redislock.LockName(prefix, "taken"), "somebody else's", 0).Err())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,61 @@ func TestLeavingFirstPassesOn(t *testing.T) {
 		t.Errorf("token %d follows %d", next.Token(), last)
 	}
 	unlock(t, next)
+}
+
+// A message that is older than the last answer tells of a lock that has ended: one who stood still, and was given the lock
+// meanwhile, asks instead of believing it.
+func TestOldMessageIsNotBelieved(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		t.Run(fmt.Sprint(fair), func(t *testing.T) {
+			prefix, name := "old", fmt.Sprint(fair)
+			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
+			opts := redislock.Options{Prefix: prefix, Lease: time.Hour, Fair: fair}
+			a, b := locker(t, addr, opts), locker(t, addr, opts)
+			held := locked(t, a, name)
+			waits := calls(t.Context(), b, name)
+			owner := line(t, rdb, prefix, name, 1)[0]
+			process, _, _ := strings.Cut(owner, "/")
+			seen := func() string { return rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() }
+			for _, token := range []int64{held.Token() - 1, held.Token()} {
+				before := seen()
+				must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", token)).Err())
+				await(t, "it asks, or returns", func() bool { return waits.returned() || seen() != before })
+			}
+			unlock(t, held)
+			if next := waits.lock(t); next.Token() <= held.Token() {
+				t.Errorf("while one had the lock with the token %d, another believed a message of %d", held.Token(), next.Token())
+			} else {
+				unlock(t, next)
+			}
+		})
+	}
+}
+
+// A turn is held by nobody, but there was a last token: a message that is not newer counts as little.
+func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
+	const prefix, name = "oldturn", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: time.Hour, Fair: true})
+	first := locked(t, l, name)
+	unlock(t, first)
+	stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
+	waits := calls(t.Context(), l, name)
+	owner := line(t, rdb, prefix, name, 2)[1]
+	process, _, _ := strings.Cut(owner, "/")
+	before := rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val()
+	must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", first.Token())).Err())
+	await(t, "it asks, or returns", func() bool {
+		return waits.returned() || rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() != before
+	})
+	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
+	if next := waits.lock(t); next.Token() <= first.Token() {
+		t.Errorf("a message of %d was believed, which had ended", next.Token())
+	} else {
+		unlock(t, next)
+	}
 }
 
 // A lock that is given lasts for a lease from the last question. Who can't renew it knows when that is over.

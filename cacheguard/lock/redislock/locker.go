@@ -77,6 +77,9 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 		defer l.calls.remove(q.owner)
 	}
 	a, err := l.put(ctx, q)
+	if wait && errors.Is(err, errLate) { // this process stood still, which is no trouble with Redis
+		a, err = l.put(ctx, q)
+	}
 	switch {
 	case err != nil:
 		l.abandon(q)
@@ -100,7 +103,7 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 		Name: q.name, Token: a.token, Until: a.until,
 		Renew: func(ctx context.Context) (until time.Time, held bool, err error) { return l.renew(ctx, q) },
 		Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
-		Release: func(ctx context.Context) error { return l.release(ctx, q) },
+		Release: func(ctx context.Context) error { return l.release(ctx, q) }, Prompt: l.link.Prompt,
 	})
 }
 
@@ -121,7 +124,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	defer leave()
 	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
-		for _, s := range []*redis.Script{acquireScript, renewScript, releaseScript} {
+		for _, s := range []*redis.Script{acquireScript, renewScript, releaseScript, takeScript} {
 			if err := s.Load(ctx, l.link.Client()).Err(); err != nil {
 				return struct{}{}, err
 			}

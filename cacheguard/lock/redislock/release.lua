@@ -13,7 +13,7 @@ local owner = ARGV[1]
 local mine, token = 0, nil
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- its owner has left the line when it got it
-  redis.call('SET', KEYS[4], '', 'PX', ARGV[5])
+  redis.pcall('SET', KEYS[4], '', 'PX', ARGV[5]) -- out of memory: then an Unlock that asks again may hear that it was lost
   mine, token = 1, string.sub(held, #owner + 2)
 elseif redis.call('GET', KEYS[4]) then -- the first answer was lost, and the next one has the lock or is woken
   return 1
@@ -26,13 +26,16 @@ else
   token = redis.call('GET', KEYS[5])
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now
 while true do
   local popped = redis.call('ZPOPMIN', KEYS[2])
   local who, place = popped[1], popped[2]
   if not who then
     break
+  end
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
   end
   local channel = ARGV[3] .. string.match(who, '^[^/]*')
   local left = math.ceil(((tonumber(redis.call('HGET', KEYS[3], who) or 0) or 0) - now) / 1000)

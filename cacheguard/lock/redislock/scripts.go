@@ -13,10 +13,13 @@ var (
 	renewLua string
 	//go:embed release.lua
 	releaseLua string
+	//go:embed take.lua
+	takeLua string
 )
 
 var (
 	acquireScript = redis.NewScript(acquireLua)
 	renewScript   = redis.NewScript(renewLua)
 	releaseScript = redis.NewScript(releaseLua)
+	takeScript    = redis.NewScript(takeLua)
 )

@@ -17,18 +17,29 @@ import (
 // is the server's clock, which is larger unless it was set back by more than this.
 const fenceMemory = 24 * time.Hour
 
+// errLate is the error of a question that was granted, when nobody can say any more whether that still holds.
+var errLate = errors.New("the answer came when the lock had ended again")
+
 // answer is what a question for a lock was answered with.
 type answer struct {
 	granted bool
-	token   int64         // if granted
+	token   int64         // of the lock; if it wasn't granted, the last one that anybody was given
 	until   time.Time     // if granted
 	sent    time.Time     // when the question was
 	left    time.Duration // until the lock ends by itself, or somebody else's turn; negative: it has no end
 }
 
-// put puts a question once, and doesn't wait for the answer when ctx has ended, which is no reason to break off a step
-// that may be carried out all the same.
+// put puts a question once.
 func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
+	return l.step(ctx, q, l.putOnce)
+}
+
+// step does a step of a question. It doesn't break it off when ctx ends, for it may be carried out all the same, and
+// doesn't wait for the answer then, unless that is due at once: another goroutine costs more than the question.
+func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
+	if l.link.Prompt(ctx) {
+		return once(context.WithoutCancel(ctx), q)
+	}
 	type reply struct {
 		answer
 		err error
@@ -37,7 +48,7 @@ func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 	q.asking.Add(1)
 	l.keeper.Go(func() {
 		defer q.asking.Done()
-		a, err := l.putOnce(context.WithoutCancel(ctx), q)
+		a, err := once(context.WithoutCancel(ctx), q)
 		done <- reply{a, err}
 	})
 	select {
@@ -62,31 +73,26 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	parts, _ := reply.([]any)
 	switch {
 	case len(parts) == 2 && parts[0] == "granted":
-		text, _ := parts[1].(string)
-		token, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return answer{}, fmt.Errorf("the fencing token is %q, which is none", text)
-		}
-		until := sent.Add(l.opts.Lease)
-		if !time.Now().Before(until) {
-			return answer{}, fmt.Errorf("the answer came after %v, when the lock had ended again", l.opts.Lease)
-		}
-		return answer{granted: true, token: token, until: until, sent: sent}, nil
-	case len(parts) == 3 && parts[0] == "held":
+		return l.granted(sent, parts[1])
+	case len(parts) == 4 && parts[0] == "held":
 		left, _ := parts[1].(int64)
 		place, _ := parts[2].(string)
+		last, _ := parts[3].(string)
+		token, _ := strconv.ParseInt(last, 10, 64) // what isn't one was set by hand: any token is larger
 		q.place.Store(place)
-		return answer{sent: sent, left: time.Duration(left) * time.Millisecond}, nil
+		return answer{sent: sent, left: time.Duration(left) * time.Millisecond, token: token}, nil
 	default:
 		return answer{}, fmt.Errorf("the answer makes no sense: %v", reply)
 	}
 }
 
-// given is the lock that a message says this question was given, if it still has it: one lease counts from the last
-// question that was answered, for that is how long it counted as there.
+// given is the lock that a message says this question was given, if it still has it. The message counts only if its
+// token is larger than that of the last answer: one that is older tells of a lock that had ended when the question was
+// answered, as when this process stood still in between. One lease counts from the question that was answered last, for
+// that is how long it counted as there.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
-	return answer{granted: true, token: token, until: until}, token > 0 && time.Now().Before(until)
+	return answer{granted: true, token: token, until: until}, token > last.token && time.Now().Before(until)
 }
 
 // renew gives the lock more time.

@@ -65,18 +65,24 @@ func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, en
 	}
 }
 
+// wish is how a lock is wanted.
+type wish struct {
+	waiter string // who gets messages if another has it; "": nobody
+	force  bool   // whoever has it
+}
+
 // acquire asks all masters for the lock.
-func (c *claim) acquire(ctx context.Context, waiter string) *tally {
+func (c *claim) acquire(ctx context.Context, w wish) *tally {
 	t := &tally{masters: len(c.l.masters), away: make([]bool, len(c.l.masters))}
 	for i, m := range c.l.masters {
 		t.away[i] = m.silent.Load()
 	}
-	c.collect(ctx, c.want(ctx, c.l.masters, waiter), t, (*tally).settled)
+	c.collect(ctx, c.want(ctx, c.l.masters, w), t, (*tally).settled)
 	return t
 }
 
 // want asks these masters for the lock, unless the claim is over.
-func (c *claim) want(ctx context.Context, masters []*master, waiter string) <-chan answer {
+func (c *claim) want(ctx context.Context, masters []*master, w wish) <-chan answer {
 	ctx = context.WithoutCancel(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +90,7 @@ func (c *claim) want(ctx context.Context, masters []*master, waiter string) <-ch
 		return nil
 	}
 	return c.ask(masters, func(m *master) answer {
-		a := m.acquire(ctx, c.key, c.token, c.l.opts.Lease, waiter)
+		a := m.acquire(ctx, c.key, c.token, c.l.opts.Lease, w)
 		c.note(m, a.said == mine || a.said == nothing && !a.unsent)
 		return a
 	})
@@ -112,7 +118,7 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	c.mu.Unlock()
 	t := &tally{masters: len(c.l.masters)}
 	c.collect(ctx, answers, t, (*tally).decided)
-	if t.refused() {
+	if t.refused() { // then it isn't set anew where it is free either: another may be about to have it
 		return time.Time{}, false, nil
 	}
 	if !t.won() {
@@ -134,9 +140,7 @@ func (c *claim) mend(answers <-chan answer, t *tally) {
 			without = append(without, c.l.masters[a.master])
 		}
 	}
-	if !t.refused() {
-		c.want(context.Background(), without, "")
-	}
+	c.want(context.Background(), without, wish{})
 }
 
 // release gives the lock back on all masters, and says whether it was there. What a master doesn't answer to is tried

@@ -35,7 +35,7 @@ func (l *Locker) release(ctx context.Context, m *master, d debt) answer {
 	case a.said == nothing:
 		l.owe(m, d)
 	case a.place > 0:
-		l.lines.yield(d.name, a.place, time.Since(began))
+		l.lines.yield(d.name, a.place, min(time.Since(began), m.timeout)) // it may be this process that took long
 	}
 	return a
 }

@@ -8,9 +8,9 @@
 // lock ends by itself.
 //
 //	masters := []redis.UniversalClient{
-//		redis.NewClient(&redis.Options{Addr: "redis-a:6379", ContextTimeoutEnabled: true, MaxRetries: -1}),
-//		redis.NewClient(&redis.Options{Addr: "redis-b:6379", ContextTimeoutEnabled: true, MaxRetries: -1}),
-//		redis.NewClient(&redis.Options{Addr: "redis-c:6379", ContextTimeoutEnabled: true, MaxRetries: -1}),
+//		redis.NewClient(&redis.Options{Addr: "redis-a:6379", ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}),
+//		redis.NewClient(&redis.Options{Addr: "redis-b:6379", ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}),
+//		redis.NewClient(&redis.Options{Addr: "redis-c:6379", ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}),
 //	}
 //	locker, err := redlock.New(masters, redlock.Options{})
 //	defer locker.Close()

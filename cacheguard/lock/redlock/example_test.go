@@ -23,7 +23,7 @@ func Example() {
 			return
 		}
 		defer server.Close()
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1})
 		defer client.Close()
 		masters = append(masters, client)
 	}
@@ -54,7 +54,7 @@ func Example() {
 func ExampleNew() {
 	var masters []redis.UniversalClient
 	for _, addr := range []string{"redis-a:6379", "redis-b:6379", "redis-c:6379", "redis-d:6379", "redis-e:6379"} {
-		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1}))
+		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}))
 	}
 	locker, err := redlock.New(masters, redlock.Options{})
 	if err != nil {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,6 +35,13 @@ func (l *Locker) Waiting(name string) int {
 		return len(line.places)
 	}
 	return 0
+}
+
+// Listening reports whether messages arrive from all masters.
+func (l *Locker) Listening() bool {
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	return !slices.Contains(l.lines.listening, false)
 }
 
 // Debts is how many locks are owed to a master.

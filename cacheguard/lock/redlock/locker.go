@@ -24,7 +24,10 @@ type Locker struct {
 	messages messages
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker = (*Locker)(nil)
+	_ lock.Seizer = (*Locker)(nil)
+)
 
 // New makes a locker on a client for each of at least three masters: servers that share nothing, neither data nor fate.
 // Each is a client of a single server; those of a cluster, a Ring and of sentinels are refused, and so are two for one
@@ -89,10 +92,10 @@ type attempt struct {
 }
 
 // attempt asks all masters once. What isn't enough is given back, aside.
-func (l *Locker) attempt(ctx context.Context, name, waiter string) attempt {
+func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	began := time.Now()
 	c := l.claim(name)
-	t := c.acquire(ctx, waiter)
+	t := c.acquire(ctx, w)
 	a := attempt{t: t, took: time.Since(began)}
 	switch until := began.Add(l.opts.validity()); {
 	case t.won() && time.Now().Before(until):
@@ -102,6 +105,9 @@ func (l *Locker) attempt(ctx context.Context, name, waiter string) attempt {
 		a.err = fmt.Errorf("the masters took %v to answer, of a lease of %v", a.took, l.opts.Lease)
 	case t.unusable():
 		a.err = t.trouble()
+	}
+	if w.force { // what it took isn't given back: its holder has to hear of it first, before another may have it
+		return a
 	}
 	a.given = c.giveBack(ctx)
 	a.claim = c
@@ -126,7 +132,7 @@ func (a attempt) clear(ctx context.Context) {
 // after that could meet it, and be refused for nobody.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
-		a := l.attempt(ctx, name, "")
+		a := l.attempt(ctx, name, wish{})
 		switch {
 		case a.held != nil:
 			return a.held, nil
@@ -142,6 +148,23 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// SeizeUnsafely takes the lock of a name on all masters, whoever holds it, and breaks the promise that at most one does. It
+// fails if no majority answers. Two who do so at once may each be left without a majority: both are told of it at their
+// next renewal. See lock.Seizer.
+func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
+	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
+		a := l.attempt(ctx, name, wish{force: true})
+		if a.held == nil && a.err == nil {
+			a.err = a.t.trouble()
+		}
+		return a.held, a.err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
 }
 
 // Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one

@@ -67,9 +67,13 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	return m, nil
 }
 
-// acquire asks for a lock. waiter is who wants a message if it isn't granted, or "".
-func (m *master) acquire(ctx context.Context, key, token string, lease time.Duration, waiter string) answer {
-	return m.run(ctx, acquireScript, key, token, lease.Milliseconds(), waiter)
+// acquire asks for a lock.
+func (m *master) acquire(ctx context.Context, key, token string, lease time.Duration, w wish) answer {
+	force := ""
+	if w.force {
+		force = "1"
+	}
+	return m.run(ctx, acquireScript, key, token, lease.Milliseconds(), w.waiter, force)
 }
 
 // renew gives a lock more time.

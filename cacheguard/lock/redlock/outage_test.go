@@ -185,6 +185,63 @@ func TestAnswersEatTheLease(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
+// One who waits, and whose answers come when the time of the lock is over, as when its process stood still, asks again.
+func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint(waits), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			const lease = 2 * time.Second
+			l := s.wired(t, redlock.Options{Lease: lease, Logger: quiet})
+			l.SetNodeTimeout(patience)
+			works(t, l)
+			var held lock.Lock
+			if waits {
+				held = get(t, s.open(t, opts()), "k")
+				s.everywhere(t, "k")
+			}
+			arm := func() {
+				for _, p := range s.proxies[:3] {
+					gate := make(chan struct{})
+					late := p.DelayReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
+					go func() {
+						defer close(gate)
+						select {
+						case <-late.Struck():
+							pass(lease + lease/10)
+						case <-t.Context().Done():
+						}
+					}()
+				}
+			}
+			if !waits {
+				arm()
+			}
+			got := make(chan lock.Lock, 1)
+			go func() {
+				defer close(got)
+				mine, err := l.Lock(t.Context(), "k")
+				if err != nil {
+					t.Errorf("answers after the lease gave %v", err)
+					return
+				}
+				got <- mine
+			}()
+			if waits {
+				await(t, "it waits", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 && l.Waiting("k") == 1 && l.Listening() })
+				arm()
+				must(t, held.Unlock(t.Context()))
+			}
+			if mine := <-got; mine != nil {
+				must(t, mine.Err())
+				must(t, mine.Unlock(t.Context()))
+			}
+			s.nothingLeft(t, "k")
+		})
+	}
+}
+
 // Masters that are slower than NodeTimeout count as away, although they do what they are told in the end: then it is
 // given back.
 func TestSlowMasters(t *testing.T) {

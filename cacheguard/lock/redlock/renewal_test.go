@@ -33,7 +33,7 @@ func TestRenewalCountsFromItsQuestion(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	c := l.claim("k")
-	if votes := c.acquire(context.Background(), ""); !votes.won() {
+	if votes := c.acquire(context.Background(), wish{}); !votes.won() {
 		t.Fatal(votes.trouble())
 	}
 	gate := make(chan struct{})

@@ -99,10 +99,13 @@ func (t *tally) split() bool {
 // those that are left are divided, which looks the same.
 func (t *tally) met() bool { return t.mine > 0 && !t.won() && t.most() < quorum(t.masters) }
 
-// left is after what time a majority of masters can be free, if nobody releases or renews anything: negative if that is
-// not known.
+// left is after what time a majority of masters can be free, if nobody releases or renews anything: 0 if what this one
+// has, and gives back, is a majority; negative if it is not known.
 func (t *tally) left() time.Duration {
 	missing := quorum(t.masters) - t.mine
+	if missing <= 0 { // it was told so too late for the lease
+		return 0
+	}
 	var ends []time.Duration
 	for _, a := range t.answers {
 		if a.said == other && a.left >= 0 {
@@ -113,7 +116,7 @@ func (t *tally) left() time.Duration {
 		return -1
 	}
 	slices.Sort(ends)
-	return ends[max(missing-1, 0)]
+	return ends[missing-1]
 }
 
 // place is the asker's among those who wait, as most masters see it.

@@ -41,6 +41,36 @@ func votes(masters int, votes string) *tally {
 	return t
 }
 
+// What is known of the time until a majority can be free, in seconds: master i's lock ends after i+1.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		votes string
+		left  time.Duration
+	}{
+		{"xxxxx", 3}, {"mxxxx", 3}, {"mmxxx", 3}, {"mmxff", 3}, {"mm---", -1}, {"x----", -1},
+		{"mmm", 0}, {"mmmmm", 0}, {"mmm--", 0}, {"mmmxx", 0}, // too late: it gives back a majority itself
+	} {
+		want := c.left * time.Second
+		if c.left < 0 {
+			want = -1
+		}
+		if got := votes(5, c.votes).left(); got != want {
+			t.Errorf("%s: %v; want %v", c.votes, got, want)
+		}
+	}
+}
+
+// However long the question took, the next one comes soon.
+func TestBackOffIsBounded(t *testing.T) {
+	for n := range 20 {
+		for _, took := range []time.Duration{0, time.Millisecond, time.Hour, 1 << 62} {
+			if d := backOff(n, took); d < 0 || d >= mostSpan {
+				t.Errorf("after %d times and %v: %v", n, took, d)
+			}
+		}
+	}
+}
+
 func TestTally(t *testing.T) {
 	const yes, no = true, false
 	for _, c := range []struct {
@@ -163,6 +193,16 @@ func TestValidity(t *testing.T) {
 		}
 		if o.NodeTimeout >= o.validity() {
 			t.Errorf("a lease of %v with a drift of %v: NodeTimeout %v eats it", c.lease, c.drift, o.NodeTimeout)
+		}
+	}
+}
+
+// Who has won too late, and has given it back, asks again soon: nobody else need have it, so nobody would wake it.
+func TestRestAfterWinningTooLate(t *testing.T) {
+	for _, calls := range []bool{false, true} {
+		w := waiting{poll: leastPoll}
+		if r := w.rest(attempt{err: errors.New("too late"), t: votes(5, "mmm--")}, calls, 0); r.most >= mostSpan {
+			t.Errorf("with messages: %v: it rests for %v", calls, r.most)
 		}
 	}
 }

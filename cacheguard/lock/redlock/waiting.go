@@ -51,14 +51,14 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 	w := waiting{poll: leastPoll}
 	for first := alone; ; first = false {
 		p.asks()
-		a := l.attempt(ctx, name, l.id)
+		a := l.attempt(ctx, name, wish{waiter: l.id})
 		calls, trouble := p.asked(a)
 		switch {
 		case a.held != nil:
 			return a.held, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case a.err != nil && (first || time.Since(trouble) > l.opts.Lease):
+		case a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // it may be this process that stood still
 			return nil, a.err
 		case a.t.mine > 0: // in the way of the next try, too
 			a.clear(ctx)
@@ -104,7 +104,7 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	}
 	most := w.poll/2 + rand.N(w.poll/2)
 	switch {
-	case a.err == nil && a.t.split():
+	case a.err == nil && a.t.split(), a.t.won(): // the latter came too late, and is given back
 		return rest{turn, turn}
 	case calls:
 		most = mostPause + turn
@@ -120,7 +120,8 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 // backOff is how long to wait after the nth time in a row that one met others who ask. took is how long the question
 // took: those who ask again within less would meet again.
 func backOff(n int, took time.Duration) time.Duration {
-	return rand.N(min(max(leastSpan, 2*took)<<min(n, 10), mostSpan))
+	span := min(max(leastSpan, 2*took), mostSpan) // at first: a question may have taken days, on a machine that slept
+	return rand.N(min(span<<min(n, 10), mostSpan))
 }
 
 // pause lets time pass, unless ctx ends.

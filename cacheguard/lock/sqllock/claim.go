@@ -133,6 +133,11 @@ func (c *claim) askFor(ctx context.Context, lease time.Duration) (answer, error)
 		a.until = began.Add(lease)
 		return a, err
 	})
+	return c.heard(ctx, a, err)
+}
+
+// heard is what became of a request that may have acquired the lock.
+func (c *claim) heard(ctx context.Context, a answer, err error) (answer, error) {
 	switch {
 	case err == nil:
 		return a, nil

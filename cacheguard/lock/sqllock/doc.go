@@ -80,7 +80,9 @@
 //
 // Version 3.35 or later, with a file on a local disk. It has one writer: give it journal_mode WAL, synchronous NORMAL (no
 // lock needs to outlive the machine) and a busy_timeout well below OpTimeout. Its clock is that of the machine, with
-// milliseconds. Each connection to ":memory:" has a database of its own, so that one won't do.
+// milliseconds. A process that is stopped in the middle of a write keeps all others from the file until it goes on: their
+// calls fail with "database is locked" after OpTimeout. Each connection to ":memory:" has a database of its own, so that
+// one won't do.
 //
 // # The db
 //

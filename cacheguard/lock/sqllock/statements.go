@@ -18,6 +18,7 @@ type statements struct {
 	look    string // before acquire; empty: acquire does it
 	acquire string
 	want    string // empty: there are no notifications
+	take    string
 	renew   string
 	release string
 	clean   string
@@ -31,6 +32,7 @@ func statementsFor(d Dialect, table string) statements {
 			schema:  read("postgresql/schema.sql", table),
 			acquire: bare("postgresql/acquire.sql", table),
 			want:    bare("postgresql/want.sql", table),
+			take:    bare("postgresql/take.sql", table),
 			renew:   bare("postgresql/renew.sql", table),
 			release: bare("postgresql/release.sql", table),
 			clean:   bare("postgresql/clean.sql", table),
@@ -41,6 +43,7 @@ func statementsFor(d Dialect, table string) statements {
 			schema:  read("sqlite/schema.sql", table),
 			look:    bare("sqlite/look.sql", table),
 			acquire: bare("sqlite/acquire.sql", table),
+			take:    bare("sqlite/take.sql", table),
 			renew:   bare("sqlite/renew.sql", table),
 			release: bare("sqlite/release.sql", table),
 			clean:   bare("sqlite/clean.sql", table),

@@ -24,7 +24,10 @@ type Locker struct {
 	idle  chan struct{}
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker = (*Locker)(nil)
+	_ lock.Seizer = (*Locker)(nil)
+)
 
 // New makes a locker on a connection of go-zookeeper. It reports every invalid option at once and asks nothing of
 // ZooKeeper. The connection stays the caller's, may be used for other things, and its events needn't be read. Its
@@ -90,6 +93,32 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 		return nil, lock.ErrHeld
 	}
 	return l.begin(q), nil
+}
+
+// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one does. The nodes of all
+// who stand before it are removed, the holder's last: the holder hears of it at once, unless it is cut off, and those who
+// wait get in line again. See lock.Seizer.
+func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
+	held, err := l.keeper.Take(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
+		q := l.question(name)
+		for {
+			before, err := q.turn(ctx)
+			switch {
+			case err == nil && before == "":
+				return l.begin(q), nil
+			case err == nil:
+				err = q.oust(ctx, before)
+			}
+			if err != nil {
+				l.tidy(q)
+				return nil, err
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
 }
 
 // Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one

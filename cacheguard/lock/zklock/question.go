@@ -84,6 +84,16 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 	}
 }
 
+// oust removes the node of another call.
+func (q *question) oust(ctx context.Context, node string) error {
+	ctx, cancel := q.l.step(ctx)
+	defer cancel()
+	return q.l.retry(ctx, func() error {
+		_, err := q.l.remove(ctx, q.dir+"/"+node)
+		return err
+	})
+}
+
 // see returns the nodes that are in line. It watches q's own if that isn't watched, at the same time.
 func (q *question) see(ctx context.Context) ([]string, error) {
 	select {

@@ -205,6 +205,9 @@ class Panel {
   }
 }
 
+// Refused is the shop's own word why there is no run.
+class Refused extends Error {}
+
 // Lab is the page.
 class Lab {
   async open() {
@@ -289,33 +292,48 @@ class Lab {
     const settings = new URLSearchParams(query);
     settings.delete('versus');
     settings.set('stage', name);
-    const source = new EventSource('/lab/run?' + settings);
-    const run = { source, panel };
+    const run = { control: new AbortController(), panel };
     this.sources.push(run);
     const end = () => {
-      source.close();
       this.sources = this.sources.filter(s => s !== run);
       if (this.sources.length === 0) find('#stop').disabled = true;
     };
-    source.addEventListener('steps', e => panel.steps(JSON.parse(e.data)));
-    source.addEventListener('report', e => { end(); panel.report(JSON.parse(e.data)); });
-    source.addEventListener('failed', e => { end(); panel.verdict('It could not be run: ' + JSON.parse(e.data), 'bad'); });
-    source.addEventListener('error', async () => {
+    const told = {
+      steps: events => panel.steps(events),
+      report: report => { end(); panel.report(report); },
+      failed: why => { end(); panel.verdict('It could not be run: ' + why, 'bad'); },
+    };
+    this.listen(settings, run.control.signal, told).catch(problem => {
+      if (run.control.signal.aborted) return; // it was stopped
       end();
       panel.verdict('It could not be run.', 'bad');
-      try { // what an EventSource doesn't say
-        const answer = await fetch('/lab/run?' + settings);
-        if (answer.ok) { answer.body.cancel(); return; }
-        find('#problem').textContent = (await answer.json()).error;
-      } catch (problem) {
-        find('#problem').textContent = 'The shop does not answer: ' + problem.message;
-      }
+      find('#problem').textContent = problem instanceof Refused ? problem.message : 'The shop does not answer: ' + problem.message;
     });
   }
 
+  // listen begins a run and tells of its events. An EventSource can only GET, and no link to anywhere must begin a run.
+  async listen(settings, signal, told) {
+    const answer = await fetch('/lab/run?' + settings, { method: 'POST', signal });
+    if (!answer.ok) throw new Refused((await answer.json()).error);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const events = (text + value).split('\n\n');
+      text = events.pop();
+      for (const event of events) {
+        const [, kind, data] = event.match(/^event: (.*)\ndata: (.*)$/);
+        told[kind](JSON.parse(data));
+        if (kind !== 'steps') return;
+      }
+    }
+    throw new Error('the run broke off');
+  }
+
   stop(words) {
-    for (const { source, panel } of this.sources) {
-      source.close();
+    for (const { control, panel } of this.sources) {
+      control.abort();
       panel.verdict(words, '');
     }
     this.sources = [];

@@ -21,9 +21,13 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// note keeps account of a point.
+// note keeps account of a point, until the run is judged: a request that its client has left may still be on its way back.
 func (r *run) note(me who, point stage.Point) {
 	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
 	now := time.Now()
 	wrong, stale := false, false
 	switch point {

@@ -1,0 +1,148 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/zktest"
+)
+
+// locksPlan is what locks does.
+type locksPlan struct {
+	Processes  int           `json:"processes"`
+	Goroutines int           `json:"goroutines"`
+	Names      int           `json:"names"`
+	Lease      time.Duration `json:"leaseNanos"`
+	Time       time.Duration `json:"timeNanos"`
+	Seed       uint64        `json:"seed"`
+	Lockers    []string      `json:"lockers"`
+	Redis      string        `json:"-"`
+	JSON       bool          `json:"-"`
+}
+
+// leastStress is the shortest lease of a locker, where that is longer than others'.
+var leastStress = map[string]time.Duration{
+	"zklock":     2 * time.Second, // a client that has lost its session is slow to have another one
+	"sqlite":     time.Second,     // who stands still in a transaction has all others wait
+	"postgresql": time.Second,
+}
+
+// locks holds lockers against processes and servers that stand still.
+func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	p, err := parseLocks(args, stderr)
+	if err != nil {
+		return err
+	}
+	server, err := openRedis(ctx, p.Redis)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	fmt.Fprintf(stderr, "this takes about %v; -seed %d\n", time.Duration(len(p.Lockers))*p.Time, p.Seed)
+	var seen []lockTally
+	for _, name := range p.Lockers {
+		fmt.Fprintf(stderr, "  %s\n", name)
+		t, err := p.stress(ctx, name, server.addr)
+		switch {
+		case isMissing(err):
+			fmt.Fprintln(stderr, "bench:", err)
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		seen = append(seen, t)
+	}
+	if err := p.print(stdout, server.about(ctx), seen); err != nil {
+		return err
+	}
+	return verdict(seen)
+}
+
+// isMissing says that an error is for a server that isn't installed.
+func isMissing(err error) bool {
+	return errors.Is(err, redistest.ErrNoServer) || errors.Is(err, zktest.ErrNoServer) || errors.Is(err, pgtest.ErrNoServer)
+}
+
+func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
+	flags := flag.NewFlagSet("bench locks", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&p.Processes, "processes", 4, "replicas that the holders are in, each a process that is stopped and continued at random")
+	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each of them")
+	flags.IntVar(&p.Names, "names", 3, "what there are locks of")
+	flags.DurationVar(&p.Lease, "lease", 300*time.Millisecond, "how long a lock outlives its holder; processes are stopped for a fifth to two of it; those of zklock and sqlite are longer at least")
+	flags.DurationVar(&p.Time, "time", 5*time.Second, "how long each locker is stressed")
+	flags.Uint64Var(&p.Seed, "seed", 0, "draws what is stopped when, and for how long; 0: any")
+	flags.StringVar(&p.Redis, "redis", "", redisHelp+"; redlock's masters are always started")
+	chosenLockers := flags.String("lockers", strings.Join(lockSystemNames, ","), "which, of "+strings.Join(lockSystemNames, ", ")+"; those whose servers are not installed are left out")
+	flags.BoolVar(&p.JSON, "json", false, "print JSON")
+	if err := parse(flags, args); err != nil {
+		return p, err
+	}
+	if p.Seed == 0 {
+		p.Seed = rand.Uint64()
+	}
+	var wrong error
+	p.Lockers, wrong = chosen("lockers", *chosenLockers, lockSystemNames)
+	return p, cmp.Or(wrong, within("processes", p.Processes, 2, 64), within("goroutines", p.Goroutines, 1, 1000), within("names", p.Names, 1, 1000),
+		within("lease", p.Lease, 100*time.Millisecond, time.Minute), within("time", p.Time, 100*time.Millisecond, time.Hour))
+}
+
+// verdict is an error if a locker has done what it must not.
+func verdict(seen []lockTally) error {
+	var errs []error
+	for _, t := range seen {
+		if t.Overlaps > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d times two believed to have one lock; the first time %s", t.Locker, t.Overlaps, t.First))
+		}
+		if t.Deaths > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d processes died; the first one: %s", t.Locker, t.Deaths, t.Death))
+		}
+		if t.Acquisitions == 0 {
+			errs = append(errs, fmt.Errorf("%s: nobody had a lock: %s", t.Locker, t.Trouble))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// print writes the results for people, or for machines.
+func (p locksPlan) print(w io.Writer, about about, seen []lockTally) error {
+	if p.JSON {
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})
+	}
+	fmt.Fprintf(w, "%d processes x %d goroutines for %d names, lease %v or longer, %v each, -seed %d\n%v\n\n",
+		p.Processes, p.Goroutines, p.Names, p.Lease, p.Time, p.Seed, about)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "locker\tacquired\thanded over\tstops\tmasters\temptied\tlost\toverlaps\texcused\tlate, stopped\tlate, running\trefused\tdeaths\ttroubles\t")
+	for _, one := range seen {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", one.Locker, one.Acquisitions, one.Handovers, one.Stops,
+			one.Masters, one.Emptied, one.Lost, one.Overlaps, one.Excused, one.LateStopped, one.LateRunning, one.Refused, one.Deaths, one.Troubles)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprint(w, `
+handed over: acquired after a holder in another process. stops: processes that were stopped and continued. masters: of redlock, that
+were stopped, or killed and begun again empty; emptied: those that were back sooner than its documentation wants it.
+overlaps: two were asked whether they have the lock, after both had begun, and Err of both was nil; or of one, when a larger fencing
+token than its own had been seen. There must be none. excused: the same within a lease after a master was emptied.
+late: a holder acted, or began, when the next one had begun: it had looked at Err before, was stopped meanwhile, and one in four
+doesn't look again after its work; running: it wasn't stopped. No lock prevents that. refused: of those, by their fencing tokens,
+which redlock has none of.
+lost: holders that were told so. troubles: errors of calls that met servers, or their own process, standing still.
+`)
+	if at := slices.IndexFunc(seen, func(t lockTally) bool { return t.Trouble != "" }); at >= 0 {
+		fmt.Fprintf(w, "The first trouble of %s: %s\n", seen[at].Locker, strings.ReplaceAll(seen[at].Trouble, "\n", "; "))
+	}
+	return nil
+}

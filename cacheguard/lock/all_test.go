@@ -1,0 +1,285 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+// shelf is a locker that excludes, in one process, and notes the order of what it did.
+type shelf struct {
+	keeper *tenure.Keeper
+
+	mu     sync.Mutex // guards the rest
+	taken  map[string]chan struct{}
+	held   map[string]lock.Lock
+	did    []string
+	broken string // the name whose lock ends in an error
+}
+
+func newShelf() *shelf {
+	return &shelf{keeper: tenure.NewKeeper(), taken: make(map[string]chan struct{}), held: make(map[string]lock.Lock)}
+}
+
+func (s *shelf) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	for {
+		held, freed, err := s.take(ctx, name)
+		if freed == nil {
+			return held, err
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *shelf) TryLock(ctx context.Context, name string) (lock.Lock, error) {
+	held, freed, err := s.take(ctx, name)
+	if freed != nil {
+		return nil, lock.ErrHeld
+	}
+	return held, err
+}
+
+func (s *shelf) take(ctx context.Context, name string) (held lock.Lock, freed <-chan struct{}, err error) {
+	if again, err := s.keeper.Again(ctx, name); again != nil || err != nil {
+		return again, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case name == s.broken:
+		return nil, nil, errSystem
+	case s.taken[name] != nil:
+		return nil, s.taken[name], nil
+	}
+	free := make(chan struct{})
+	s.taken[name] = free
+	s.did = append(s.did, "+"+name)
+	s.held[name] = s.keeper.Begin(tenure.Terms{Name: name, Token: 7, Until: time.Now().Add(time.Duration(len(name)) * time.Minute), Release: func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.taken, name)
+		s.did = append(s.did, "-"+name)
+		close(free)
+		return nil
+	}})
+	return s.held[name], nil, nil
+}
+
+func TestLockAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		a, err := lock.LockAll(t.Context(), s, "ccc", "a", "bb", "a")
+		wantErr(t, "LockAll", err, nil)
+		if want := []string{"+a", "+bb", "+ccc"}; !slices.Equal(s.did, want) {
+			t.Errorf("it did %v; want %v", s.did, want)
+		}
+		if got := a.Name(); got != `"a", "bb", "ccc"` {
+			t.Errorf("its name is %s", got)
+		}
+		if locks := a.Locks(); len(locks) != 3 || locks[1].Name() != "bb" || locks[1].Token() != 7 || a.Token() != 0 {
+			t.Errorf("it has %v and the token %d", locks, a.Token())
+		}
+		if left := time.Until(a.Until()); left != time.Minute {
+			t.Errorf("it ends in %v; the first of its locks in a minute", left)
+		}
+		wantErr(t, "Err", a.Err(), nil)
+		under, cancel := lock.Context(t.Context(), a)
+		defer cancel()
+		again, err := lock.LockAll(under, s, "bb", "ccc") // reentrant, each of them
+		wantErr(t, "LockAll again", err, nil)
+		wantErr(t, "Unlock again", again.Unlock(t.Context()), nil)
+		_, err = lock.TryLockAll(t.Context(), s, "0", "ccc")
+		wantErr(t, "TryLockAll", err, lock.ErrHeld)
+		wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
+		wantErr(t, "Err", a.Err(), lock.ErrNotHeld)
+		back := slices.Sorted(slices.Values(s.did[5:])) // side by side
+		if want := []string{"+a", "+bb", "+ccc", "+0", "-0"}; !slices.Equal(s.did[:5], want) || !slices.Equal(back, []string{"-a", "-bb", "-ccc"}) {
+			t.Errorf("it did %v; want %v and the rest back", s.did, want)
+		}
+		if none, err := lock.LockAll(t.Context(), s); err == nil {
+			t.Errorf("LockAll of nothing: %v", none)
+		}
+	})
+}
+
+// All or nothing: what was taken before an error is given back.
+func TestLockAllOrNothing(t *testing.T) {
+	s := newShelf()
+	s.broken = "c"
+	_, err := lock.LockAll(t.Context(), s, "a", "b", "c", "d")
+	wantErr(t, "LockAll", err, errSystem)
+	ctx, cancel := context.WithCancel(t.Context())
+	held, err := s.Lock(t.Context(), "b2")
+	wantErr(t, "Lock", err, nil)
+	cancel()
+	_, err = lock.LockAll(ctx, s, "b2", "a")
+	wantErr(t, "LockAll whose context ends", err, context.Canceled)
+	wantErr(t, "Unlock", held.Unlock(t.Context()), nil)
+	s.keeper.Close() // waits for what is given back in the background
+	if len(s.taken) > 0 {
+		t.Errorf("%v are still held", s.taken)
+	}
+}
+
+// Those who want the same in other orders never wait for each other in a circle.
+func TestLockAllWithoutDeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where a deadlock fails the test
+		s := newShelf()
+		names := []string{"a", "b", "c", "d"}
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				mine := slices.Concat(names[i%4:], names[:i%4])
+				if i%2 == 0 {
+					slices.Reverse(mine)
+				}
+				for range 10 {
+					a, err := lock.LockAll(t.Context(), s, mine[:2+i%3]...)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond) // on the bubble's clock, so that all others want them meanwhile
+					wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// One of them lost is all of them lost.
+func TestLockAllLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := lock.LockAll(t.Context(), newShelf(), "a", "b", "c")
+		wantErr(t, "LockAll", err, nil)
+		under, cancel := lock.Context(t.Context(), a)
+		defer cancel()
+		lose(a.Locks()[1])
+		<-a.Lost()
+		wantErr(t, "Err", a.Err(), lock.ErrLost)
+		<-under.Done()
+		wantErr(t, "the cause", context.Cause(under), lock.ErrLost)
+		err = a.Unlock(t.Context())
+		wantErr(t, "Unlock", err, lock.ErrLost)
+		wantErr(t, "Err after Unlock", a.Err(), lock.ErrLost)
+	})
+}
+
+// What is lost while others are waited for ends the wait: all of them can't be had any more.
+func TestLockAllLosesOneMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		other, err := s.Lock(t.Context(), "z")
+		wantErr(t, "Lock", err, nil)
+		said := make(chan error)
+		go func() {
+			_, err := lock.LockAll(t.Context(), s, "a", "b", "z")
+			said <- err
+		}()
+		synctest.Wait()
+		s.mu.Lock()
+		held := s.held["a"]
+		s.mu.Unlock()
+		lose(held)
+		wantErr(t, "LockAll", <-said, lock.ErrLost)
+		wantErr(t, "Unlock", other.Unlock(t.Context()), nil)
+		synctest.Wait()
+		if len(s.taken) > 0 {
+			t.Errorf("%v are still held", s.taken)
+		}
+	})
+}
+
+// slowly has Unlock return when its context ends, or panic.
+type slowly struct {
+	*shelf
+	panics string // the name whose Unlock does
+}
+
+type slowLock struct {
+	lock.Lock
+	of *slowly
+}
+
+func (s *slowly) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	held, err := s.shelf.Lock(ctx, name)
+	return slowLock{held, s}, err
+}
+
+func (l slowLock) Unlock(ctx context.Context) error {
+	if l.of.panics == l.Name() {
+		panic("the Unlock of " + l.Name())
+	}
+	<-ctx.Done()
+	return errors.Join(ctx.Err(), l.Lock.Unlock(context.WithoutCancel(ctx)))
+}
+
+// ctx bounds what is given back after an error, too: all of it, not each.
+func TestLockAllEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowly{shelf: newShelf()}
+		s.broken = "z"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := lock.LockAll(ctx, s, "a", "b", "c", "z")
+		wantErr(t, "LockAll", err, errSystem)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it returned after %v; its context ended after 1s", took)
+		}
+	})
+}
+
+// A panic leaves no other lock behind.
+func TestUnlockOfAllPanics(t *testing.T) {
+	s := &slowly{shelf: newShelf(), panics: "b"}
+	a, err := lock.LockAll(t.Context(), s, "a", "b", "c")
+	wantErr(t, "LockAll", err, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	func() {
+		defer func() {
+			if r := recover(); r != "the Unlock of b" {
+				t.Errorf("it panicked with %v", r)
+			}
+		}()
+		_ = a.Unlock(ctx)
+		t.Error("no panic")
+	}()
+	if len(s.taken) != 1 {
+		t.Errorf("%v are held; want b alone", s.taken)
+	}
+}
+
+func ExampleLockAll() {
+	s := newShelf()
+	transfer := func(from, to string) error {
+		both, err := lock.LockAll(context.Background(), s, "account/"+from, "account/"+to)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := lock.Context(context.Background(), both)
+		defer cancel()
+		defer both.Unlock(context.Background())
+		fmt.Println(from, "to", to, "under", both.Name())
+		return ctx.Err()
+	}
+	_ = transfer("42", "7")
+	_ = transfer("7", "42") // the other way round at the same time is no deadlock
+	// Output:
+	// 42 to 7 under "account/42", "account/7"
+	// 7 to 42 under "account/42", "account/7"
+}

@@ -1,0 +1,24 @@
+-- Takes a lock over from its holder, who hears of it at its next renewal.
+-- KEYS: lock, fence, given
+-- ARGV: owner, lease in ms, the holder's fencing token or '' for whoever has it, ms to remember the fencing token
+-- Returns token | nothing: that one isn't the holder, or this is a late copy, and its lock was given back
+local owner = ARGV[1]
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- the first answer was lost
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return string.sub(held, #owner + 2)
+end
+local holder = held and string.match(held, ' (%d+)$') or ''
+if ARGV[3] ~= '' and holder ~= ARGV[3] or redis.call('GET', KEYS[3]) then
+  return false
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local before = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) or 0, tonumber(holder) or 0)
+if before >= now and before < 2^53 then
+  now = before + 1
+end
+local token = string.format('%.0f', now)
+redis.call('SET', KEYS[2], token, 'PX', ARGV[4])
+redis.call('SET', KEYS[1], owner .. ' ' .. token, 'PX', ARGV[2])
+return token

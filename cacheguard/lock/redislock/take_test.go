@@ -1,0 +1,99 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// taking is a locker over a wire that can lose what takes a lock over, one past it, and a holder's lock.
+func taking(t *testing.T, prefix string, lease time.Duration) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
+	t.Helper()
+	addr := redistest.Shared(t).Addr()
+	wire = newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: lease}
+	over, past = locker(t, wire.Addr(), opts), locker(t, addr, opts)
+	return over, past, wire, locked(t, past, "n")
+}
+
+var isTake = redistest.IsEval(redislock.TakeScript)
+
+// An answer that is lost is asked for again, and the same lock is had.
+func TestTakeWhoseAnswerIsLost(t *testing.T) {
+	over, past, wire, held := taking(t, "takelost", time.Hour)
+	wire.DropReply(isTake, redistest.Hangup)
+	next, err := over.Continue(t.Context(), "n", held.Token())
+	must(t, err)
+	if next.Token() <= held.Token() {
+		t.Errorf("token %d follows %d", next.Token(), held.Token())
+	}
+	if _, err := past.TryLock(t.Context(), "n"); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("the lock that was continued is: %v; want ErrHeld", err)
+	}
+	unlock(t, next)
+	unlock(t, locked(t, past, "n"))
+}
+
+// When nobody hears of a lock that was taken over, it is not given back: or another one would have it before its holder has
+// heard that it is lost.
+func TestTakeThatFailsFreesNothing(t *testing.T) {
+	const lease = 3 * time.Second
+	addr := redistest.Shared(t).Addr()
+	wire := newProxy(t, addr)
+	opts := redislock.Options{Prefix: "takefails", Lease: lease, OpTimeout: lease / 10}
+	over, past := locker(t, wire.Addr(), opts), locker(t, addr, opts)
+	held := locked(t, past, "n")
+	wire.DropReply(isTake)
+	wire.DropReply(isTake)
+	if next, err := over.Continue(t.Context(), "n", held.Token()); err == nil || errors.Is(err, lock.ErrLost) {
+		t.Fatalf("Continue without an answer: %v, %v", next, err)
+	}
+	for {
+		next, err := past.TryLock(t.Context(), "n")
+		if err == nil {
+			if held.Err() == nil {
+				t.Error("another has the lock, and its holder believes that it has it")
+			}
+			unlock(t, next)
+			return
+		}
+		if !errors.Is(err, lock.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A copy of the question that arrives late, when the lock that was seized has been given back, takes nobody's.
+func TestLateSeizureTakesNothing(t *testing.T) {
+	over, past, wire, held := taking(t, "takelate", time.Hour)
+	late := wire.Duplicate(isTake)
+	seized, err := over.SeizeUnsafely(t.Context(), "n")
+	must(t, err)
+	unlock(t, seized)
+	next := locked(t, past, "n")
+	_, _ = late.Release(t.Context())
+	if is := client(t, wire.Addr()).Get(t.Context(), redislock.LockName("takelate", "n")).Val(); !strings.HasSuffix(is, fmt.Sprint(" ", next.Token())) {
+		t.Errorf("the lock is %q; want that of the holder with the token %d", is, next.Token())
+	}
+	unlock(t, next)
+	_ = held.Unlock(context.Background())
+}
+
+// A lock can be given back when memory is short.
+func TestUnlockOutOfMemory(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	rdb := client(t, addr)
+	l := locker(t, addr, redislock.Options{Prefix: "oom", Lease: time.Hour})
+	held := locked(t, l, "n")
+	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	unlock(t, held)
+	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	unlock(t, locked(t, l, "n"))
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// known refuses requests for another host than this server's. A site whose name its owner has pointed at this address (DNS
+// rebinding) is of the same origin to its visitors' browsers, so nothing else would keep its pages from reading the answers and
+// from renaming. The names are -addr's and those of -hosts.
+func known(names ...string) func(http.Handler) http.Handler {
+	here := map[string]bool{"localhost": true}
+	for _, name := range names {
+		if name != "" { // -addr :8080
+			here[hostname(name)] = true
+		}
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+			if name := hostname(r.Host); !here[name] && !isAddress(name, local) {
+				refuse(w, http.StatusMisdirectedRequest, "there is no such host here: -hosts can name it")
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// hostname is the name in a Host field: without its port, the brackets of an IPv6 address and the dot at the end.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// isAddress reports whether a name is the address at which this request arrived, or one of this machine's own. No name can be
+// pointed at another one's address.
+func isAddress(name string, local net.Addr) bool {
+	ip, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	if ip.Unmap().IsLoopback() {
+		return true
+	}
+	tcp, ok := local.(*net.TCPAddr)
+	return ok && tcp.AddrPort().Addr().Unmap() == ip.Unmap()
+}

@@ -1,0 +1,151 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// A handler, or something in front of it that is behind the cache, may take fields out of its request once it has read them.
+// Who asked, and by what the response was selected, is judged by the request as it came.
+func TestHandlerChangesItsRequest(t *testing.T) {
+	for _, cc := range []string{"", "max-age=60"} {
+		for _, field := range []string{"Authorization", "Cookie"} {
+			if field == "Cookie" && cc != "" {
+				continue // that is for all
+			}
+			cache := newCache(t, middleware.Options{DefaultTTL: time.Minute})
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				user := r.Header.Get(field)
+				r.Header.Del(field)
+				if cc != "" {
+					w.Header().Set("Cache-Control", cc)
+				}
+				fmt.Fprintf(w, "page of %q", user)
+			}))
+			asks(h, "GET", "/", field, "alice")
+			if got := asks(h, "GET", "/").Body.String(); got != `page of ""` {
+				t.Errorf("%s, %q: nobody in particular gets the %s", field, cc, got)
+			}
+			if got := asks(h, "GET", "/", field, "bob").Body.String(); strings.Contains(got, "alice") {
+				t.Errorf("%s, %q: bob gets the %s", field, cc, got)
+			}
+		}
+	}
+	cache := newCache(t, middleware.Options{})
+	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept-Encoding")
+		w.Header().Set("Cache-Control", "max-age=60")
+		if e := r.Header.Get("Accept-Encoding"); e != "" {
+			r.Header.Del("Accept-Encoding")
+			w.Header().Set("Content-Encoding", e)
+		}
+		fmt.Fprint(w, "x")
+	}))
+	asks(h, "GET", "/", "Accept-Encoding", "gzip")
+	if got := asks(h, "GET", "/").Header().Get("Content-Encoding"); got != "" {
+		t.Errorf("without Accept-Encoding: it is encoded by %s", got)
+	}
+}
+
+// What a client asks anew, and gets what can't be shared, leaves the fresh page and its coalescing alone: also by a 304, and
+// by a HEAD.
+func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
+	says := func(status int, fields ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i < len(fields); i += 2 {
+				w.Header().Set(fields[i], fields[i+1])
+			}
+			w.WriteHeader(status)
+		}
+	}
+	for name, attack := range map[string]http.HandlerFunc{
+		"304 private":    says(304, "Cache-Control", "private", "Etag", `"1"`),
+		"304 Set-Cookie": says(304, "Set-Cookie", "a=b"),
+		"304 Vary":       says(304, "Vary", "*"),
+		"304 no-store":   says(304, "Cache-Control", "no-store"),
+		"200 private":    says(200, "Cache-Control", "private"),
+		"200 other":      says(200, "Cache-Control", "private", "Etag", `"2"`),
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			cache := newCache(t, middleware.Options{})
+			var runs atomic.Int32
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs.Add(1)
+				if r.Header.Get("X-Attack") != "" {
+					attack(w, r)
+					return
+				}
+				w.Header().Set("Etag", `"1"`)
+				page(w, "for all")
+			}))
+			asks(h, "GET", "/")
+			asks(h, method, "/", "X-Attack", "1", "Cache-Control", "no-cache")
+			runs.Store(0)
+			for range 3 {
+				asks(h, "GET", "/")
+			}
+			if n := runs.Load(); n > 0 {
+				t.Errorf("after %s %s: %d runs for a fresh page", method, name, n)
+			}
+		}
+	}
+}
+
+// A handler that ignores its context keeps its slot until it returns, also when its client has left.
+func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
+	const most = 2
+	cache := newCache(t, middleware.Options{MaxLoads: most})
+	gate := make(chan struct{})
+	var running atomic.Int32
+	began := make(chan struct{}, 100)
+	s := httptest.NewServer(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if running.Add(1) > most {
+			t.Errorf("more than %d run at a time", most)
+		}
+		defer running.Add(-1)
+		began <- struct{}{}
+		<-r.Context().Done() // it hears of it, and goes on
+		<-gate
+		page(w, "x")
+	})))
+	defer s.Close()
+	defer close(gate)
+	for i := range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprint(s.URL, "/", i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := http.DefaultClient.Do(r); err == nil {
+				res.Body.Close()
+			}
+		}()
+		if i < most {
+			<-began
+		}
+		cancel()
+		<-done
+	}
+}
+
+// Fields of the query that are taken out are nowhere: also if somebody in front has parsed the form.
+func TestParsedFormHasNoFieldsThatAreTakenOut(t *testing.T) {
+	cache := newCache(t, middleware.Options{KeepQuery: []string{}, DefaultTTL: time.Minute})
+	inner := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.FormValue("q")) }))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { r.FormValue("lang"); inner.ServeHTTP(w, r) })
+	asks(h, "GET", "/?q=evil")
+	if got := asks(h, "GET", "/").Body.String(); got != "" {
+		t.Errorf("a field that was taken out reads %q", got)
+	}
+}

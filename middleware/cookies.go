@@ -1,0 +1,51 @@
+package middleware
+
+import (
+	"net/http"
+	"strings"
+)
+
+// withoutCookies returns a request without the cookies of these names, which may end in *: r itself if it has none of them. A
+// handler can't go by what it doesn't see, so the rest alone says who asks.
+func withoutCookies(r *http.Request, names []string) *http.Request {
+	lines := r.Header["Cookie"]
+	if len(names) == 0 || len(lines) == 0 {
+		return r
+	}
+	var kept []string
+	changed := false
+	for _, line := range lines {
+		var own []string
+		for pair := range strings.SplitSeq(line, ";") {
+			if isIgnored(pair, names) {
+				changed = true
+			} else if strings.Trim(pair, " \t") != "" {
+				own = append(own, strings.Trim(pair, " \t"))
+			}
+		}
+		if len(own) > 0 {
+			kept = append(kept, strings.Join(own, "; "))
+		}
+	}
+	if !changed {
+		return r
+	}
+	other := *r
+	other.Header = r.Header.Clone()
+	if delete(other.Header, "Cookie"); len(kept) > 0 {
+		other.Header["Cookie"] = kept
+	}
+	return &other
+}
+
+// isIgnored reads the name of a cookie as net/http does.
+func isIgnored(pair string, names []string) bool {
+	name, _, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
+	name = strings.Trim(name, " \t")
+	for _, ignored := range names {
+		if begin, many := strings.CutSuffix(ignored, "*"); name == ignored || many && strings.HasPrefix(name, begin) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package middlewaretest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Kind says what a Finding is.
+type Kind string
+
+// The kinds of findings.
+const (
+	Poisoned Kind = "poisoned" // what any client can send decides about what others get
+	Leaked   Kind = "leaked"   // what was made for a user goes to others
+)
+
+// Finding is a response that depends on a request of somebody else.
+type Finding struct {
+	Kind   Kind
+	Varied string // what was varied
+	Differ string // what of the response differs from what Second gets when it comes first
+	Advice string // what to do
+
+	First, Second *http.Request // sent in this order to a handler with an empty cache
+}
+
+// String is the finding as a report for people.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: %s\n  first:  %s\n  second: %s\n  differs from what the second gets alone: %s\n  to do: %s",
+		f.Kind, f.Varied, line(f.First), line(f.Second), f.Differ, f.Advice)
+}
+
+// line is a request in one line.
+func line(r *http.Request) string {
+	var b strings.Builder
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(&b, "%s %s://%s%s", r.Method, scheme, r.Host, r.RequestURI)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			fmt.Fprintf(&b, " | %s: %s", name, value)
+		}
+	}
+	if r.ContentLength > 0 {
+		fmt.Fprintf(&b, " | and a body of %d bytes", r.ContentLength)
+	}
+	return b.String()
+}
+
+// Config is what Run needs to know.
+type Config struct {
+	// Build returns the handler with its cache, as the program makes it, and with nothing in the cache. It is called for each
+	// pair of requests, some hundred times for each sample. A handler whose cache is emptied in Build can be the same each
+	// time. Required.
+	Build func() http.Handler
+
+	// Fields and Cookies are names that are varied beside those that the package documentation lists.
+	Fields, Cookies []string
+
+	// Users are clients that a handler knows, by name: each function adds to a request what its user would send, such as the
+	// cookie of a session. Default: only users that nobody knows.
+	Users map[string]func(*http.Request)
+
+	// Ignore are fields of responses in which a difference is none, beside those that every cache changes.
+	Ignore []string
+}
+
+// Audit fails the test for each finding, and runs Run for that. Each sample is a GET that a client may send.
+func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
+	t.Helper()
+	for _, f := range Run(Config{Build: build}, samples...) {
+		t.Errorf("%v", f)
+	}
+}
+
+// Run audits a handler with some samples, and returns what it finds, what is worst first. It leaves the samples as they are.
+// It panics if there is no Build, no sample, or a sample that isn't a GET or has a body.
+func Run(c Config, samples ...*http.Request) (found []Finding) {
+	if c.Build == nil || len(samples) == 0 {
+		panic("middlewaretest: Run needs Config.Build and a sample")
+	}
+	for _, sample := range samples {
+		if sample.Method != http.MethodGet && sample.Method != "" || sample.ContentLength != 0 {
+			panic("middlewaretest: a sample is not a plain GET: " + sample.Method + " " + sample.URL.String())
+		}
+		found = append(found, c.audit(sample)...)
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) }) // leaked before poisoned
+	return found
+}
+
+func (c Config) audit(sample *http.Request) (found []Finding) {
+	c.Ignore = append(slices.Clone(changedByCaches), c.Ignore...)
+	known := map[string]*alone{} // by what is sent
+	aloneOf := func(change func(*http.Request)) *alone {
+		id := line(request(sample, change))
+		if known[id] == nil {
+			known[id] = &alone{}
+			c.ask(known[id], sample, change)
+		}
+		return known[id]
+	}
+	said := map[string]bool{}
+	for _, v := range c.variations(sample) {
+		if said[v.what] {
+			continue
+		}
+		victim, other := aloneOf(v.victim), aloneOf(v.change)
+		f := Finding{Kind: v.kind, Varied: v.what, Advice: v.advice}
+		// The other order is the other side of the same thing: one finding is enough.
+		if f.Differ = c.try(sample, v.change, v.victim, victim); f.Differ != "" {
+			f.First, f.Second = request(sample, v.change), request(sample, v.victim)
+		} else if !v.oneWay {
+			f.Differ = c.try(sample, v.victim, v.change, other)
+			f.First, f.Second = request(sample, v.victim), request(sample, v.change)
+		}
+		if f.Differ != "" {
+			said[v.what] = true
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// try sends two requests to an empty cache, and says how what the second gets differs from what it gets alone. Where it does, it
+// may be that time has passed: it is tried again, between two looks at what is the same each time.
+func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
+	both := func() response {
+		h := c.Build()
+		send(h, request(sample, first))
+		return send(h, request(sample, second))
+	}
+	if want.differs(both(), c.Ignore) == "" {
+		return ""
+	}
+	want.all = want.all[:perAsk] // what was seen for other pairs would only cost time
+	c.ask(want, sample, second)
+	got := both()
+	c.ask(want, sample, second)
+	return want.differs(got, c.Ignore)
+}

@@ -1,0 +1,295 @@
+package middleware_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// A client asks for something newer, in such a way that what it gets is for nobody else. What is stored for all stays, is
+// fresh, and is what everybody gets.
+func TestReloadTurnsNothingOff(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"406":        func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotAcceptable) },
+		"302":        func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
+		"404":        func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"private":    func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "private") },
+		"no-store":   func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "no-store, max-age=9") },
+		"no-cache":   func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "no-cache") },
+		"Set-Cookie": func(w http.ResponseWriter, r *http.Request) { withCookie("max-age=60")(w.Header(), "x") },
+		"Vary: *":    func(w http.ResponseWriter, r *http.Request) { w.Header()["Vary"] = []string{"*"}; page(w, "") },
+		"nothing":    func(w http.ResponseWriter, r *http.Request) {},
+		"event stream": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			page(w, "")
+		},
+		"too large": func(w http.ResponseWriter, r *http.Request) { page(w, strings.Repeat("x", 200)) },
+		"too large, and says so": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "200")
+			page(w, strings.Repeat("x", 200))
+		},
+		"to be validated": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=0")
+			w.Header().Set("Etag", `"2"`)
+		},
+		"500":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"panic": func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		for _, reload := range [][]string{
+			{"Cache-Control", "no-cache"}, {"Cache-Control", "max-age=0"}, {"Pragma", "no-cache"}, {"Cache-Control", "min-fresh=99"},
+			{"Cache-Control", "no-cache", "Cookie", "session=alice"}, {"Cache-Control", "no-cache", "Authorization", "x"},
+		} {
+			for _, local := range []int{0, 1 << 20} {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, reload, local), func(t *testing.T) {
+					cache := newCache(t, middleware.Options{MaxBody: 100, LocalBytes: local})
+					var runs atomic.Int32
+					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						runs.Add(1)
+						if r.Header.Get("X-Attack") != "" {
+							answer(w, r)
+							return
+						}
+						page(w, "for all")
+					}))
+					asks(h, "GET", "/")
+					asks(h, "GET", "/")
+					func() {
+						defer func() { _ = recover() }()
+						asks(h, "GET", "/", append([]string{"X-Attack", "1"}, reload...)...)
+					}()
+					runs.Store(0)
+					for range 20 {
+						if got := asks(h, "GET", "/").Body.String(); got != "for all" {
+							t.Fatalf("got %q", got)
+						}
+					}
+					if n := runs.Load(); n != 0 {
+						t.Errorf("%d of 20 requests ran the handler", n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Nor does a client error on a cold page have those who come next run the handler side by side.
+func TestRefusalTurnsNothingOff(t *testing.T) {
+	for _, status := range []int{400, 401, 403, 406, 413, 415, 416, 417} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cache := newCache(t, middleware.Options{})
+				var runs atomic.Int32
+				hold := make(chan struct{})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("X-Attack") != "" {
+						w.WriteHeader(status)
+						return
+					}
+					runs.Add(1)
+					<-hold
+					page(w, "for all")
+				}))
+				asks(h, "GET", "/", "X-Attack", "1")
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() { asks(h, "GET", "/") })
+				}
+				synctest.Wait()
+				close(hold)
+				all.Wait()
+				if n := runs.Load(); n != 1 {
+					t.Errorf("the handler ran %d times for 100 requests", n)
+				}
+			})
+		})
+	}
+}
+
+// crossing is what there is of requests that no stored response answers.
+var crossing = map[string]func(r *http.Request){
+	"Upgrade":             func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
+	"If-Match":            func(r *http.Request) { r.Header.Set("If-Match", `"x"`) },
+	"If-Unmodified-Since": func(r *http.Request) { r.Header.Set("If-Unmodified-Since", "Sat, 21 Nov 2020 20:00:00 GMT") },
+	"no-store": func(r *http.Request) {
+		r.Header.Set("Cache-Control", "no-store")
+		r.URL.Path, r.RequestURI = "/cold", "/cold"
+	},
+	"no-store, no-cache": func(r *http.Request) { r.Header.Set("Cache-Control", "no-store, no-cache") },
+	"Range":              func(r *http.Request) { r.Header.Set("Range", "bytes=0-1"); r.Header.Set("Cache-Control", "no-cache") },
+	"chunked body":       func(r *http.Request) { r.ContentLength, r.TransferEncoding = -1, []string{"chunked"} },
+	"body":               func(r *http.Request) { r.ContentLength = 1 },
+	"HEAD":               func(r *http.Request) { r.Method = "HEAD"; r.Header.Set("Pragma", "no-cache") },
+	"strange Host":       func(r *http.Request) { r.Host = "a b" },
+	"no-cache": func(r *http.Request) {
+		r.Header.Set("Cache-Control", "no-cache")
+		r.URL.RawQuery, r.RequestURI = "", "/"
+	},
+}
+
+// Whatever a client asks for: so many handlers run at a time and no more, also on a page that is stored, and who wants that or
+// another page gets it meanwhile.
+func TestEveryRunIsCounted(t *testing.T) {
+	for name, edit := range crossing {
+		for _, most := range []int{1, 8} {
+			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cache := newCache(t, middleware.Options{MaxLoads: most, WaitTimeout: time.Hour, LoadTimeout: time.Hour, LeaseTTL: time.Hour})
+					var running, peak atomic.Int32
+					hold := make(chan struct{})
+					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("X-Attack") != "" {
+							n := running.Add(1)
+							defer running.Add(-1)
+							for p := peak.Load(); p < n && !peak.CompareAndSwap(p, n); p = peak.Load() {
+							}
+							<-hold
+						}
+						page(w, "page")
+					}))
+					asks(h, "GET", "/")
+					var all sync.WaitGroup
+					for range 60 {
+						all.Go(func() {
+							r := httptest.NewRequest("GET", "/", nil)
+							r.Header.Set("X-Attack", "1")
+							edit(r)
+							h.ServeHTTP(httptest.NewRecorder(), r)
+						})
+					}
+					synctest.Wait()
+					if name != "no-cache" || most > 1 { // that one has the only slot, and coalesces
+						for _, target := range []string{"/", "/other"} {
+							if got := asks(h, "GET", target).Body.String(); got != "page" {
+								t.Errorf("%s: %q", target, got)
+							}
+						}
+					}
+					if n := peak.Load(); n < 1 || int(n) > most {
+						t.Errorf("%d handlers ran at a time", n)
+					}
+					close(hold)
+					all.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Event streams, WebSockets and what else is sent to its client while the handler runs count by their start, so that those
+// which stay open take nothing from those that come.
+func TestStreamsCountByTheirStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		field, value string
+		begin        func(w http.ResponseWriter)
+	}{
+		"flushed":  {"If-Match", `"x"`, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }},
+		"hijacked": {"Upgrade", "websocket", func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() }},
+		"written":  {"Cache-Control", "no-store", func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 1<<14)) }},
+		"events": {"Accept", "text/event-stream", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cache := newCache(t, middleware.Options{MaxLoads: 1})
+				var running atomic.Int32
+				hold := make(chan struct{})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					c.begin(w)
+					running.Add(1)
+					<-hold
+				}))
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						r := httptest.NewRequest("GET", "/", nil)
+						r.Header.Set(c.field, c.value)
+						h.ServeHTTP(taken{httptest.NewRecorder()}, r)
+					})
+				}
+				synctest.Wait()
+				if n := running.Load(); n != 20 {
+					t.Errorf("%d streams are open, want 20", n)
+				}
+				close(hold)
+				all.Wait()
+			})
+		})
+	}
+}
+
+// taken is a recorder whose connection can be taken over.
+type taken struct{ *httptest.ResponseRecorder }
+
+func (taken) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// Who comes when there are too many that wait gets a 503 at once, and so does who has waited for too long.
+func TestTooManyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{MaxLoads: 1, LoadTimeout: time.Minute})
+		hold := make(chan struct{})
+		h := cache.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
+		var all sync.WaitGroup
+		var ok, refused atomic.Int32
+		for range 100 {
+			all.Go(func() {
+				switch w := asks(h, "GET", "/", "If-Match", "*"); w.Code {
+				case http.StatusOK:
+					ok.Add(1)
+				case http.StatusServiceUnavailable:
+					refused.Add(1)
+					if w.Header().Get("Retry-After") == "" {
+						t.Error("no Retry-After")
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		if n := refused.Load(); n != 35 {
+			t.Errorf("%d of 100 were refused at once, want 35: one runs, 64 wait", n)
+		}
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		if n := refused.Load(); n != 99 {
+			t.Errorf("%d of 100 were refused, want all but the one that runs", n)
+		}
+		close(hold)
+		all.Wait()
+		if n := ok.Load(); n != 1 {
+			t.Errorf("%d were answered", n)
+		}
+	})
+}
+
+// What a handler asks of its own cache is a part of its run.
+func TestRunsInRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{MaxLoads: 1})
+		var h http.Handler
+		h = cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/outer" {
+				inner := httptest.NewRequest("GET", "/inner", nil).WithContext(r.Context())
+				inner.Header.Set("If-Match", "*")
+				h.ServeHTTP(w, inner)
+				return
+			}
+			fmt.Fprint(w, "inner")
+		}))
+		for _, header := range [][]string{nil, {"If-Match", "*"}} {
+			if got := asks(h, "GET", "/outer", header...).Body.String(); got != "inner" {
+				t.Errorf("%q: %q", header, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,209 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// shaper makes requests alike that the user says are alike: by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. It
+// changes the request itself, before its key is made and before the handler gets it. So what it takes away can't be in any
+// response, and no client can put it into what others get.
+type shaper struct {
+	hosts        map[string]string // by oneHost
+	ignore, keep []string          // names of query fields, perhaps with * at the end
+	normal       []string          // canonical names of fields
+	forwarded    bool              // X-Forwarded-Host is one of the hosts
+	then         func(*http.Request)
+}
+
+// newShaper returns the shaper of options, or nil if they ask for nothing, and what is wrong with them.
+func newShaper(o Options) (*shaper, error) {
+	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil && len(o.Normalize) == 0 && o.Shape == nil {
+		return nil, nil
+	}
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("middleware: Options."+format, args...))
+	}
+	s := &shaper{hosts: map[string]string{}, ignore: o.IgnoreQuery, keep: o.KeepQuery, then: o.Shape}
+	for from, to := range o.Hosts {
+		name, ok := oneHost(from)
+		if !ok || !isHost(to) {
+			wrong("Hosts has %q for %q, both must be hosts, perhaps with a port", to, from)
+		}
+		s.hosts[name] = to
+	}
+	for from, to := range o.Hosts {
+		if name, ok := oneHost(to); ok && s.hosts[name] != "" && s.hosts[name] != to {
+			wrong("Hosts has %q for %q, which stands for another one itself", to, from)
+		}
+	}
+	if len(o.IgnoreQuery) > 0 && o.KeepQuery != nil {
+		wrong("IgnoreQuery and Options.KeepQuery exclude each other")
+	}
+	for _, name := range o.Normalize {
+		switch name = http.CanonicalHeaderKey(name); {
+		case !isToken(name), name == "Cookie", name == "Authorization", name == "Proxy-Authorization":
+			wrong("Normalize has %q, which is no list", name)
+		default:
+			s.normal = append(s.normal, name)
+		}
+	}
+	s.forwarded = slices.ContainsFunc(o.TrustForwarded, func(name string) bool { return strings.EqualFold(name, forwardedHost) })
+	return s, errors.Join(errs...)
+}
+
+// request returns the request as it is to be taken: r itself if it is that already, or else a copy. s may be nil.
+func (s *shaper) request(r *http.Request) *http.Request {
+	if s == nil {
+		return r
+	}
+	shaped, cloned := r, false
+	change := func() *http.Request {
+		if shaped == r {
+			shaped = r.WithContext(r.Context()) // a shallow copy
+		}
+		return shaped
+	}
+	header := func() http.Header {
+		if !cloned {
+			change().Header, cloned = r.Header.Clone(), true
+		}
+		return shaped.Header
+	}
+	if host := s.host(r.Host); host != r.Host {
+		change().Host = host
+	}
+	if lines := r.Header[forwardedHost]; s.forwarded && len(lines) == 1 {
+		if host := s.host(lines[0]); host != lines[0] {
+			header()[forwardedHost] = []string{host}
+		}
+	}
+	if uri := s.uri(r.RequestURI); uri != r.RequestURI {
+		change().RequestURI = uri
+	}
+	if u := r.URL; u != nil && (u.RawQuery != "" || u.ForceQuery) {
+		if query := s.query(u.RawQuery); query != u.RawQuery || u.ForceQuery && s.filters() {
+			inner := *u
+			inner.RawQuery, inner.ForceQuery = query, false
+			change().URL = &inner
+			shaped.Form = nil
+		}
+	}
+	for _, name := range s.normal {
+		if lines := r.Header[name]; len(lines) > 0 {
+			if normal := normalField(name, lines); len(lines) > 1 || normal != lines[0] {
+				header()[name] = []string{normal}
+			}
+		}
+	}
+	if s.then != nil {
+		header()
+		s.free(shaped)
+	}
+	return shaped
+}
+
+// free has the user's function change the copy. What it does to the URL is in the request line, too, for that is what the key
+// is made of.
+func (s *shaper) free(shaped *http.Request) {
+	before := *shaped.URL
+	inner := before
+	shaped.URL = &inner
+	s.then(shaped)
+	if now := shaped.URL; now != nil && (now.Path != before.Path || now.RawPath != before.RawPath ||
+		now.RawQuery != before.RawQuery || now.ForceQuery != before.ForceQuery) {
+		shaped.RequestURI = pathAndQuery(shaped)
+	}
+}
+
+// host returns what stands for a host.
+func (s *shaper) host(host string) string {
+	if len(s.hosts) == 0 {
+		return host
+	}
+	if name, ok := oneHost(host); ok && s.hosts[name] != "" {
+		return s.hosts[name]
+	}
+	return host
+}
+
+// url returns a URL as Purge gets it in the spelling of the keys.
+func (s *shaper) url(whole string) string {
+	if s == nil {
+		return whole
+	}
+	scheme, rest, found := strings.Cut(whole, "://")
+	if !found || strings.HasPrefix(whole, "/") {
+		return s.uri(whole)
+	}
+	host, uri := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		host, uri = rest[:i], rest[i:]
+	}
+	return scheme + "://" + s.host(host) + s.uri(uri)
+}
+
+// uri returns a request's target, or what stands for it.
+func (s *shaper) uri(uri string) string {
+	path, query, has := strings.Cut(uri, "?")
+	if !has || !s.filters() {
+		return uri
+	}
+	if query = s.query(query); query == "" {
+		return path
+	}
+	return path + "?" + query
+}
+
+func (s *shaper) filters() bool { return len(s.ignore) > 0 || s.keep != nil }
+
+// query returns a query without the fields that are to be ignored, in the order and spelling that it has.
+func (s *shaper) query(query string) string {
+	if query == "" || !s.filters() {
+		return query
+	}
+	var b strings.Builder
+	first := true
+	for field := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(field, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if s.keep != nil && !named(s.keep, name) || named(s.ignore, name) {
+			continue
+		}
+		if !first {
+			b.WriteByte('&')
+		}
+		first = false
+		b.WriteString(field)
+	}
+	return b.String()
+}
+
+// named reports whether one of the patterns is the name, or begins it and ends with *.
+func named(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if begin, open := strings.CutSuffix(pattern, "*"); open {
+			return strings.HasPrefix(name, begin)
+		}
+		return pattern == name
+	})
+}
+
+// normalField returns one spelling for the lines of a field that is a list, and those that mean the same.
+func normalField(name string, lines []string) string {
+	all := strings.Join(lines, ",")
+	switch name {
+	case "Accept", "Accept-Encoding", "Accept-Language":
+		if normal, ok := weighted(name, all); ok {
+			return normal
+		}
+	}
+	return withoutSpace(all)
+}

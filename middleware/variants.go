@@ -1,0 +1,152 @@
+package middleware
+
+import (
+	"hash/maphash"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// variants counts the responses of a URL that this process has had stored, one for each value of the fields that Vary names.
+// Clients choose these values: without a bound any of them could have a page stored a million times.
+//
+// Nor may one who fills all places keep everybody else's variants out. So a variant that is asked for again, after it was
+// refused, takes the place of another one, once a second: what many ask for comes in soon.
+type variants struct {
+	mu    sync.Mutex // guards what follows
+	seed  maphash.Seed
+	of    map[string]*counted // by the resource's key
+	order []string            // the keys, a ring
+	next  int                 // the oldest
+}
+
+// counted are the variants of one URL.
+type counted struct {
+	until    map[uint64]time.Time // by what was selected: for how long it is fresh
+	refused  []uint64             // lately, a ring
+	next     int                  // the oldest of these
+	replaced time.Time            // the last time that one took another one's place
+}
+
+const (
+	mostCounted  = 4096 // URLs that are counted at a time
+	mostRefused  = 128
+	replaceEvery = time.Second
+)
+
+// admits reports whether one more variant of a resource, fresh until then, may be stored, and counts it. One that is stored
+// already keeps its place.
+func (v *variants) admits(key, selected string, most int, now, until time.Time) bool {
+	if most < 0 {
+		return true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.of == nil {
+		v.of, v.seed = make(map[string]*counted), maphash.MakeSeed()
+	}
+	all := v.of[key]
+	if all == nil {
+		all = v.add(key)
+	}
+	one := maphash.String(v.seed, selected)
+	if !all.hasRoomFor(one, most, now) {
+		return false
+	}
+	all.until[one] = until
+	return true
+}
+
+func (v *variants) add(key string) *counted {
+	if len(v.order) < mostCounted {
+		v.order = append(v.order, key)
+	} else {
+		delete(v.of, v.order[v.next])
+		v.order[v.next] = key
+		v.next = (v.next + 1) % mostCounted
+	}
+	all := &counted{until: make(map[uint64]time.Time)}
+	v.of[key] = all
+	return all
+}
+
+// hasRoomFor makes room for a variant, if it may have it.
+func (c *counted) hasRoomFor(one uint64, most int, now time.Time) bool {
+	if _, has := c.until[one]; has || len(c.until) < most {
+		return true
+	}
+	maps.DeleteFunc(c.until, func(_ uint64, end time.Time) bool { return !end.After(now) })
+	if len(c.until) < most {
+		return true
+	}
+	if !slices.Contains(c.refused, one) {
+		c.refuse(one)
+		return false
+	}
+	if now.Sub(c.replaced) < replaceEvery {
+		return false
+	}
+	c.replaced = now
+	for other := range c.until { // any: a map has no order
+		delete(c.until, other)
+		break
+	}
+	return true
+}
+
+func (c *counted) refuse(one uint64) {
+	if len(c.refused) < mostRefused {
+		c.refused = append(c.refused, one)
+		return
+	}
+	c.refused[c.next] = one
+	c.next = (c.next + 1) % mostRefused
+}
+
+// admits reports whether the response of a run may be stored beside the other variants of its URL.
+func (c *Cache) admits(res *response, v verdict) bool {
+	if len(res.vary) == 0 {
+		return true
+	}
+	now := time.Now()
+	return c.variants.admits(res.key, res.selected, c.opts.MaxVariants, now, now.Add(v.fresh+max(v.revalidate, v.ifError)))
+}
+
+// selecting returns the lines of Vary by which others get a response, of a header and what was in it before the handler was
+// called. What Options.IgnoreVary names counts only if the handler says it: whoever is in front says so for himself, and
+// again to each client. Both headers are canonical.
+func (c *Cache) selecting(all, before http.Header) []string {
+	lines, outer := all["Vary"], before["Vary"]
+	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) || !slices.Equal(lines[:len(outer)], outer) {
+		return lines
+	}
+	var kept []string
+	for _, line := range outer {
+		var names []string
+		for name := range strings.SplitSeq(line, ",") {
+			if name = trimOWS(name); name != "" && !slices.ContainsFunc(c.opts.IgnoreVary, func(s string) bool { return strings.EqualFold(s, name) }) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			kept = append(kept, strings.Join(names, ", "))
+		}
+	}
+	return append(kept, lines[len(outer):]...)
+}
+
+// selectingOnly returns a header with these lines of Vary only.
+func (c *Cache) selectingOnly(all, before http.Header) http.Header {
+	lines := c.selecting(all, before)
+	if slices.Equal(lines, all["Vary"]) {
+		return all
+	}
+	own := all.Clone()
+	if own["Vary"] = lines; len(lines) == 0 {
+		delete(own, "Vary")
+	}
+	return own
+}

@@ -1,0 +1,74 @@
+package middleware
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestVariantsAdmit(t *testing.T) {
+	const most = 10
+	var v variants
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	admitted := func(from, to int) (n int) {
+		for i := from; i < to; i++ {
+			if v.admits("page", fmt.Sprint(i), most, now, now.Add(time.Hour)) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := admitted(0, 1000); n != most {
+		t.Errorf("%d at once", n)
+	}
+	if n := admitted(0, most); n != most {
+		t.Errorf("%d of %d keep their places", n, most)
+	}
+	if n := admitted(0, 1000); n != most {
+		t.Errorf("%d of those that come again much later", n)
+	}
+	if !v.admits("other", "1000", most, now, now.Add(time.Hour)) {
+		t.Error("another page has no room")
+	}
+	// What is asked for again comes in, one a second, whoever else fills the places.
+	v.admits("page", "hot", most, now, now.Add(time.Hour))
+	if !v.admits("page", "hot", most, now, now.Add(time.Hour)) {
+		t.Error("what is asked for again is kept out")
+	}
+	admitted(2000, 2050)
+	if n := admitted(2000, 2050); n != 0 {
+		t.Errorf("%d more within a second", n)
+	}
+	if now = now.Add(replaceEvery); admitted(2000, 2050) != 1 {
+		t.Error("not one more after a second")
+	}
+	if n := len(v.of["page"].until); n != most {
+		t.Errorf("%d have places", n)
+	}
+	if now = now.Add(2 * time.Hour); admitted(3000, 4000) != most {
+		t.Error("those that are stale keep their places")
+	}
+	if !v.admits("page", "any", -1, now, now) {
+		t.Error("there is a limit")
+	}
+}
+
+func TestVariantsOfManyPages(t *testing.T) {
+	var v variants
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for page := range 3 * mostCounted {
+		for i := range 4 {
+			v.admits(fmt.Sprint(page), fmt.Sprint(i), 2, now, now.Add(time.Hour))
+		}
+	}
+	if len(v.of) != mostCounted || len(v.order) != mostCounted {
+		t.Errorf("%d and %d pages are counted", len(v.of), len(v.order))
+	}
+	for range 1000 {
+		v.admits("page", fmt.Sprint(now.UnixNano()), 1, now, now.Add(time.Hour))
+		now = now.Add(time.Nanosecond)
+	}
+	if n := len(v.of["page"].refused); n != mostRefused {
+		t.Errorf("%d refused ones are remembered", n)
+	}
+}
