@@ -20,6 +20,8 @@ type Link struct {
 	timeout time.Duration
 	routed  atomic.Bool // a step has gone through, so a cluster client knows its nodes
 	answers atomic.Bool // the last step was answered
+
+	limit atomic.Pointer[limit] // of the step that began last
 }
 
 // New makes a link whose steps take at most timeout, or says what is wrong with the client. It never dials.
@@ -130,7 +132,7 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 // Once runs a step within half of the timeout: on this goroutine where the client's calls end with their context, for
 // another goroutine would have to wait for a processor just when thousands of callers have woken up; otherwise aside.
 func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout/2)
+	ctx, cancel := l.limited(ctx)
 	defer cancel()
 	if l.direct == nil {
 		return Aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, l.rdb) })
@@ -140,6 +142,45 @@ func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.
 		l.answers.Store(answered)
 	}
 	return v, err
+}
+
+// limited returns a context that ends with ctx, and after half of the timeout or up to a sixteenth sooner.
+func (l *Link) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	half := l.timeout / 2
+	if ctx.Done() != nil {
+		return context.WithTimeout(ctx, half)
+	}
+	// Steps that begin at about the same time have one timer: one for each would, as the next to go off, wake a processor
+	// that looks after timers, just to be stopped again when the answer is there.
+	now := time.Now()
+	last := l.limit.Load()
+	if last == nil || last.until.Sub(now) < half-half/16 {
+		until := now.Add(half)
+		ends, cancel := context.WithDeadline(context.Background(), until)
+		_ = cancel // it ends by itself: other steps have it, too
+		last = &limit{ends, until}
+		l.limit.Store(last)
+	}
+	return limited{last.Context, ctx}, func() {}
+}
+
+// limit is a context that ends then.
+type limit struct {
+	context.Context
+	until time.Time
+}
+
+// limited is a limit with another context's values.
+type limited struct {
+	context.Context
+	values context.Context
+}
+
+func (c limited) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key) // by which package context knows its own
 }
 
 // Prompt reports whether a step is likely to be answered soon, on the goroutine that asks for it: the one before was, and

@@ -71,9 +71,10 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.check() == nil {
-		t.expireInTime()
 		if terms.Renew != nil && terms.Every > 0 && !terms.Until.IsZero() {
-			t.renewal = time.AfterFunc(t.pause(), t.renew)
+			t.renewal = time.AfterFunc(t.pause(), t.renew) // which is sooner than the end, and sees to that
+		} else {
+			t.expireInTime()
 		}
 	}
 	return newHold(t)

@@ -72,7 +72,7 @@ type tenure struct {
 	holds   int
 	state   error // nil, ErrLost or ErrNotHeld
 	until   time.Time
-	expiry  *time.Timer        // at until, if there is one
+	expiry  *time.Timer        // at until, if there is one; from the first renewal on, where there are renewals
 	renewal *time.Timer        // at the next one, if there is one: a goroutine for each lock would be woken by each Unlock
 	over    context.CancelFunc // of the renewal under way, or nil
 
@@ -208,6 +208,9 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	defer t.mu.Unlock()
 	if t.check() != nil {
 		return nil, nil
+	}
+	if t.expiry == nil {
+		t.expireInTime()
 	}
 	t.keeper.occupy() // under t.mu: so Close, which loses this tenure, either waits for the renewal or prevents it
 	ctx, over := context.WithDeadline(context.Background(), t.until)

@@ -1,0 +1,48 @@
+package redislink
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A step of a caller who waits for as long as it takes ends after half of the timeout, or up to a sixteenth sooner, whatever
+// steps began before it.
+func TestStepsEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const half = 160 * time.Millisecond
+		l := &Link{timeout: 2 * half}
+		for _, since := range []time.Duration{0, 0, 3, 6, 2, half, half / 16, 1, 10 * half} { // the step before
+			time.Sleep(since)
+			began := time.Now()
+			ctx, cancel := l.limited(context.WithValue(context.Background(), name{}, since))
+			if ctx.Value(name{}) != since {
+				t.Errorf("the caller's value is %v; want %v", ctx.Value(name{}), since)
+			}
+			go func() {
+				defer cancel()
+				within, over := context.WithCancel(ctx) // as a dial has it
+				defer over()
+				<-within.Done()
+				if took := time.Since(began); took > half || took < half-half/16 || ctx.Err() != context.DeadlineExceeded {
+					t.Errorf("a step ended after %v with %v", took, ctx.Err())
+				}
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(half)
+	})
+}
+
+// A step ends with its caller's context.
+func TestStepsEndWithTheirCaller(t *testing.T) {
+	l := &Link{timeout: time.Hour}
+	caller, end := context.WithCancel(t.Context())
+	ctx, cancel := l.limited(caller)
+	defer cancel()
+	end()
+	<-ctx.Done()
+}
+
+type name struct{}
