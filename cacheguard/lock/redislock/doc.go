@@ -47,13 +47,12 @@
 //
 // # What it costs
 //
-// When nobody else wants the lock, Lock and Unlock are one round trip each, and eleven commands:
+// When nobody else wants the lock, Lock and Unlock are one round trip each, and ten commands:
 //
 //	EVALSHA, EVALSHA    one step each, so that nothing can come between its parts
-//	GET                 is the lock this owner's already? Then an answer was lost
 //	TIME                the fencing token, which is larger than what Redis may have forgotten
-//	SET PX GET          the last one is remembered, and counts if the clock was set back
-//	SET PX              the lock, with its end
+//	SET NX PX           the lock, with its end and its token, if nobody has it
+//	SET PX GET          the last token is remembered, and the one before counts if the clock was set back
 //	ZREM                the owner's place in line, which a copy of the question may have taken
 //	GET                 is the lock still this owner's?
 //	SET PX              note that it gives the lock back, for an Unlock whose answer is lost

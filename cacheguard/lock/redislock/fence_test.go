@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ func TestTokensGrow(t *testing.T) {
 	token := func() int64 {
 		held := locked(t, l, name)
 		defer unlock(t, held)
+		if is := rdb.Get(t.Context(), redislock.LockName(prefix, name)).Val(); !strings.HasSuffix(is, " "+strconv.FormatInt(held.Token(), 10)) {
+			t.Errorf("of the lock with the token %d it stands in Redis: %q", held.Token(), is)
+		}
 		return held.Token()
 	}
 	first := token()

@@ -22,6 +22,8 @@ type Locker struct {
 	link    *redislink.Link
 	opts    Options
 	process string // names this locker and its channel
+	lease   any    // in ms, as scripts have it
+	again   any    // in ms: for how long an Unlock may be sent again
 	asked   atomic.Int64
 	keeper  *tenure.Keeper
 	calls   *calls
@@ -41,7 +43,10 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{link: link, opts: opts, process: uuid.NewString(), keeper: tenure.NewKeeper()}
+	l := &Locker{
+		link: link, opts: opts, process: uuid.NewString(), lease: millis(opts.Lease), again: millis(2 * opts.OpTimeout),
+		keeper: tenure.NewKeeper(),
+	}
 	l.calls = &calls{
 		link: link, channel: l.channels() + l.process, logger: opts.Logger,
 		refused: make(chan struct{}), ears: make(map[string]*ear),
@@ -73,8 +78,8 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 // ask asks until it has the lock, or gives the question up: then nothing of it stays behind.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
 	if wait && l.calls.arrive() { // a place at once: otherwise only when it is known that there is need for one
-		q.ear = l.calls.add(q.owner)
-		defer l.calls.remove(q.owner)
+		q.ear = l.calls.add(q.id)
+		defer l.calls.remove(q.id)
 	}
 	a, err := l.put(ctx, q)
 	if wait && errors.Is(err, errLate) { // this process stood still, which is no trouble with Redis
@@ -124,7 +129,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	defer leave()
 	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
-		for _, s := range []*redis.Script{acquireScript, renewScript, releaseScript, takeScript} {
+		for _, s := range []*script{acquireScript, renewScript, releaseScript, takeScript} {
 			if err := s.Load(ctx, l.link.Client()).Err(); err != nil {
 				return struct{}{}, err
 			}
@@ -159,14 +164,16 @@ func (l *Locker) channels() string { return l.opts.Prefix + ":" }
 type question struct {
 	name  string
 	names names
-	owner string // of the lock, when it is granted; no two questions have the same
+	id    string // is the owner of the lock, when it is granted; no two questions have the same
 	ear   *ear   // for messages to this question; nil while it doesn't wait
+
+	lock, line, seen, fence, owner any // names and id as scripts have them
 
 	asking sync.WaitGroup // steps under way
 	place  atomic.Value   // string: among those who wait, once it has one
 }
 
 func (l *Locker) question(name string) *question {
-	owner := l.process + "/" + strconv.FormatInt(l.asked.Add(1), 36)
-	return &question{name: name, names: namesOf(l.opts.Prefix, name), owner: owner}
+	id, n := l.process+"/"+strconv.FormatInt(l.asked.Add(1), 36), namesOf(l.opts.Prefix, name)
+	return &question{name: name, names: n, id: id, lock: n.lock, line: n.line, seen: n.seen, fence: n.fence, owner: id}
 }

@@ -1,7 +1,7 @@
 -- Gives a lock back, or a place among those who wait, and gives it to the next one.
 -- KEYS: lock, line, seen, given, fence
--- ARGV: owner, '1' for first come first served, channels' prefix, '1' if PUBLISH says how many it has reached,
---       ms in which this may be sent again, ms to remember the fencing token
+-- ARGV: owner, '1' for first come first served, '1' if PUBLISH says how many it has reached, ms in which this may be sent
+--       again, ms to remember the fencing token
 -- Returns 1 if the owner had the lock
 --
 -- Whoever is next gets the lock here, and a message with its token: so a hand-over costs no question. It has the lock for
@@ -13,7 +13,7 @@ local owner = ARGV[1]
 local mine, token = 0, nil
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- its owner has left the line when it got it
-  redis.pcall('SET', KEYS[4], '', 'PX', ARGV[5]) -- out of memory: then an Unlock that asks again may hear that it was lost
+  redis.pcall('SET', KEYS[4], '', 'PX', ARGV[4]) -- out of memory: then an Unlock that asks again may hear that it was lost
   mine, token = 1, string.sub(held, #owner + 2)
 elseif redis.call('GET', KEYS[4]) then -- the first answer was lost, and the next one has the lock or is woken
   return 1
@@ -37,13 +37,13 @@ while true do
     local time = redis.call('TIME')
     now = time[1] * 1000000 + time[2]
   end
-  local channel = ARGV[3] .. string.match(who, '^[^/]*')
+  local channel = string.match(KEYS[1], '^[^{]*') .. string.match(who, '^[^/]*')
   local left = math.ceil(((tonumber(redis.call('HGET', KEYS[3], who) or 0) or 0) - now) / 1000)
-  local told = ARGV[4] == '1'
+  local told = ARGV[3] == '1'
   if left > 0 and told then
     local grant = string.format('%.0f', math.max(now, (tonumber(token or 0) or 0) + 1))
     redis.call('SET', KEYS[1], who .. ' ' .. grant, 'PX', left)
-    redis.call('SET', KEYS[5], grant, 'PX', ARGV[6])
+    redis.call('SET', KEYS[5], grant, 'PX', ARGV[5])
     if redis.call('PUBLISH', channel, who .. ' ' .. grant) > 0 then
       redis.call('HDEL', KEYS[3], who)
       return mine

@@ -1,7 +1,9 @@
 package redislock
 
 import (
+	"context"
 	_ "embed"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,8 +20,28 @@ var (
 )
 
 var (
-	acquireScript = redis.NewScript(acquireLua)
-	renewScript   = redis.NewScript(renewLua)
-	releaseScript = redis.NewScript(releaseLua)
-	takeScript    = redis.NewScript(takeLua)
+	acquireScript = newScript(acquireLua, "4")
+	renewScript   = newScript(renewLua, "1")
+	releaseScript = newScript(releaseLua, "5")
+	takeScript    = newScript(takeLua, "3")
 )
+
+// script is a script as it is sent: what is in an any already need not be put there for each step.
+type script struct {
+	*redis.Script
+	text, hash, keys any // keys is how many there are
+}
+
+func newScript(text, keys string) *script {
+	s := redis.NewScript(text)
+	return &script{s, text, s.Hash(), keys}
+}
+
+// run runs the script with its keys and arguments, and sends its text only where the server doesn't know it.
+func (s *script) run(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
+	reply, err := rdb.Do(ctx, slices.Concat([]any{"evalsha", s.hash, s.keys}, args)...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return rdb.Do(ctx, slices.Concat([]any{"eval", s.text, s.keys}, args)...).Result()
+	}
+	return reply, err
+}

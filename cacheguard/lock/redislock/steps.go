@@ -15,7 +15,7 @@ import (
 
 // fenceMemory is how long the fencing token of a name is remembered after it was last locked. After that the next one
 // is the server's clock, which is larger unless it was set back by more than this.
-const fenceMemory = 24 * time.Hour
+var fenceMemory any = millis(24 * time.Hour)
 
 // errLate is the error of a question that was granted, when nobody can say any more whether that still holds.
 var errLate = errors.New("the answer came when the lock had ended again")
@@ -64,26 +64,24 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	sent := time.Now()
 	place, _ := q.place.Load().(string)
 	reply, err := l.run(ctx, acquireScript,
-		[]string{q.names.lock, q.names.line, q.names.seen, q.names.fence},
-		q.owner, l.opts.Lease.Milliseconds(), flag(q.ear != nil), place, flag(l.opts.Fair), l.channels(),
-		l.opts.Lease.Milliseconds(), fenceMemory.Milliseconds())
+		q.lock, q.line, q.seen, q.fence,
+		q.owner, l.lease, flag(q.ear != nil), place, flag(l.opts.Fair), fenceMemory)
 	if err != nil {
 		return answer{}, err
 	}
-	parts, _ := reply.([]any)
-	switch {
-	case len(parts) == 2 && parts[0] == "granted":
-		return l.granted(sent, parts[1])
-	case len(parts) == 4 && parts[0] == "held":
-		left, _ := parts[1].(int64)
-		place, _ := parts[2].(string)
-		last, _ := parts[3].(string)
-		token, _ := strconv.ParseInt(last, 10, 64) // what isn't one was set by hand: any token is larger
-		q.place.Store(place)
-		return answer{sent: sent, left: time.Duration(left) * time.Millisecond, token: token}, nil
-	default:
+	parts, held := reply.([]any)
+	if !held {
+		return l.granted(sent, reply)
+	}
+	if len(parts) != 3 {
 		return answer{}, fmt.Errorf("the answer makes no sense: %v", reply)
 	}
+	left, _ := parts[0].(int64)
+	place, _ = parts[1].(string)
+	last, _ := parts[2].(string)
+	token, _ := strconv.ParseInt(last, 10, 64) // what isn't one was set by hand: any token is larger
+	q.place.Store(place)
+	return answer{sent: sent, left: time.Duration(left) * time.Millisecond, token: token}, nil
 }
 
 // given is the lock that a message says this question was given, if it still has it. The message counts only if its
@@ -98,7 +96,7 @@ func (l *Locker) given(q *question, last answer) (answer, bool) {
 // renew gives the lock more time.
 func (l *Locker) renew(ctx context.Context, q *question) (until time.Time, held bool, err error) {
 	sent := time.Now()
-	reply, err := l.run(ctx, renewScript, []string{q.names.lock}, q.owner, l.opts.Lease.Milliseconds())
+	reply, err := l.run(ctx, renewScript, q.lock, q.owner, l.lease)
 	return sent.Add(l.opts.Lease), reply == int64(1), err
 }
 
@@ -107,8 +105,8 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	// In a cluster PUBLISH tells of one node's listeners only.
 	counts := !l.link.IsCluster()
 	reply, err := l.run(ctx, releaseScript,
-		[]string{q.names.lock, q.names.line, q.names.seen, q.names.given(q.owner), q.names.fence},
-		q.owner, flag(l.opts.Fair), l.channels(), flag(counts), 2*l.opts.OpTimeout.Milliseconds(), fenceMemory.Milliseconds())
+		q.lock, q.line, q.seen, q.names.given(q.id), q.fence,
+		q.owner, flag(l.opts.Fair), flag(counts), l.again, fenceMemory)
 	switch {
 	case err != nil:
 		return fmt.Errorf("redislock: %q: giving it back: %w", q.name, err)
@@ -119,10 +117,10 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	}
 }
 
-// run runs a script within OpTimeout.
-func (l *Locker) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (any, error) {
+// run runs a script, with its keys and arguments, within OpTimeout.
+func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {
-		return script.Run(ctx, rdb, keys, args...).Result()
+		return s.run(ctx, rdb, args)
 	})
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		// It is our deadline and nobody else's: callers would take it for theirs.
@@ -131,9 +129,12 @@ func (l *Locker) run(ctx context.Context, script *redis.Script, keys []string, a
 	return reply, err
 }
 
-func flag(on bool) string {
+func flag(on bool) any {
 	if on {
 		return "1"
 	}
 	return ""
 }
+
+// millis is a duration as scripts have it.
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

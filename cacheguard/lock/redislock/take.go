@@ -49,8 +49,8 @@ func (l *Locker) take(ctx context.Context, name, from string) (lock.Lock, error)
 
 func (l *Locker) takeOnce(ctx context.Context, q *question, from string) (answer, error) {
 	sent := time.Now()
-	reply, err := l.run(ctx, takeScript, []string{q.names.lock, q.names.fence, q.names.given(q.owner)},
-		q.owner, l.opts.Lease.Milliseconds(), from, fenceMemory.Milliseconds())
+	reply, err := l.run(ctx, takeScript, q.lock, q.fence, q.names.given(q.id),
+		q.owner, l.lease, from, fenceMemory)
 	if err != nil {
 		return answer{}, err
 	}

@@ -19,8 +19,8 @@ func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold
 	var err error
 	if q.ear == nil {
 		// Messages have to arrive before the answer that they make out of date: so this is asked once more.
-		q.ear = l.calls.add(q.owner)
-		defer l.calls.remove(q.owner)
+		q.ear = l.calls.add(q.id)
+		defer l.calls.remove(q.id)
 		l.calls.settle(ctx, l.opts.OpTimeout)
 		a, err = l.put(ctx, q)
 	}
