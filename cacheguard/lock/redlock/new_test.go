@@ -37,6 +37,7 @@ func TestNewRefuses(t *testing.T) {
 		"one twice":        {[]redis.UniversalClient{a, b, a}, redlock.Options{}, []string{"masters 0 and 2 are the same"}},
 		"own, twice":       {[]redis.UniversalClient{own{a}, b, own{a}}, redlock.Options{}, []string{"masters 0 and 2 are the same"}},
 		"one address":      {[]redis.UniversalClient{a, b, newClient(t, "127.0.0.1:2")}, redlock.Options{}, []string{"masters 1 and 2 are the same"}},
+		"prefix of two":    {good, redlock.Options{Prefix: "shop:eu"}, []string{`Prefix "shop:eu" has a colon`}},
 		"short lease":      {good, redlock.Options{Lease: time.Millisecond}, []string{"Lease is 1ms"}},
 		"negative lease":   {good, redlock.Options{Lease: -1}, []string{"Lease is -1ns"}},
 		"short timeout":    {good, redlock.Options{NodeTimeout: time.Microsecond}, []string{"NodeTimeout is 1µs"}},

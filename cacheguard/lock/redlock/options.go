@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,7 @@ import (
 // Options configures a Locker. The zero value of a field means its default. All lockers of a prefix should have the same
 // options and must have the same masters.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cgredlock". Lockers of different prefixes share nothing, unless
-	// one prefix begins with another and a colon.
+	// Prefix begins every key and the channel. Default "cgredlock"; no colon. Lockers of different prefixes share nothing.
 	Prefix string
 
 	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a third. Default
@@ -62,6 +62,9 @@ func (o Options) withDefaults() (Options, []error) {
 	var errs []error
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
+	}
+	if strings.Contains(o.Prefix, ":") { // "shop:eu" and "user" would be "shop" and "eu:user"
+		errs = append(errs, fmt.Errorf("redlock: Options.Prefix %q has a colon", o.Prefix))
 	}
 	switch {
 	case o.Lease == 0:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -51,7 +52,8 @@ type Options struct {
 	// are written, and may have a schema in front, with a dot between.
 	Table string
 
-	// Prefix is what names begin with in the table, 128 bytes at most. Default none.
+	// Prefix is what names begin with in the table, 128 bytes at most: it ends with a colon and has no other one, so that
+	// lockers of different prefixes share nothing. Default none: then any name is a locker's, also those of prefixes.
 	Prefix string
 
 	// Lease is how long a lock outlives its holder. It is renewed at a third of it. Default 10 s, at least 10 ms.
@@ -119,6 +121,9 @@ func (o Options) validate() (Options, error) {
 	}
 	if len(o.Prefix) > maxPrefix {
 		wrong("Prefix has %d bytes, more than %d", len(o.Prefix), maxPrefix)
+	}
+	if o.Prefix != "" && strings.IndexByte(o.Prefix, ':') != len(o.Prefix)-1 {
+		wrong("Prefix is %q; it has to end with a colon and have no other one, or names of two prefixes could be one", o.Prefix)
 	}
 	duration("Lease", &o.Lease, defaultLease, minLease)
 	duration("OpTimeout", &o.OpTimeout, max(min(defaultOpTimeout, o.Lease/3), minOpTimeout), minOpTimeout)

@@ -24,7 +24,7 @@ func TestAllThatIsWrongIsReported(t *testing.T) {
 		Dialect: 7, Table: "a b", Prefix: strings.Repeat("p", 129),
 		Lease: time.Millisecond, OpTimeout: time.Millisecond, Poll: -1,
 	})
-	wantError(t, err, "db is nil", "Dialect(7)", `"a b"`, "129 bytes", "Options.Lease is 1ms", "Options.OpTimeout is 1ms", "Options.Poll is -1ns")
+	wantError(t, err, "db is nil", "Dialect(7)", `"a b"`, "129 bytes", "end with a colon", "Options.Lease is 1ms", "Options.OpTimeout is 1ms", "Options.Poll is -1ns")
 	_, err = sqllock.New(unused(t), sqllock.Options{Dialect: sqllock.SQLite, Lease: time.Second, OpTimeout: 2 * time.Second})
 	wantError(t, err, "OpTimeout is 2s, more than the Lease of 1s")
 	_, err = sqllock.New(unused(t), sqllock.Options{})
@@ -47,6 +47,22 @@ func TestDefaultsAreFine(t *testing.T) {
 		}
 		_ = l.Close()
 		_ = l.Close()
+	}
+}
+
+// With these prefixes the lock of a name is never that of another name with another prefix.
+func TestPrefixNames(t *testing.T) {
+	for prefix, fine := range map[string]bool{
+		"": true, "shop:": true, "a/b:": true, ":": true, "\x00:": true,
+		"shop": false, "shop:eu": false, "shop:eu:": false, ":shop": false, "::": false,
+	} {
+		l, err := sqllock.New(unused(t), sqllock.Options{Dialect: sqllock.SQLite, Prefix: prefix})
+		if (err == nil) != fine {
+			t.Errorf("prefix %q: %v", prefix, err)
+		}
+		if err == nil {
+			_ = l.Close()
+		}
 	}
 }
 
