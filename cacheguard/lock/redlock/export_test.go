@@ -24,6 +24,16 @@ func (l *Locker) SetNodeTimeout(d time.Duration) {
 	}
 }
 
+// Silent are the masters that did not answer the last time.
+func (l *Locker) Silent() (masters []int) {
+	for i, m := range l.masters {
+		if m.silent.Load() {
+			masters = append(masters, i)
+		}
+	}
+	return masters
+}
+
 // Deaf has a locker that was not used yet do without messages.
 func (l *Locker) Deaf() { l.messages.closed = true }
 

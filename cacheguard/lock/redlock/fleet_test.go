@@ -93,6 +93,15 @@ func (s *site) wired(t *testing.T, o redlock.Options) *redlock.Locker {
 	return s.open(t, o, s.proxies...)
 }
 
+// refuse has masters refuse connections, and ends those that there are.
+func (s *site) refuse(t *testing.T, masters ...int) {
+	t.Helper()
+	for _, i := range masters {
+		must(t, s.proxies[i].Refuse(true))
+		s.proxies[i].Cut()
+	}
+}
+
 // holders are the tokens on the masters; "" is none, and "-" a master that doesn't run.
 func (s *site) holders(t *testing.T, name string) []string {
 	t.Helper()
