@@ -86,6 +86,7 @@ func (p *child) listen(stdout io.Reader) {
 func (p *child) add(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	r.at = time.Now()
 	p.reports = append(p.reports, r)
 	close(p.more)
 	p.more = make(chan struct{})

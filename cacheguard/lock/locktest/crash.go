@@ -15,6 +15,9 @@ var processCases = []spec{
 	{"process: those who acquire stand still", crashes, standAcquiring},
 	{"process: those who hold stand still, for however long", crashes, standHolding},
 	{"process: those who unlock stand still", crashes, standUnlocking},
+	{"process: those who continue locks stand still", crashes, standContinuing},
+	{"process: those who seize locks stand still", crashes, standSeizing},
+	{"process: those who lock several names stand still", crashes, standLockingAll},
 }
 
 func processTurns(e *env) {

@@ -15,18 +15,23 @@ import (
 
 // order is what a case tells a process to do, a line of JSON on its standard input.
 type order struct {
-	ID   int // the report has the same
-	Do   string
-	Name string
-	Hold int           // the ID of the order that acquired
-	Wait time.Duration // for Lock
+	ID    int // the report has the same
+	Do    string
+	Name  string
+	Names []string      // of LockAll
+	Token int64         // to continue
+	Hold  int           // the ID of the order that acquired
+	Wait  time.Duration // for what acquires
 }
 
 const (
-	doLock   = "lock"
-	doTry    = "try"
-	doUnlock = "unlock"
-	doErr    = "err"
+	doLock     = "lock"
+	doTry      = "try"
+	doContinue = "continue"
+	doSeize    = "seize"
+	doAll      = "all"
+	doUnlock   = "unlock"
+	doErr      = "err"
 )
 
 // report is what a process says, a line of JSON on its standard output.
@@ -36,6 +41,8 @@ type report struct {
 	Token int64
 	Err   string
 	Is    []string // which of processErrors it is
+
+	at time.Time // when the case's side heard of it
 }
 
 const (
@@ -89,14 +96,10 @@ type process struct {
 func (p *process) obey(o order) {
 	ctx := context.Background()
 	switch o.Do {
-	case doLock, doTry:
-		acquire := p.locker.TryLock
-		if o.Do == doLock {
-			acquire = p.locker.Lock
-		}
+	case doLock, doTry, doContinue, doSeize, doAll:
 		ctx, cancel := context.WithTimeout(ctx, o.Wait)
 		defer cancel()
-		held, err := acquire(ctx, o.Name)
+		held, err := p.acquire(ctx, o)
 		if err != nil {
 			p.done(o, 0, err)
 			return
@@ -113,6 +116,21 @@ func (p *process) obey(o order) {
 		p.done(o, 0, p.hold(o).Err())
 	default:
 		p.done(o, 0, fmt.Errorf("order %d is to do %q", o.ID, o.Do))
+	}
+}
+
+func (p *process) acquire(ctx context.Context, o order) (lock.Lock, error) {
+	switch o.Do {
+	case doLock:
+		return p.locker.Lock(ctx, o.Name)
+	case doContinue:
+		return p.locker.(lock.Continuer).Continue(ctx, o.Name, o.Token)
+	case doSeize:
+		return p.locker.(lock.Seizer).SeizeUnsafely(ctx, o.Name)
+	case doAll:
+		return lock.LockAll(ctx, p.locker, o.Names...)
+	default:
+		return p.locker.TryLock(ctx, o.Name)
 	}
 }
 

@@ -87,6 +87,23 @@ var processMutants = map[string]processMutant{
 			return l
 		},
 	},
+	"who continues counts the lease from the answer": {
+		caught: "process: those who continue locks stand still", child: slowToTake,
+	},
+	"who seizes counts the lease from the answer": {
+		caught: "process: those who seize locks stand still", child: slowToTake,
+	},
+	"those who lock several names count on more than a lease": {
+		caught: "process: those who lock several names stand still",
+		child: func(l *reference) lock.Locker {
+			l.system = slowToHear(l, func(time.Duration) {})
+			l.flaws.terms = func(t *tenure.Terms) {
+				t.Until = t.Until.Add(time.Minute)
+				t.Renew = func(context.Context) (time.Time, bool, error) { return time.Now().Add(time.Minute), true, nil }
+			}
+			return l
+		},
+	},
 	"what unlocks late gives back another's": {
 		caught: "process: those who unlock stand still",
 		child: func(l *reference) lock.Locker {
@@ -116,6 +133,18 @@ func slowToHear(l *reference, heard func(took time.Duration)) system {
 		heard(time.Since(sent))
 		return a, err
 	}}
+}
+
+// slowToTake takes a while to hear that it was given what it takes over, and has it for a lease from then on.
+func slowToTake(l *reference) lock.Locker {
+	inner := l.system
+	l.system = &brokenSystem{system: inner, takeAs: func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		a, err := inner.take(ctx, name, owner, from, lease)
+		<-time.After(30 * time.Millisecond)
+		return a, err
+	}}
+	l.flaws.terms = func(t *tenure.Terms) { t.Until = time.Now().Add(l.lease) }
+	return l
 }
 
 // handing is a table on which who gives a lock back gives it to the next one who waits, for a lease from when that one asked.

@@ -12,6 +12,9 @@ type still struct {
 	*child
 	names  []string
 	before []lock.Lock // by others, who give them back when the process stands still
+	from   []lock.Lock // the same, if they weren't taken over
+	seizes bool        // it may have taken a rival's lock, who hears of that within a lease
+	all    bool        // it has all locks or none, by one order
 	holds  []int       // its own, by name: orders that acquire
 	rivals []*waiter
 	after  time.Duration // it goes on; 0: when the rivals have the locks
@@ -46,6 +49,9 @@ func (e *env) standStill(prepare func(s *still)) {
 		for _, held := range s.before {
 			e.unlock(held)
 		}
+		for _, held := range s.from {
+			giveBack(held, e.limit)
+		}
 		for _, name := range s.names {
 			s.rivals = append(s.rivals, e.wait(e.b, name))
 		}
@@ -69,11 +75,15 @@ func (e *env) standStill(prepare func(s *still)) {
 		}
 	}
 	for _, s := range all {
+		s.rivalsHeard()
 		for i := range s.names {
 			s.alone(i)
 		}
 	}
 	for _, s := range all {
+		if s.all {
+			s.letFinish()
+		}
 		for i := range s.names {
 			s.release(i)
 		}
@@ -131,7 +141,7 @@ func (s *still) judge() {
 // alone sees that the process doesn't believe to have a lock that its rival had before it was asked and has still.
 func (s *still) alone(i int) {
 	s.e.Helper()
-	if !s.rivals[i].has() || !s.had(i) {
+	if !s.rivals[i].has() || !s.had(i) || s.justSeized(i) {
 		return
 	}
 	r := s.done(s.do(order{Do: doErr, Hold: s.holds[i]}))
@@ -162,7 +172,7 @@ func (s *still) said(id int) (report, bool) {
 func (s *still) release(i int) {
 	e, w := s.e, s.rivals[i]
 	e.Helper()
-	if w.has() {
+	if w.has() && !s.seizes && !s.all {
 		e.refused(e.c, w.held) // what came late has done it no harm
 		e.unlock(w.held)
 	}
