@@ -18,7 +18,7 @@ const (
 	ReasonPrivate                          // private
 	ReasonSetCookie                        // Set-Cookie
 	ReasonVaryAll                          // Vary: *
-	ReasonAuthorization                    // its request has Authorization, and it doesn't say that it is for others
+	ReasonAuthorization                    // its request has Authorization or a certificate, and it doesn't say that it is for others
 	ReasonCookie                           // its request has Cookie, and it doesn't say that it is for others
 	ReasonNoCache                          // no-cache, and no validator
 	ReasonNoFreshness                      // it doesn't say for how long, and no option does

@@ -12,23 +12,33 @@ import (
 )
 
 // identities are the fields of a request that say who asks.
-var identities = []string{"Authorization", "Cookie"}
+var identities = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// identified reports whether a request says who asks in a field that is not among those that vary names: by those a response
-// is selected, and is nobody else's anyway.
-func identified(req http.Header, vary []string) bool {
+// identified reports whether a request says who asks, by a TLS client certificate or in a field that is not among those that
+// vary names: by those a response is selected, and is nobody else's anyway.
+func identified(r *http.Request, vary []string) bool {
 	for _, name := range identities {
-		if req[name] != nil && !slices.Contains(vary, name) {
+		if r.Header[name] != nil && !slices.Contains(vary, name) {
 			return true
 		}
 	}
-	return false
+	return certified(r)
 }
 
-// suits reports whether the response may be given to a request with these fields, as far as they say who asks: what is fresh
+// authorized reports whether a request may have been let in because of who asks (RFC 9111, section 3.5, which knows
+// Authorization alone).
+func authorized(r *http.Request) bool {
+	return r.Header["Authorization"] != nil || r.Header["Proxy-Authorization"] != nil || certified(r)
+}
+
+// certified reports whether a client has shown a certificate, verified or not: that is the handler's to judge. No field of
+// Vary selects by it.
+func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
+
+// suits reports whether the response may be given to a request, as far as that says who asks: what is fresh
 // only because the options say so was made for nobody in particular, and is for such requests.
-func (res *response) suits(req http.Header) bool {
-	return !res.guessed || !identified(req, res.vary)
+func (res *response) suits(r *http.Request) bool {
+	return !res.guessed || !identified(r, res.vary)
 }
 
 // identifiedKey is the key under which requests with Authorization or Cookie coalesce. What they get is often not to be

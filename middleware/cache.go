@@ -175,7 +175,7 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked}
-	if identified(r.Header, nil) {
+	if identified(r, nil) {
 		x.base = identifiedKey(key)
 	}
 	if r.Method == http.MethodHead || r.Header["Range"] != nil || asked.onlyIfCached || asked.noStore {
@@ -195,7 +195,7 @@ func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked 
 		}
 		res := found.Value
 		if res.answers(key, r.Header) {
-			if !res.suits(r.Header) {
+			if !res.suits(r) {
 				return false
 			}
 			age := res.age + found.Age

@@ -77,7 +77,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	}
 	life, basis := u.lifetime(d, status, h, now)
 	vary, _ := varyOf(h)
-	personal := identified(r.Header, vary)
+	personal := identified(r, vary)
 	none := "no freshness"
 	if basis == guessed && personal && !d.public { // the options know nothing of whom it was made for
 		life, basis, none = 0, noFreshness, "Cookie"
@@ -152,7 +152,7 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "Set-Cookie", true
 	case variesByAll(h):
 		return "Vary: *", true
-	case r.Header["Authorization"] != nil && !d.public && !d.mustRevalidate && (d.sMaxAge == notSaid || d.sMaxAgeBroken):
+	case authorized(r) && !d.public && !d.mustRevalidate && (d.sMaxAge == notSaid || d.sMaxAgeBroken):
 		return "Authorization", true // section 3.5
 	}
 	return "", false

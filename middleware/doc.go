@@ -17,10 +17,10 @@
 // their own. Cookies that mean nothing to the pages, such as those of consent and analytics, can be named in
 // Options.IgnoreCookies: then a request that has no others counts as one without Cookie.
 //
-// The cache knows users by these two fields alone. A page for whoever has a TLS client certificate, or comes from an address,
-// has to say private itself, or no-store.
+// A TLS client certificate, verified or not, and Proxy-Authorization count as Authorization does. The cache knows users by
+// these alone: a page for whoever comes from an address has to say private itself, or no-store.
 //
-// What was made for a request with Cookie or Authorization is validated by its ETag alone, for two users' pages can have any
+// What was made for a request that says who asks is validated by its ETag alone, for two users' pages can have any
 // dates. An ETag has to tell two users' pages apart. A 304 with another ETag than the one asked about counts for nothing.
 //
 // An error is nobody else's. If a handler answers 5xx without a freshness of its own, those who wait for it get the status
@@ -76,8 +76,8 @@
 // # Keys and variants
 //
 // The key is what a handler can read of a request: the URL as it was received, with scheme, Host (in its spelling, with its
-// port), path and query, and what Options.VaryBy says. Options.TrustForwarded adds a proxy's fields. GET and HEAD have the
-// same key. Requests with Authorization or Cookie are answered from what is stored for all, and coalesce among themselves.
+// port), path and query, the name in the TLS handshake where that is not the one in Host, and what Options.VaryBy says. Options.TrustForwarded adds a proxy's fields. GET and HEAD have the
+// same key. Requests that say who asks are answered from what is stored for all, and coalesce among themselves.
 // No other field of the request is in the key: what a handler's response depends on besides, it must name in Vary, or one
 // client could choose what others get (web cache poisoning). X-Forwarded-Host is such a field unless
 // Options.TrustForwarded names it.
@@ -86,8 +86,10 @@
 // same value if a handler reads the same: as many lines, in the same order and spelling.
 //
 // Requests that mean the same to you can share more, by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. These
-// change the request that the handler gets, so that a client can't put into a response what its key doesn't have. Purge
-// finds all spellings of a URL.
+// change the request that the handler gets, so that a client can't put into a response what its key doesn't have. With Shape
+// the key also has what http.ServeMux or chi in front of the cache has taken from the path (Request.PathValue, chi.URLParam),
+// for Shape can't change that; put the cache in front of the router to have requests share by the shaped path. What else
+// somebody in front has derived from the request as it was, VaryBy has to say. Purge finds all spellings of a URL.
 //
 // # Changes
 //
@@ -123,7 +125,7 @@
 //	no-store, private  that is what the handler says; private means: for this client only
 //	no-cache           add an ETag: then it is stored and asked about each time
 //	Set-Cookie         set cookies on other routes, or in a middleware in front of the cache
-//	Authorization      if the page is the same for everybody, say public or s-maxage
+//	Authorization      (or Proxy-Authorization, or a certificate) if the page is the same for everybody, say public or s-maxage
 //	Cookie             if the page is the same for everybody, say public, s-maxage or max-age, or Vary: Cookie
 //	Vary: *            name the fields on which the page depends
 //	status             it is never stored (206, 304, 428, 429, 431, 511)

@@ -76,7 +76,7 @@ func (x *exchange) run() {
 		if res.Value == nil { // what there is is for nobody else
 			break
 		}
-		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r.Header) {
+		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r) {
 			x.serve(res)
 			return
 		}
@@ -132,7 +132,7 @@ func (x *exchange) Refreshes(stale any) bool {
 // Hears takes a response that is being made, if it is the one for this request.
 func (x *exchange) Hears(word any) bool {
 	rec, ok := word.(*recorder)
-	if !ok || !rec.shown.answers(x.key, x.r.Header) || !rec.shown.suits(x.r.Header) || rec.brokenOff() {
+	if !ok || !rec.shown.answers(x.key, x.r.Header) || !rec.shown.suits(x.r) || rec.brokenOff() {
 		return false
 	}
 	x.answered = true
@@ -248,7 +248,7 @@ func (x *exchange) storedFrom(base string) bool {
 			return false
 		}
 		if res.Value.answers(x.key, x.r.Header) {
-			if !res.Value.suits(x.r.Header) {
+			if !res.Value.suits(x.r) {
 				return false
 			}
 			age := res.Value.age + res.Age

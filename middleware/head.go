@@ -20,7 +20,7 @@ func (x *exchange) head() {
 	asked.Header = x.r.Header.Clone()
 	x.alone("method")
 	x.r = &asked
-	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r.Header, x.stale.vary) {
+	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r, x.stale.vary) {
 		return // or it may tell what somebody else would get
 	}
 	said := canonical(x.w.Header().Clone())
@@ -112,7 +112,7 @@ func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, 
 	}
 	res.vary, _ = varyOf(res.header)
 	res.selected = selectedBy(res.vary, r.Header)
-	res.personal, res.guessed = res.personal || identified(r.Header, res.vary), v.guessed
+	res.personal, res.guessed = res.personal || identified(r, res.vary), v.guessed
 	e := c.entry(v, res)
 	e.Value = res // who asked gets it in any case
 	return e

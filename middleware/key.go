@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/go-chi/chi/v5"
 )
 
 // keyer makes the key of the resource that a request asks for.
@@ -16,6 +18,7 @@ import (
 // tell apart would cost a wrong answer.
 type keyer struct {
 	forwardedHost, forwardedProto bool
+	shaped                        bool // the path may be another one than that which a router in front has read
 	varyBy                        func(*http.Request) string
 }
 
@@ -26,7 +29,8 @@ func newKeyer(o Options) keyer {
 	trusted := func(field string) bool {
 		return slices.ContainsFunc(o.TrustForwarded, func(name string) bool { return strings.EqualFold(name, field) })
 	}
-	return keyer{forwardedHost: trusted(forwardedHost), forwardedProto: trusted(forwardedProto), varyBy: o.VaryBy}
+	return keyer{forwardedHost: trusted(forwardedHost), forwardedProto: trusted(forwardedProto),
+		shaped: o.Shape != nil, varyBy: o.VaryBy}
 }
 
 // ok reports whether the request has a key. Those that have none are not cached: they name no resource (CONNECT, *), or
@@ -47,7 +51,7 @@ func (k keyer) key(r *http.Request) string {
 		group = k.varyBy(r)
 	}
 	var b strings.Builder
-	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(group) + 8)
+	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(t.server) + len(t.routed) + len(group) + 12)
 	b.WriteString(t.scheme)
 	b.WriteString("://")
 	b.WriteString(t.host)
@@ -64,7 +68,15 @@ func (k keyer) key(r *http.Request) string {
 		b.WriteString(keySeparator + "f")
 		b.WriteString(t.beside)
 	}
-	if k.varyBy != nil { // the last part, for it may have any bytes
+	if t.server != "" {
+		b.WriteString(keySeparator + "s")
+		b.WriteString(t.server)
+	}
+	if t.routed != "" {
+		b.WriteString(keySeparator + "r")
+		b.WriteString(t.routed)
+	}
+	if k.varyBy != nil { // the last part, for nothing says where it ends
 		b.WriteString(keySeparator + "g")
 		b.WriteString(group)
 	}
@@ -81,6 +93,8 @@ type target struct {
 	rewritten bool   // the handler sees another URL
 	inside    string // and that is it
 	beside    string // with trusted fields: what they stand beside, and their lines
+	server    string // for whom the connection is (TLS server name), if Host has another name
+	routed    string // with Options.Shape: what a router in front has taken from the path
 }
 
 func (k keyer) target(r *http.Request) (t target, ok bool) {
@@ -101,6 +115,10 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 		return t, false
 	}
 	t.beside = k.beside(r)
+	t.server = server(r)
+	if k.shaped {
+		t.routed = routed(r)
+	}
 	switch t.uri = r.RequestURI; {
 	case t.uri == "": // the request was not read from a connection
 		t.uri = pathAndQuery(r)
@@ -132,7 +150,7 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	if t.uri != "" && t.uri[0] != '/' && t.uri[0] != '?' {
 		return t, false
 	}
-	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside)
+	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) && !hasControl(t.server)
 }
 
 // beside returns what else a handler can read where a proxy's fields are trusted: the scheme and host of the connection
@@ -156,6 +174,41 @@ func (k keyer) beside(r *http.Request) string {
 	b = append(b, ownScheme(r)...)
 	b = appendSized(b, r.Host)
 	return string(appendLines(appendLines(b, hosts), protos))
+}
+
+// server returns the name in the TLS handshake, where that is not the one in Host: a client chooses both, HTTP/2 has requests
+// for several hosts on one connection, and a handler can read either. It is "" where Host says it all.
+func server(r *http.Request) string {
+	if r.TLS == nil {
+		return ""
+	}
+	name := r.TLS.ServerName
+	if rest, ok := strings.CutPrefix(r.Host, name); ok && name != "" && (rest == "" || rest[0] == ':') {
+		return ""
+	}
+	return string(appendSized(nil, name))
+}
+
+// routed returns what http.ServeMux or chi has taken from the path before the request came here: Options.Shape changes the path
+// and not these values, which the handler can read, and chi's routers below go by. Names aren't in it: a route has them.
+func routed(r *http.Request) string {
+	var b []byte
+	pattern := r.Pattern
+	for {
+		_, rest, found := strings.Cut(pattern, "{")
+		name, rest, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			break
+		}
+		pattern = rest
+		if value := r.PathValue(strings.TrimSuffix(name, "...")); value != "" {
+			b = appendSized(b, value)
+		}
+	}
+	if route := chi.RouteContext(r.Context()); route != nil && (route.RoutePath != "" || len(route.URLParams.Values) > 0) {
+		b = appendLines(appendSized(b, route.RoutePath), route.URLParams.Values)
+	}
+	return string(b)
 }
 
 // scheme is that of the connection, or what the nearest proxy says if it is trusted.

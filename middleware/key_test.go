@@ -92,7 +92,7 @@ func TestKey(t *testing.T) {
 				t.Fatal("net/http refuses it")
 			}
 			if c.secure {
-				r.TLS = new(tls.ConnectionState)
+				r.TLS = handshake(r.Host)
 			}
 			k := newKeyer(Options{TrustForwarded: c.trust})
 			if got := k.key(r); got != c.want {
@@ -230,7 +230,7 @@ func TestKeyHasWhatForwardedFieldsStandBeside(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			r := readRequest("GET / HTTP/1.1\r\n" + raw)
 			if secure {
-				r.TLS = new(tls.ConnectionState)
+				r.TLS = handshake(r.Host)
 			}
 			key := k.key(r)
 			if other := seen[key]; key == "" || other != "" {
@@ -276,7 +276,7 @@ func FuzzKey(f *testing.F) {
 			return
 		}
 		if secure {
-			r.TLS = new(tls.ConnectionState)
+			r.TLS = handshake(r.Host)
 		}
 		if rewrite {
 			r.URL.Path, r.URL.RawPath, r.URL.RawQuery = path, "", query
@@ -323,4 +323,10 @@ func FuzzKey(f *testing.F) {
 			t.Fatalf("%q: the handler's path %q (%v), want %q", key, unescaped, err, r.URL.Path)
 		}
 	})
+}
+
+// handshake is that of a connection for a host.
+func handshake(host string) *tls.ConnectionState {
+	name, _, _ := splitHost(host)
+	return &tls.ConnectionState{ServerName: name}
 }

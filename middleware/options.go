@@ -22,7 +22,8 @@ type Options struct {
 	// DefaultTTL is how long a response is fresh that says nothing about it itself (no max-age, s-maxage, Expires). It
 	// means: what these routes answer is the same for everybody, unless a response says otherwise. It never holds for
 	// requests with Cookie or Authorization: what they get is shared only if the response says so, by a lifetime of its own
-	// (with Authorization: public, s-maxage or must-revalidate as well), by public, or by Vary: Cookie. It holds for the
+	// (with Authorization: public, s-maxage or must-revalidate as well), by public, or by Vary: Cookie. A TLS client
+	// certificate and Proxy-Authorization count as Authorization does. It holds for the
 	// statuses that RFC 9110, section 15.1, calls heuristically cacheable. Default 0 or negative: such a response is not
 	// shared.
 	DefaultTTL time.Duration
@@ -142,7 +143,8 @@ type Options struct {
 
 	// Shape changes a copy of the request before the cache and the handler see it, after what the four options above do: what
 	// it makes of Host, URL and Header is what the key and Vary are compared by. It must not block, and Purge doesn't call
-	// it: give that URLs as Shape makes them. Default: none.
+	// it: give that URLs as Shape makes them. What a router in front has taken from the path stays in the key as it was.
+	// Default: none.
 	Shape func(r *http.Request)
 
 	// IgnoreRequestDirectives has requests' Cache-Control and Pragma ignored, but for only-if-cached and no-store: then no

@@ -197,7 +197,7 @@ func (rec *recorder) stored(status int) *response {
 		header: storedHeader(own, rec.verdict.drop),
 	}
 	res.vary, _ = varyOf(own)
-	res.personal, res.guessed = identified(u.asked.Header, res.vary), rec.verdict.guessed
+	res.personal, res.guessed = identified(u.asked, res.vary), rec.verdict.guessed
 	res.selected = selectedBy(res.vary, u.asked.Header)
 	return res
 }

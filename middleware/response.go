@@ -20,6 +20,6 @@ type response struct {
 
 	age            time.Duration // what its age was when it was stored (RFC 9111, section 4.2.3)
 	mustRevalidate bool          // never serve it stale, whatever a request says
-	personal       bool          // made for a request with Cookie or Authorization that vary doesn't name
+	personal       bool          // made for a request that says who asks, not in what vary names
 	guessed        bool          // its freshness is that of the options
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// validates reports whether the handler can be asked whether this response is still good for a request with these fields.
-func (res *response) validates(req http.Header) bool {
-	if res.status != http.StatusOK || !res.answers(res.key, req) {
+// validates reports whether the handler can be asked whether this response is still good for a request.
+func (res *response) validates(r *http.Request) bool {
+	if res.status != http.StatusOK || !res.answers(res.key, r.Header) {
 		return false
 	}
-	return res.header.Get("Etag") != "" || res.byDate(req)
+	return res.header.Get("Etag") != "" || res.byDate(r)
 }
 
 // byDate reports whether the question may be about the response's date: not if the response or the request is somebody's in
 // particular, for one user's page can be older than another's and still be another page. A tag says which page it is.
-func (res *response) byDate(req http.Header) bool {
+func (res *response) byDate(r *http.Request) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
-	return dated && !res.personal && !identified(req, res.vary)
+	return dated && !res.personal && !identified(r, res.vary)
 }
 
 // stale reports whether a response with this status is to be withheld, because there is something stale that may be served
@@ -64,7 +64,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 	news := ownFields(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
-		if u.prev.personal || identified(u.asked.Header, u.prev.vary) { // it may be about somebody else's page
+		if u.prev.personal || identified(u.asked, u.prev.vary) { // it may be about somebody else's page
 			return ending{entry: u.unshared(verdict{})}
 		}
 		same := *u.prev

@@ -152,13 +152,13 @@ func (u *run) end(e ending) {
 func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
-	u.asks = u.prev != nil && u.prev.validates(r.Header)
+	u.asks = u.prev != nil && u.prev.validates(r)
 	u.req.Header = r.Header.Clone()
 	for _, name := range personal {
 		delete(u.req.Header, name)
 	}
 	if u.asks {
-		u.prev.validators(u.req.Header)
+		u.prev.validators(u.req)
 	}
 	asked := *u.req
 	if u.asked = &asked; own || u.asks {

@@ -78,6 +78,13 @@ func (s *shaper) request(r *http.Request) *http.Request {
 	if host := s.host(r.Host); host != r.Host {
 		change().Host = host
 	}
+	if r.TLS != nil {
+		if name := s.host(r.TLS.ServerName); name != r.TLS.ServerName {
+			inner := *r.TLS
+			inner.ServerName, _, _ = splitHost(name)
+			change().TLS = &inner
+		}
+	}
 	if lines := r.Header[forwardedHost]; s.forwarded && len(lines) == 1 {
 		if host := s.host(lines[0]); host != lines[0] {
 			header()[forwardedHost] = []string{host}
@@ -117,7 +124,7 @@ func (s *shaper) free(shaped *http.Request) {
 	s.then(shaped)
 	if now := shaped.URL; now != nil && (now.Path != before.Path || now.RawPath != before.RawPath ||
 		now.RawQuery != before.RawQuery || now.ForceQuery != before.ForceQuery) {
-		shaped.RequestURI = pathAndQuery(shaped)
+		shaped.RequestURI, shaped.Form = pathAndQuery(shaped), nil
 	}
 }
 

@@ -159,7 +159,8 @@ func (res *response) sameAs(from304 http.Header) bool {
 
 // validators makes the conditions of a request's header those that ask whether the response is still good, in place of the
 // client's. With nil it only takes the client's out. A Range goes, too, for it is a whole response that is wanted.
-func (res *response) validators(h http.Header) {
+func (res *response) validators(r *http.Request) {
+	h := r.Header
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range"} {
 		delete(h, name)
 	}
@@ -169,7 +170,7 @@ func (res *response) validators(h http.Header) {
 	if tag := res.header.Get("Etag"); tag != "" {
 		h["If-None-Match"] = []string{tag}
 	}
-	if res.byDate(h) {
+	if res.byDate(r) {
 		h["If-Modified-Since"] = []string{res.header["Last-Modified"][0]}
 	}
 }

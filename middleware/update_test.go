@@ -154,7 +154,7 @@ func TestValidators(t *testing.T) {
 	} {
 		h := client.Clone()
 		c.want["Accept"] = []string{"*/*"}
-		if c.res.validators(h); !reflect.DeepEqual(h, c.want) {
+		if c.res.validators(&http.Request{Header: h}); !reflect.DeepEqual(h, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, h, c.want)
 		}
 	}

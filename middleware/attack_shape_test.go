@@ -1,0 +1,125 @@
+package middleware_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// What a router in front has taken from the path before Options.Shape changes it, a handler can read: nobody gets a page that was
+// made with other values.
+func TestShapeLeavesWhatARouterHasRead(t *testing.T) {
+	opts := middleware.Options{Shape: func(r *http.Request) {
+		r.URL.Path = strings.ToLower(r.URL.Path)
+		if _, rest, ok := strings.Cut(r.URL.Path, "/for/"); ok {
+			_, r.URL.Path, _ = strings.Cut(rest, "/")
+			r.URL.Path = "/" + r.URL.Path
+		}
+	}}
+	pages := func(read func(r *http.Request, name string) string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			fmt.Fprintf(w, "%s for %s of %s", r.URL.Path, read(r, "who"), read(r, "what"))
+		})
+	}
+	fromRequest := (*http.Request).PathValue
+	for name, build := range map[string]func(c *middleware.Cache) http.Handler{
+		"ServeMux": func(c *middleware.Cache) http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("GET /for/{who}/{what...}", c.Handler(pages(fromRequest)))
+			return mux
+		},
+		"chi": func(c *middleware.Cache) http.Handler {
+			r := chi.NewRouter()
+			r.With(c.Handler).Get("/for/{who}/{what}", pages(chi.URLParam).ServeHTTP)
+			return r
+		},
+		"chi, mounted": func(c *middleware.Cache) http.Handler {
+			r := chi.NewRouter()
+			r.Route("/for", func(r chi.Router) {
+				r.Use(c.Handler)
+				r.Get("/{who}/{what}", pages(chi.URLParam).ServeHTTP)
+			})
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(newCache(t, opts))
+			for range 2 {
+				for _, path := range []string{"/for/ann/Page", "/for/bob/page", "/for/ann/page"} {
+					part := strings.Split(path, "/")
+					want := fmt.Sprintf("/page for %s of %s", part[2], part[3])
+					if got := asks(h, "GET", path).Body.String(); got != want {
+						t.Errorf("%s: got %q", path, got)
+					}
+				}
+			}
+			if status := asks(h, "GET", "/for/ann/page").Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
+				t.Errorf("not shared at all: %q", status)
+			}
+		})
+	}
+}
+
+// A router behind reads the path as Shape has it, and requests share what they share by that.
+func TestShapeInFrontOfRoutersShares(t *testing.T) {
+	runs := 0
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{page}", func(w http.ResponseWriter, r *http.Request) {
+		runs++
+		w.Header().Set("Cache-Control", "max-age=60")
+		fmt.Fprint(w, r.PathValue("page"))
+	})
+	h := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.Path = strings.ToLower(r.URL.Path) }}).Handler(mux)
+	for _, path := range []string{"/page", "/PAGE", "/Page"} {
+		if got := asks(h, "GET", path).Body.String(); got != "page" || runs != 1 {
+			t.Errorf("%s: got %q after %d runs", path, got, runs)
+		}
+	}
+}
+
+// A form that somebody in front has parsed is not that of a query which Shape has changed.
+func TestShapeForgetsTheForm(t *testing.T) {
+	h := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "page=1" }}).Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			fmt.Fprint(w, r.FormValue("page"), r.FormValue("user"))
+		}))
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		h.ServeHTTP(w, r)
+	})
+	for _, target := range []string{"/?page=2&user=ann", "/?page=1&user=bob"} {
+		if got := asks(outer, "GET", target).Body.String(); got != "1" {
+			t.Errorf("%s: got %q", target, got)
+		}
+	}
+}
+
+// Options.Hosts makes one name of several in the handshake, too.
+func TestHostsAreOneInTheHandshake(t *testing.T) {
+	runs := 0
+	h := newCache(t, middleware.Options{Hosts: map[string]string{"www.example.com": "example.com"}}).Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			w.Header().Set("Cache-Control", "max-age=60")
+			fmt.Fprint(w, r.Host, " ", r.TLS.ServerName)
+		}))
+	for _, host := range []string{"example.com", "www.example.com", "WWW.example.com:443"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		name, _, _ := strings.Cut(host, ":")
+		r.Host, r.TLS = host, &tls.ConnectionState{ServerName: name}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Body.String(); got != "example.com example.com" || runs != 1 || r.TLS.ServerName != name {
+			t.Errorf("%s: got %q after %d runs", host, got, runs)
+		}
+	}
+}

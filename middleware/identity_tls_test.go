@@ -1,0 +1,159 @@
+package middleware_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// shown is the user whose certificate, or whose word to a proxy, a request has.
+func shown(r *http.Request) string {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	if name, ok := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Bearer "); ok {
+		return name
+	}
+	return "nobody"
+}
+
+// asUser sends a request of a user who says so by a certificate or to a proxy.
+func asUser(h http.Handler, user, by string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", "https://example.com/account", nil)
+	switch {
+	case user == "nobody":
+	case by == "certificate":
+		r.TLS.PeerCertificates = []*x509.Certificate{{Subject: pkix.Name{CommonName: user}}}
+	default:
+		r.Header.Set(by, "Bearer "+user)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// A TLS client certificate and Proxy-Authorization say who asks as Authorization does: a lifetime alone, the options or a date
+// share no page of such a user's; public and s-maxage do.
+func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
+	old := []string{"Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"}
+	for name, c := range map[string]struct {
+		opts   middleware.Options
+		header []string
+		shared bool
+	}{
+		"DefaultTTL":   {opts: middleware.Options{DefaultTTL: time.Hour}},
+		"Heuristic":    {opts: middleware.Options{Heuristic: 1}, header: old},
+		"local tier":   {opts: middleware.Options{DefaultTTL: time.Hour, LocalBytes: 1 << 20}},
+		"max-age":      {header: []string{"Cache-Control", "max-age=60"}},
+		"Expires":      {header: []string{"Expires", "Fri, 31 Dec 2066 23:59:59 GMT"}},
+		"a date":       {header: append([]string{"Cache-Control", "no-cache"}, old...)},
+		"stale, dated": {header: append([]string{"Cache-Control", "public, max-age=0"}, old...)},
+		"public":       {header: []string{"Cache-Control", "public, max-age=60"}, shared: true},
+		"s-maxage":     {header: []string{"Cache-Control", "s-maxage=60"}, shared: true},
+	} {
+		for _, by := range []string{"certificate", "Proxy-Authorization"} {
+			t.Run(name+"/"+by, func(t *testing.T) {
+				h := newCache(t, c.opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					for i := 0; i < len(c.header); i += 2 {
+						w.Header().Set(c.header[i], c.header[i+1])
+					}
+					if r.Header.Get("If-Modified-Since") != "" {
+						w.WriteHeader(http.StatusNotModified)
+						return
+					}
+					fmt.Fprint(w, "the page of ", shown(r))
+				}))
+				for i, user := range []string{"alice", "bob", "nobody", "alice", "bob"} {
+					want := "the page of " + user
+					if c.shared {
+						want = "the page of alice"
+					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" && name != "Heuristic" {
+						continue // stores what is for all
+					}
+					if got := asUser(h, user, by).Body.String(); got != want {
+						t.Errorf("request %d, %s: got %q", i, user, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// certificate makes one of a user's.
+func certificate(t *testing.T, user string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// The same on connections, by HTTP/1 and HTTP/2, where those without a certificate share as ever. The name in the handshake may
+// be another one than Host: then only requests with the same two share a page.
+func TestConnectionsSayWhoAsks(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", two), func(t *testing.T) {
+			runs := 0
+			server := httptest.NewUnstartedServer(newCache(t, middleware.Options{DefaultTTL: time.Hour}).Handler(http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					fmt.Fprint(w, shown(r), r.TLS.ServerName, r.ProtoMajor)
+				})))
+			server.EnableHTTP2 = two
+			server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+			server.StartTLS()
+			defer server.Close()
+			proto := 1
+			if two {
+				proto = 2
+			}
+			for _, c := range []struct {
+				user, server string
+				runs         int // after it
+			}{
+				{"alice", "example.com", 1}, {"bob", "example.com", 2}, {"", "example.com", 3}, {"", "example.com", 3},
+				{"alice", "example.com", 4}, {"", "other.example.com", 5}, {"", "example.com", 5}, {"", "other.example.com", 5},
+			} {
+				transport := server.Client().Transport.(*http.Transport).Clone()
+				transport.TLSClientConfig.ServerName = c.server
+				transport.TLSClientConfig.InsecureSkipVerify = true // what counts is what the server sees
+				want := fmt.Sprint("nobody", c.server, proto)
+				if c.user != "" {
+					transport.TLSClientConfig.Certificates = []tls.Certificate{certificate(t, c.user)}
+					want = fmt.Sprint(c.user, c.server, proto)
+				}
+				req, _ := http.NewRequest("GET", server.URL+"/", nil)
+				req.Host = "example.com:8443"
+				res, err := transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				transport.CloseIdleConnections()
+				if string(got) != want || runs != c.runs {
+					t.Errorf("%+v: got %q after %d runs, want %q", c, got, runs, want)
+				}
+			}
+		})
+	}
+}
