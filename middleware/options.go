@@ -107,7 +107,9 @@ type Options struct {
 
 	// MaxVariants is how many fresh responses of one URL a process has stored, one for each value of the fields that Vary
 	// names. What comes beyond it is shared with those who wait, and not stored: clients choose the values. One that is asked
-	// for again takes another one's place, once a second. Default 128; negative: no limit.
+	// for again takes another one's place, once a second: what was there stays stored until it is stale, but isn't counted. Nor
+	// is it when 4,096 other URLs that vary have been asked for since. Requests that say who asks have copies of their own, as
+	// many. The bound is against floods; the memory of the store is Redis' maxmemory. Default 128; negative: no limit.
 	MaxVariants int
 
 	// IgnoreVary are fields that pages don't depend on although somebody in front of the cache adds them to Vary, such as

@@ -17,10 +17,18 @@ import (
 // refused, takes the place of another one, once a second: what many ask for comes in soon.
 type variants struct {
 	mu    sync.Mutex // guards what follows
-	seed  maphash.Seed
-	of    map[string]*counted // by the resource's key
-	order []string            // the keys, a ring
+	seeds [2]maphash.Seed
+	of    map[digest]*counted // by the resource's key
+	order []digest            // of the keys, a ring
 	next  int                 // the oldest
+}
+
+// digest stands for a key, which may have a megabyte that a client has chosen. Nobody can find two keys with one of these
+// without knowing the seeds; if it were to happen, two URLs would be counted as one.
+type digest [2]uint64
+
+func (v *variants) digest(s string) digest {
+	return digest{maphash.String(v.seeds[0], s), maphash.String(v.seeds[1], s)}
 }
 
 // counted are the variants of one URL.
@@ -46,13 +54,14 @@ func (v *variants) admits(key, selected string, most int, now, until time.Time) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.of == nil {
-		v.of, v.seed = make(map[string]*counted), maphash.MakeSeed()
+		v.of, v.seeds = make(map[digest]*counted), [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	}
-	all := v.of[key]
+	page := v.digest(key)
+	all := v.of[page]
 	if all == nil {
-		all = v.add(key)
+		all = v.add(page)
 	}
-	one := maphash.String(v.seed, selected)
+	one := maphash.String(v.seeds[0], selected)
 	if !all.hasRoomFor(one, most, now) {
 		return false
 	}
@@ -60,16 +69,16 @@ func (v *variants) admits(key, selected string, most int, now, until time.Time) 
 	return true
 }
 
-func (v *variants) add(key string) *counted {
+func (v *variants) add(page digest) *counted {
 	if len(v.order) < mostCounted {
-		v.order = append(v.order, key)
+		v.order = append(v.order, page)
 	} else {
 		delete(v.of, v.order[v.next])
-		v.order[v.next] = key
+		v.order[v.next] = page
 		v.next = (v.next + 1) % mostCounted
 	}
 	all := &counted{until: make(map[uint64]time.Time)}
-	v.of[key] = all
+	v.of[page] = all
 	return all
 }
 

@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,7 +44,7 @@ func TestVariantsAdmit(t *testing.T) {
 	if now = now.Add(replaceEvery); admitted(2000, 2050) != 1 {
 		t.Error("not one more after a second")
 	}
-	if n := len(v.of["page"].until); n != most {
+	if n := len(v.of[v.digest("page")].until); n != most {
 		t.Errorf("%d have places", n)
 	}
 	if now = now.Add(2 * time.Hour); admitted(3000, 4000) != most {
@@ -68,7 +70,31 @@ func TestVariantsOfManyPages(t *testing.T) {
 		v.admits("page", fmt.Sprint(now.UnixNano()), 1, now, now.Add(time.Hour))
 		now = now.Add(time.Nanosecond)
 	}
-	if n := len(v.of["page"].refused); n != mostRefused {
+	if n := len(v.of[v.digest("page")].refused); n != mostRefused {
 		t.Errorf("%d refused ones are remembered", n)
 	}
+}
+
+// What is counted costs the same however long the URLs and fields are that clients choose.
+func TestVariantsOfLongURLs(t *testing.T) {
+	const pages, long = 64, 256 << 10
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	var v variants
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for page := range pages {
+		for i := range 3 { // one is stored, one refused, one replaces
+			v.admits(strings.Repeat(fmt.Sprint(page%10), long)+fmt.Sprint(page), strings.Repeat(fmt.Sprint(i), long/16), 1, now, now.Add(time.Hour))
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > pages*long/8 {
+		t.Errorf("%d pages with URLs of %d KiB have %d KiB remembered", pages, long>>10, grown>>10)
+	}
+	if len(v.of) != pages {
+		t.Errorf("%d of %d pages are counted", len(v.of), pages)
+	}
+	runtime.KeepAlive(&v)
 }
