@@ -67,7 +67,7 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	_, _ = ask(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
-			return cacheguard.Entry[*response]{NoShare: true}, nil // those who wait go on for themselves
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // those who wait go on for themselves
 		}
 		same := *found.Value
 		h := maps.Clone(same.header)

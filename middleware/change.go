@@ -33,7 +33,8 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 	if inside := c.inside(r); c.keys.ok(inside) {
 		asGet := *inside // before the handler changes anything
 		asGet.Method = http.MethodGet
-		p.before = func(status int, h http.Header) { c.outdate(&asGet, status, h) }
+		key := c.keys.key(&asGet) // chi changes its part of the context
+		p.outdate = func(status int, h http.Header, last bool) { c.outdate(&asGet, key, status, h, last) }
 	}
 	next.ServeHTTP(p.writer(), r)
 	p.finish()
@@ -43,8 +44,8 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 //
 // Who sent it is a stranger, so that there is a budget. Beyond it the resource is removed by its keys, which costs no place
 // in any memory: as this request spells it, with the variants that it would get itself. What it varies by for others stays
-// until it is stale.
-func (c *Cache) outdate(r *http.Request, status int, h http.Header) {
+// until it is stale. It also costs some look-ups, and is done once: last says that the handler has returned.
+func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, last bool) {
 	if status < 200 || status > 399 {
 		return
 	}
@@ -56,8 +57,8 @@ func (c *Cache) outdate(r *http.Request, status int, h http.Header) {
 	now := time.Now()
 	if own := t.tag(); c.changes.takes(own, now) {
 		tags = append(tags, own)
-	} else {
-		c.removeOwn(r)
+	} else if last {
+		c.removeOwn(r, key)
 	}
 	if c.opts.InvalidateLocations {
 		for _, other := range t.locations(h) {
@@ -72,9 +73,8 @@ func (c *Cache) outdate(r *http.Request, status int, h http.Header) {
 }
 
 // removeOwn removes what a GET with the fields of this request would be answered with.
-func (c *Cache) removeOwn(r *http.Request) {
+func (c *Cache) removeOwn(r *http.Request, key string) {
 	ctx := context.WithoutCancel(r.Context())
-	key := c.keys.key(r)
 	var keys []string
 	for _, base := range []string{key, identifiedKey(key)} {
 		level := base
@@ -159,16 +159,16 @@ func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Hand
 
 // passer is the ResponseWriter of a handler whose response is its client's alone.
 type passer struct {
-	w      http.ResponseWriter
-	cache  *Cache
-	status cacheStatus
-	silent bool                            // it says nothing in Cache-Status
-	before func(status int, h http.Header) // called before the client can know of the response
-	begun  func()                          // called when the client gets the first of it
+	w       http.ResponseWriter
+	cache   *Cache
+	status  cacheStatus
+	silent  bool                                       // it says nothing in Cache-Status
+	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
+	begun   func()                                     // called when the client gets the first of it
 
 	mu      sync.Mutex // guards what follows
 	code    int
-	head    http.Header // what before gets
+	head    http.Header // what outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
 }
@@ -210,7 +210,7 @@ func (p *passer) decided(status int) {
 	}
 	h := p.w.Header()
 	p.code = status
-	if p.before != nil {
+	if p.outdate != nil {
 		p.head = http.Header{"Location": slices.Clone(h["Location"]), "Content-Location": slices.Clone(h["Content-Location"])}
 	}
 	if p.silent {
@@ -228,8 +228,8 @@ func (p *passer) expose() {
 	first := !p.outside
 	p.outside = true
 	p.mu.Unlock()
-	if first && p.before != nil {
-		p.before(p.code, p.head)
+	if first && p.outdate != nil {
+		p.outdate(p.code, p.head, false)
 	}
 	if first && p.begun != nil {
 		p.begun()
@@ -270,7 +270,7 @@ func (p *passer) FlushError() error {
 // finish is called when the handler has returned. What it wrote last to its origin may be newer than what was exposed.
 func (p *passer) finish() {
 	p.decided(http.StatusOK)
-	if p.before != nil {
-		p.before(p.code, p.head)
+	if p.outdate != nil {
+		p.outdate(p.code, p.head, true)
 	}
 }

@@ -36,7 +36,7 @@ func (x *exchange) head() {
 		// What stands there now that the lease has been granted: what was there before may have been purged meanwhile.
 		now, err := x.cache.loads.Peek(ctx, x.level)
 		if err != nil || madeAfter(now, sent) { // if a moment ago, nobody can say which of the two is newer
-			return cacheguard.Entry[*response]{NoShare: true}, nil
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		e := x.headed(now.Value, news, said, sent)
 		asGet := asked

@@ -441,10 +441,10 @@ func (rec *recorder) silent() {
 		rec.run.end(ending{err: errNothing})
 		return
 	}
+	rec.run.client.answered = true
+	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before the client is waited for
 	rec.drain()
 	rec.sync(rec.header, nil)
-	rec.run.client.answered = true
-	rec.run.end(ending{entry: rec.run.unshared(verdict{})})
 }
 
 // isStream reports whether a response is one of events, which come when they come.

@@ -94,7 +94,8 @@ func (rec *recorder) FlushError() error {
 		return nil
 	}
 	rec.drain()
-	return http.NewResponseController(rec.w).Flush()
+	_, err := rec.direct(func() (int, error) { return 0, http.NewResponseController(rec.w).Flush() })
+	return err
 }
 
 // canFlush reports whether http.ResponseController could flush a writer.
@@ -121,12 +122,12 @@ func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
 	if rec.over {
 		return nil, nil, errOver
 	}
+	rec.stop(cacheguard.ReasonTakenOver) // before the client is waited for
 	rec.drain()
 	conn, rw, err := http.NewResponseController(rec.w).Hijack()
 	if err == nil {
 		rec.run.client.answered = true
 		rec.status = http.StatusSwitchingProtocols // nothing is to be written by the way of HTTP
-		rec.stop(cacheguard.ReasonTakenOver)
 	}
 	return conn, rw, err
 }

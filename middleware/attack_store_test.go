@@ -1,0 +1,140 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// askedStore is a store that counts look-ups and removals, and can fail a look-up.
+type askedStore struct {
+	cacheguard.Store
+	fails func(key string) bool // nil: none
+	asked int
+}
+
+func (s *askedStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+	if s.asked++; s.fails != nil && s.fails(k.Key) {
+		return nil, nil, errors.New("the store is busy")
+	}
+	return s.Store.Get(ctx, k, tags)
+}
+
+func (s *askedStore) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	s.asked++
+	return s.Store.Invalidate(ctx, keys)
+}
+
+func newAskedStore(t *testing.T, opts middleware.Options) (*askedStore, *middleware.Cache) {
+	t.Helper()
+	memory := memstore.New(memstore.Options{})
+	store := &askedStore{Store: memory}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	cache, err := middleware.New(store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cache.Close()
+		_ = memory.Close()
+	})
+	return store, cache
+}
+
+// What is stored for all stays when a user's request, or a HEAD, brings news about it that can't be looked at.
+func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		fields []string
+		fails  func(n int, key string) bool // with the number of look-ups since the handler ran
+	}{
+		"a user's reload": {"GET", []string{"Cookie", "a=b", "Cache-Control", "no-cache"},
+			func(_ int, key string) bool { return strings.HasPrefix(key, "a\x1f") }},
+		"a HEAD": {"HEAD", []string{"Cache-Control", "no-cache"}, func(n int, _ string) bool { return n == 3 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := newAskedStore(t, middleware.Options{})
+				runs, failed := 0, 0
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if runs++; runs == 2 {
+						n := 0
+						store.fails = func(key string) bool {
+							if n++; c.fails(n, key) {
+								failed++
+								return true
+							}
+							return false
+						}
+					}
+					w.Header().Set("Cache-Control", "public, max-age=60")
+					fmt.Fprint(w, "for all")
+				}))
+				asks(h, "GET", "/")
+				<-time.After(time.Second) // what is stored is older than the news
+				asks(h, c.method, "/", c.fields...)
+				store.fails = nil
+				if runs != 2 || failed != 1 {
+					t.Fatalf("%d runs, %d failures of the store", runs, failed)
+				}
+				if !hits(h, "/") {
+					t.Error("what was stored for all is gone")
+				}
+			})
+		})
+	}
+}
+
+// A POST beyond the budget has the store asked once, also when its client has a part of the response before the handler returns.
+func TestChangeBeyondTheBudgetAsksOnce(t *testing.T) {
+	store, cache := newAskedStore(t, middleware.Options{})
+	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			fmt.Fprint(w, strings.Repeat("x", 10_000))
+		}
+	}))
+	for i := range 1500 {
+		asks(h, "POST", fmt.Sprint("/search?q=", i))
+	}
+	cost := func(path string) int {
+		before := store.asked
+		asks(h, "POST", path)
+		return store.asked - before
+	}
+	if short, long := cost("/short"), cost("/long"); short == 0 || long != short {
+		t.Errorf("%d questions for a short response, %d for a long one", short, long)
+	}
+}
+
+// It removes what it would be answered with, also where Shape has the key say what chi has read, which goes on reading.
+func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
+	cache := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "" }})
+	routes := chi.NewRouter()
+	routes.Route("/products", func(r chi.Router) {
+		r.Use(cache.Handler)
+		r.Handle("/{id}", http.HandlerFunc(strangersAnswer))
+	})
+	for i := range 1500 {
+		asks(routes, "POST", fmt.Sprint("/products/", i))
+	}
+	asks(routes, "GET", "/products/1400?x")
+	if !hits(routes, "/products/1400?y") {
+		t.Fatal("not stored")
+	}
+	asks(routes, "POST", "/products/1400")
+	if hits(routes, "/products/1400") {
+		t.Error("what was changed is still served")
+	}
+}
