@@ -63,8 +63,8 @@ func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 					t.Errorf("%s got %q", users[i], got.header)
 				}
 			}
-			if own != 1 {
-				t.Errorf("%d clients got their own answer, want the one whose handler ran", own)
+			if runs, _, _ := f.counts(); own < 1 || own > 2 || own != runs-1 {
+				t.Errorf("%d clients got their own answer, want those whose handlers ran", own)
 			}
 		})
 	}

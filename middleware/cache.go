@@ -21,9 +21,10 @@ type Cache struct {
 	loads *cacheguard.Cache[*response]
 	turns *turns // of what the loader doesn't run
 
-	changes  budget // of strangers
-	variants variants
-	tagsSaid atomic.Bool // that a response has too many
+	changes   budget // of strangers
+	variants  variants
+	lastTries lastTries
+	tagsSaid  atomic.Bool // that a response has too many
 }
 
 // New makes a cache on a store that other caches and other processes share. It reports every invalid option at once,
@@ -174,7 +175,7 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if c.opts.LocalBytes > 0 && c.local(w, r, key, asked) {
 		return
 	}
-	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked}
+	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked, came: time.Now()}
 	if identified(r, nil) {
 		x.base = identifiedKey(key)
 	}
@@ -270,7 +271,11 @@ func statusOf(err error) int {
 // errorText is what other processes get to know of a handler that failed: the status for those who wait, and no more, for
 // the value of a panic may be anything.
 func errorText(err error) string {
-	return fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
+	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
+	if isLast(err) {
+		text += lastWord
+	}
+	return text
 }
 
 // retryAfter is what requests are told that came when there were too many.

@@ -24,8 +24,11 @@
 // dates. An ETag has to tell two users' pages apart. A 304 with another ETag than the one asked about counts for nothing.
 //
 // An error is nobody else's. If a handler answers 5xx without a freshness of its own, those who wait for it get the status
-// through Options.Error at once, and nothing of its header or body. They don't run the handler, so that a failing origin has
-// one request at a time for each resource and not all that wait.
+// through Options.Error, and nothing of its header or body. A handler may fail because of what its client has sent, so they have
+// one more try among them: one of those who wait runs the handler, and the others wait for that. If it fails again, all get its
+// status. So a failing origin has one request at a time for each resource, and a burst costs it two runs and not as many as wait
+// (in a fleet a process that hears of the first failure when the second run is over adds one). The same holds for a panic and
+// for a response that is not whole.
 //
 // # What is never shared
 //
@@ -53,8 +56,8 @@
 // less than its Content-Length, or flushes a body that grows above MaxBody), the connections of those who read it are
 // aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
 //
-// Panics reach whoever recovers them, with the handler's frames on the stack, and who waited for it gets a 500; after
-// http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
+// Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
+// gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
 // runs on for them; its context ends when the last of them in its process has left; then another process runs its own.
 // http.ResponseController works. What is flushed goes to the client at once. A response that is fresh only by the options is
 // no longer recorded when something is written after a flush, or when its handler still runs 50 ms after one (but see

@@ -30,6 +30,9 @@ type exchange struct {
 	forced    bool         // what is stored for it is fresh, and not to its taste
 	guest     bool         // it looks for what is stored for all, and is not one of those it is stored for; see run.leaves
 	route     *chi.Context // as it was when the request came, or nil
+	came      time.Time    // when the request was looked at first
+	ran       bool         // the handler was begun for it
+	again     bool         // it has its second try; see triesAgain
 	answered  bool         // by the handler
 	confirmed *response    // what the handler has said is still good
 
@@ -47,7 +50,6 @@ type turn struct {
 
 // run gets the response and serves it: if it is one of those that vary, from one level to the next.
 func (x *exchange) run() {
-	c := x.cache
 	if routed := chi.RouteContext(x.r.Context()); routed != nil {
 		x.route = cloneRoute(routed)
 	}
@@ -58,9 +60,9 @@ func (x *exchange) run() {
 		x.level = x.base
 	}
 	for range maxLevels {
-		res, err := x.get(c.loads.GetEntry)
-		if err == nil && !x.answered && !x.newEnough(res) {
-			res, err = x.get(c.loads.RefreshEntry)
+		res, err := x.ask()
+		if err != nil && x.triesAgain(err) {
+			res, err = x.ask()
 		}
 		if x.answered {
 			x.publish(res)
@@ -85,6 +87,15 @@ func (x *exchange) run() {
 		}
 	}
 	x.alone("vary-miss")
+}
+
+// ask asks the loader for what this request takes.
+func (x *exchange) ask() (cacheguard.Result[*response], error) {
+	res, err := x.get(x.cache.loads.GetEntry)
+	if err == nil && !x.answered && !x.newEnough(res) {
+		res, err = x.get(x.cache.loads.RefreshEntry)
+	}
+	return res, err
 }
 
 // newEnough reports whether the request takes what was stored before it came.
@@ -115,6 +126,7 @@ func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*r
 	t := &turn{exchange: x, desk: d}
 	defer d.Close()
 	res, err = ask(ctx, x.level, t.load)
+	x.ran = x.ran || t.ran.Load()
 	// A refresh behind this request's back, or a load that has not begun, outlives it; what belongs to it does not.
 	if !x.answered && t.away.Load() == nil && (err != nil || res.Status == cacheguard.StatusStale) {
 		t.away.Store(x.detached())
@@ -140,8 +152,29 @@ func (x *exchange) Hears(word any) bool {
 	return true
 }
 
-// load is what runs the handler: here and for this client, if it is waiting for that, else behind its back.
-func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+// load runs the handler. If that is a second try it is the last one.
+func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e cacheguard.Entry[*response], err error) {
+	if !t.again {
+		return t.handle(ctx, prev)
+	}
+	tries := &t.cache.lastTries
+	if err := tries.failedSince(t.level, t.came); err != nil {
+		return e, err
+	}
+	err = lastError{errPanicked}
+	defer func() {
+		if err != nil {
+			tries.fail(t.level, err)
+		}
+	}()
+	if e, err = t.handle(ctx, prev); err != nil {
+		err = lastError{err}
+	}
+	return e, err
+}
+
+// handle runs the handler: here and for this client, if it is waiting for that, else behind its back.
+func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 	u := &run{cache: t.cache, key: t.key, guest: t.guest, announce: func(rec *recorder) { desk.Announce(ctx, rec) }, prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
 		if t.desk.Do(func() { u.here(ctx, t) }) {
@@ -282,7 +315,7 @@ func (x *exchange) failed(err error) {
 	var failed *statusError
 	if errors.As(err, &failed) {
 		// With StrongReads what another request's handler found may be from before a purge that this one came after.
-		if stale := failed.stale; stale.Value != nil && (failed.client == x || !x.cache.opts.StrongReads) && x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header) {
+		if stale := failed.stale; x.contentWith(failed) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)
 			return
@@ -293,6 +326,13 @@ func (x *exchange) failed(err error) {
 		}
 	}
 	x.cache.fail(x.w, x.r, x.key, statusOf(err), err)
+}
+
+// contentWith reports whether the request takes what is stale in place of an error.
+func (x *exchange) contentWith(failed *statusError) bool {
+	stale := failed.stale
+	return stale.Value != nil && (failed.client == x || !x.cache.opts.StrongReads) &&
+		x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header)
 }
 
 // fail answers a request for which there is no response.

@@ -66,6 +66,17 @@ func (s *stage) wantRuns(n int, when string) {
 	}
 }
 
+// wantFailures is wantRuns where those fail who run and others wait: there is a second run, and in each process that hears of
+// the first one only after that at most one more. It returns how many there were.
+func (s *stage) wantFailures(processes int, when string) int {
+	s.tb.Helper()
+	runs, _, _ := s.counts()
+	if runs < 2 || runs > 1+processes {
+		s.tb.Errorf("%s: %v; want 2 to %d begun", when, s, 1+processes)
+	}
+	return runs
+}
+
 // awaitRunning returns when so many handlers run at the same time.
 func (s *stage) awaitRunning(n int) {
 	s.tb.Helper()

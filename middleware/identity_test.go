@@ -250,7 +250,7 @@ func TestUsersPageByTag(t *testing.T) {
 	}
 }
 
-// Who waits for a handler that fails gets the status, whatever the response says of whom it is for.
+// Who waits for a handler that fails again gets the status, whatever the response says of whom it is for.
 func TestErrorsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -297,7 +297,7 @@ func TestErrorsOfOthers(t *testing.T) {
 						t.Errorf("%s got %q, named %q", users[i], got.body, name)
 					}
 				}
-				f.wantRuns(1, "six users")
+				f.wantFailures(2, "six users")
 				f.do(0, get("/", "X-User", "grace")).want(t, c.status, "trouble with the account of grace")
 			})
 		})

@@ -166,7 +166,7 @@ type Options struct {
 	// ShowKey has Cache-Status tell the key.
 	ShowKey bool
 
-	// Error answers a request that has waited for a handler which failed (with the status of its response, if that was a 5xx
+	// Error answers a request that has waited for a handler which failed twice (with the status of its response, if that was a 5xx
 	// without freshness; 500 if it panicked; 502 when the response was not whole; 504 when it took longer than LoadTimeout),
 	// and one that could not be served (503). err is what cacheguard.Cache.GetEntry returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)

@@ -20,6 +20,9 @@ var errIncomplete = errors.New("middleware: handler wrote less than its Content-
 // errNoClient says that a handler had to run for nobody in particular, and can't: its request is gone.
 var errNoClient = errors.New("middleware: the request that this load was for is gone")
 
+// errPanicked says that a handler panicked, or ended its goroutine.
+var errPanicked = errors.New("middleware: handler panicked")
+
 // errNothing says that a handler returned without a word. The server makes an empty 200 of that, or somebody in front makes
 // something else.
 var errNothing = errors.New("middleware: handler wrote nothing")
@@ -126,8 +129,10 @@ func (u *run) serve(next http.Handler) {
 		}
 		v := recover() // nil is Goexit
 		err, ok := v.(error)
-		if !ok || v == nil {
-			err = fmt.Errorf("middleware: handler panicked: %v", v)
+		if ok {
+			err = fmt.Errorf("%w: %w", errPanicked, err)
+		} else {
+			err = fmt.Errorf("%w: %v", errPanicked, v)
 		}
 		u.rec.abort(err)
 		if v != nil {

@@ -16,19 +16,28 @@ import (
 // Nor may one who fills all places keep everybody else's variants out. So a variant that is asked for again, after it was
 // refused, takes the place of another one, once a second: what many ask for comes in soon.
 type variants struct {
-	mu    sync.Mutex // guards what follows
-	seeds [2]maphash.Seed
-	of    map[digest]*counted // by the resource's key
-	order []digest            // of the keys, a ring
-	next  int                 // the oldest
+	mu     sync.Mutex // guards what follows
+	digest digester
+	of     map[digest]*counted // by the resource's key
+	order  []digest            // of the keys, a ring
+	next   int                 // the oldest
 }
 
 // digest stands for a key, which may have a megabyte that a client has chosen. Nobody can find two keys with one of these
 // without knowing the seeds; if it were to happen, two URLs would be counted as one.
 type digest [2]uint64
 
-func (v *variants) digest(s string) digest {
-	return digest{maphash.String(v.seeds[0], s), maphash.String(v.seeds[1], s)}
+// digester makes digests. The zero value is ready.
+type digester struct {
+	seeds [2]maphash.Seed
+	ready bool
+}
+
+func (d *digester) of(s string) digest {
+	if !d.ready {
+		d.seeds, d.ready = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, true
+	}
+	return digest{maphash.String(d.seeds[0], s), maphash.String(d.seeds[1], s)}
 }
 
 // counted are the variants of one URL.
@@ -54,14 +63,14 @@ func (v *variants) admits(key, selected string, most int, now, until time.Time) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.of == nil {
-		v.of, v.seeds = make(map[digest]*counted), [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+		v.of = make(map[digest]*counted)
 	}
-	page := v.digest(key)
+	page := v.digest.of(key)
 	all := v.of[page]
 	if all == nil {
 		all = v.add(page)
 	}
-	one := maphash.String(v.seeds[0], selected)
+	one := v.digest.of(selected)[0]
 	if !all.hasRoomFor(one, most, now) {
 		return false
 	}

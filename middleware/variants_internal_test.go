@@ -44,7 +44,7 @@ func TestVariantsAdmit(t *testing.T) {
 	if now = now.Add(replaceEvery); admitted(2000, 2050) != 1 {
 		t.Error("not one more after a second")
 	}
-	if n := len(v.of[v.digest("page")].until); n != most {
+	if n := len(v.of[v.digest.of("page")].until); n != most {
 		t.Errorf("%d have places", n)
 	}
 	if now = now.Add(2 * time.Hour); admitted(3000, 4000) != most {
@@ -70,7 +70,7 @@ func TestVariantsOfManyPages(t *testing.T) {
 		v.admits("page", fmt.Sprint(now.UnixNano()), 1, now, now.Add(time.Hour))
 		now = now.Add(time.Nanosecond)
 	}
-	if n := len(v.of[v.digest("page")].refused); n != mostRefused {
+	if n := len(v.of[v.digest.of("page")].refused); n != mostRefused {
 		t.Errorf("%d refused ones are remembered", n)
 	}
 }
