@@ -15,7 +15,7 @@ import (
 func TestStrangersHandOutNoErrors(t *testing.T) {
 	for name, fail := range map[string]func(w http.ResponseWriter){
 		"500":   func(w http.ResponseWriter) { w.WriteHeader(500) },
-		"503":   func(w http.ResponseWriter) { http.Error(w, "no", 503) },
+		"503":   func(w http.ResponseWriter) { http.Error(w, "no", http.StatusServiceUnavailable) },
 		"panic": func(http.ResponseWriter) { panic("bad") },
 		"abort": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		"too few": func(w http.ResponseWriter) {

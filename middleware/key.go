@@ -51,7 +51,7 @@ func (k keyer) key(r *http.Request) string {
 		group = k.varyBy(r)
 	}
 	var b strings.Builder
-	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(t.server) + len(t.routed) + len(group) + 12)
+	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(t.server) + len(t.routed) + len(group) + 4)
 	b.WriteString(t.scheme)
 	b.WriteString("://")
 	b.WriteString(t.host)
