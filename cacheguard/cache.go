@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be shared with other
@@ -20,6 +21,8 @@ type Cache[V any] struct {
 	store Store
 	opts  Options[V] // with all defaults in place
 	codec uint32     // fingerprint of opts.Codec
+
+	protocol protocol.Config // what opts mean for it
 
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
@@ -58,6 +61,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
 	c.heard.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	if c.near, err = newNear(opts.Local, &c.heard); err != nil {
 		return nil, err

@@ -1,69 +1,35 @@
 package cacheguard
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// follow waits for a load in another process, or in this one, until the first of: a message about the key, the end of
-// the lease, messages that may have been lost, the deadline, everybody's leaving. It reports whether it landed the
-// flight; if not, the caller looks again.
-func (c *Cache[V]) follow(ctx context.Context, p *pursuit[V], w *watcher, held LeaseAnswer) bool {
-	began := time.Now()
-	var took time.Duration // without a load of this process that may come of it
-	p.heard = nil
-	defer func() { c.observe(ctx, Event{Kind: EventWaited, Key: p.name, Took: took, Note: p.heard}) }()
-	p.awaited = held.Holder
-	timer := time.NewTimer(c.patience(held.Remaining, w))
-	defer timer.Stop()
-	select {
-	case m := <-w.messages:
-		took = time.Since(began)
-		if m.Kind == MessageChanged {
-			p.restarts++
-			return false
-		}
-		if m.Load != held.Holder {
-			return false // about a load this flight was not told to wait for: only a reason to look again
-		}
-		return c.landMessage(ctx, p, m)
-	case <-timer.C:
-		took = time.Since(began)
-		return false
-	case <-ctx.Done():
-		took = time.Since(began)
-		p.land(Result[V]{}, context.Cause(ctx))
-		return true
+// waiting is what a miss knows of its wait for a load in another process, or in this one.
+type waiting struct {
+	watcher *watcher
+	since   time.Time // it follows, or did; zero: it never has
+	until   time.Time // when it asks again
+	heard   []byte    // the note of the load that was waited for
+}
+
+func (w *waiting) stop() {
+	if w.watcher != nil {
+		w.watcher.stop()
 	}
 }
 
-// landMessage takes the outcome of the very load that was waited for.
-func (c *Cache[V]) landMessage(ctx context.Context, p *pursuit[V], m Message) bool {
-	switch m.Kind {
-	case MessageFilled:
-		ctx := context.WithoutCancel(ctx)
-		var got found[V]
-		var err error
-		if m.Frame == nil { // too large for a message: one read for the whole process
-			moment := flight.Tick()
-			if got, err = c.read(ctx, p.key); got.good == useFresh { // else it may be marked, and lands as what was waited for
-				p.asOf = moment
-			}
-		} else {
-			got, err = c.openTold(ctx, m.Frame)
-		}
-		if err != nil {
-			return false // asking for the lease will say the same, and what to do
-		}
-		return c.landFound(ctx, p, got, m.Load)
-	case MessageOutcome:
-		return c.landOutcome(ctx, p, m.Load, m.Outcome, c.openTold)
-	}
-	return false // released: somebody has to load
+// follow begins to wait for the load that has the lease, until the first of: a message about the key, the end of the lease,
+// messages that may have been lost, everybody's leaving.
+func (r *run[V]) follow(m *miss[V]) {
+	now := time.Now()
+	m.waits.heard, m.waits.since = nil, now
+	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, m.waits.watcher))
 }
 
 // patience is how long to wait for a message: to the end of the lease and a little, so that not everybody asks at
@@ -78,6 +44,90 @@ func (c *Cache[V]) patience(remaining time.Duration, w *watcher) time.Duration {
 	return min(wait, w.poll+rand.N(w.poll/4))
 }
 
+// await waits for mail, or for the next miss that has waited long enough, and tells the misses.
+func (r *run[V]) await() {
+	var due <-chan time.Time
+	if next := r.next(); !next.IsZero() {
+		timer := time.NewTimer(time.Until(next))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-r.mail.ready:
+		for _, do := range r.mail.take() {
+			do()
+		}
+		return
+	case <-due:
+	}
+	now := time.Now()
+	for _, m := range r.misses {
+		if m.State != protocol.Following || now.Before(m.waits.until) {
+			continue
+		}
+		e := protocol.Event{Kind: protocol.Woken}
+		if now.Sub(r.began) > r.longest() {
+			e.Kind = protocol.Overdue
+		}
+		r.step(m, e)
+	}
+	if len(r.back.misses) > 0 {
+		r.takeTurn(nil)
+	}
+}
+
+// next is when there is something to do without mail; zero: never.
+func (r *run[V]) next() (next time.Time) {
+	if len(r.back.misses) > 0 {
+		next = r.back.next
+	}
+	for _, m := range r.misses {
+		if m.State == protocol.Following && (next.IsZero() || m.waits.until.Before(next)) {
+			next = m.waits.until
+		}
+	}
+	return next
+}
+
+// longest is how long a miss waits for loads in other processes, at most.
+func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r.cache.opts.LeaseTTL }
+
+// hear takes a message about the key of a miss that has been asking since then.
+func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
+	if m.State != protocol.Following || m.waits.watcher.question.Load() != question {
+		return // it is from before what the miss knows
+	}
+	e := protocol.Event{Kind: protocol.Woken}
+	switch {
+	case told.Kind == MessageChanged:
+		e.Kind = protocol.Changed
+	case protocol.ID(told.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
+	case told.Kind == MessageFilled:
+		if got, err := r.readTold(m, told); err == nil { // else asking for the lease will say the same, and what to do
+			e = r.sees(m, got, true)
+			e.Kind = protocol.Filled
+		}
+	case told.Kind == MessageOutcome:
+		m.ans.Holder, m.ans.Outcome = told.Load, told.Outcome
+		e.Kind, e.Left = protocol.Over, r.outcome(m, r.cache.openTold)
+	}
+	r.step(m, e)
+}
+
+// readTold returns the value that the awaited load has stored. One that is too large for a message is read, once for the whole
+// process.
+func (r *run[V]) readTold(m *miss[V], told Message) (found[V], error) {
+	if told.Frame != nil {
+		return r.cache.openTold(r.values(), told.Frame)
+	}
+	moment := flight.Tick()
+	got, err := r.cache.read(r.values(), m.key)
+	if got.good == useFresh { // else it may be marked, and lands as what was waited for
+		m.asked.asOf = moment
+	}
+	return got, err
+}
+
 // waits has the watchers of every key that a flight of this process waits for.
 type waits struct {
 	mu    sync.Mutex // guards byKey
@@ -88,20 +138,39 @@ type waits struct {
 type watcher struct {
 	of       *waits
 	key      string
-	messages chan Message
+	tell     func(question uint32, m Message)
+	question atomic.Uint32 // the number of the last one: what comes before its end is from before its answer
+	waiting  atomic.Int32  // messages that have not been looked at
 	poll     time.Duration // the last pause while there are no messages
 }
 
-// watch begins to listen for a key; the caller calls stop.
-func (ws *waits) watch(key string) *watcher {
-	w := &watcher{of: ws, key: key, messages: make(chan Message, 8)}
+// maxMessages that have not been looked at are reasons enough to look again.
+const maxMessages = 8
+
+// watch begins to listen for the key of a miss, or forgets what has been heard: the answer to a question is newer.
+func (r *run[V]) watch(m *miss[V]) {
+	w := m.waits.watcher
+	if w == nil {
+		w = &watcher{of: &r.cache.waits, key: m.key.Key}
+		w.tell = func(question uint32, told Message) {
+			r.mail.post(func() {
+				w.waiting.Add(-1)
+				r.hear(m, question, told)
+			})
+		}
+		m.waits.watcher = w
+		w.of.add(w)
+	}
+	w.question.Add(1)
+}
+
+func (ws *waits) add(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.byKey == nil {
 		ws.byKey = make(map[string][]*watcher)
 	}
-	ws.byKey[key] = append(ws.byKey[key], w)
-	return w
+	ws.byKey[w.key] = append(ws.byKey[w.key], w)
 }
 
 func (w *watcher) stop() {
@@ -123,26 +192,12 @@ func (w *watcher) stop() {
 	}
 }
 
-// drain forgets messages from before a question: its answer is newer.
-func (w *watcher) drain() {
-	for {
-		select {
-		case <-w.messages:
-		default:
-			return
-		}
-	}
-}
-
-// tell never blocks. A watcher with a full channel has enough reasons to look again.
+// tell never blocks.
 func (ws *waits) tell(m Message) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, w := range ws.byKey[m.Key] {
-		select {
-		case w.messages <- m:
-		default:
-		}
+		w.hear(m)
 	}
 }
 
@@ -151,10 +206,15 @@ func (ws *waits) tellAll(m Message) {
 	defer ws.mu.Unlock()
 	for _, all := range ws.byKey {
 		for _, w := range all {
-			select {
-			case w.messages <- m:
-			default:
-			}
+			w.hear(m)
 		}
 	}
+}
+
+func (w *watcher) hear(m Message) {
+	if w.waiting.Add(1) > maxMessages {
+		w.waiting.Add(-1)
+		return
+	}
+	w.tell(w.question.Load(), m)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // clockSlack is how far in the future a value may have been made without counting as nonsense: processes estimate the
@@ -92,6 +93,17 @@ type found[V any] struct {
 	id                  []byte        // of whatever stands there, for LeaseAsk.Seen
 	note                []byte        // of that load's tracer
 	corrupt             error         // why it is no value
+}
+
+// use is what it is good for on the way to another.
+func (got *found[V]) use() protocol.Use {
+	switch {
+	case got.passing:
+		return protocol.Passing
+	case got.res.Status == StatusMiss:
+		return protocol.Nothing
+	}
+	return [...]protocol.Use{useNone: protocol.Shown, useOnError: protocol.OnError, useMeanwhile: protocol.Meanwhile, useFresh: protocol.Fresh}[got.good]
 }
 
 // open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.

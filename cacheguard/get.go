@@ -139,9 +139,9 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
 		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
-		p := &pursuit[V]{name: key, key: k, load: load, unshared: true}
-		p.saw(got)
-		return c.detach(ctx, flight.Solo[outcome[V]](), p)
+		m := c.missOf(key, k, load, got, nil)
+		m.Solo = true
+		return c.detach(ctx, flight.Solo[outcome[V]](), m)
 	}
 	if got.good != useNone && err == nil {
 		held, failed := c.restraint.find(id, got.id)
@@ -163,9 +163,9 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: failed})
 		return Result[V]{Status: StatusCoalesced}, failed
 	}
-	p := &pursuit[V]{name: key, key: k, load: load, storeErr: err, reads: true}
-	p.saw(got)
-	return c.detach(ctx, f, p)
+	m := c.missOf(key, k, load, got, err)
+	m.Reads = true
+	return c.detach(ctx, f, m)
 }
 
 // lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
@@ -212,51 +212,6 @@ func (c *Cache[V]) enter(ctx context.Context) error {
 		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
 	}
 	return ctx.Err()
-}
-
-// detach hands the work over to a goroutine that outlives this caller, and waits for it like everybody else.
-func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], p *pursuit[V]) (Result[V], error) {
-	p.flight = f
-	if !c.life.begin() {
-		f.Land(outcome[V]{err: ErrClosed})
-		return Result[V]{}, ErrClosed
-	}
-	work, cancel := f.Detach(ctx, errAbandoned)
-	recursive := c.inside(ctx, p.key.Key)
-	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
-		f.Leave()
-	}
-	go c.work(work, cancel, f, p)
-	if recursive {
-		return Result[V]{}, recursion(p.name)
-	}
-	began := c.watch(f)
-	out, err := c.leaderResult(ctx, f)
-	if err != nil {
-		return Result[V]{}, err
-	}
-	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
-		return c.loadUnshared(ctx, p.name, p.key.Key, p.load, out.also.marker)
-	}
-	c.served(ctx, EventLoaded, p.name, f, out, began)
-	return answer(out.res, out.err)
-}
-
-// work is the goroutine of a flight that no longer runs on a caller's own.
-func (c *Cache[V]) work(ctx context.Context, cancel context.CancelCauseFunc, f *flight.Flight[outcome[V]], p *pursuit[V]) {
-	defer c.life.end()
-	defer cancel(nil)
-	defer func() {
-		if p.handed {
-			return
-		}
-		f.Land(outcome[V]{err: errGoexit}) // only if the user's code in here ended the goroutine
-		if p.mates != nil {
-			p.mates.arrive()
-		}
-	}()
-	defer c.life.cancelOnClose(cancel)()
-	c.pursue(ctx, p)
 }
 
 // leaderResult is result for the caller whose load it is, and which that load may want to do something.

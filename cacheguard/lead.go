@@ -5,117 +5,431 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// maxCarried is the largest frame that goes along with an outcome instead of being loaded again.
-const maxCarried = 4 << 10
+// work is a load of misses of a run, with leases or without. All but what says otherwise is for the run's goroutine.
+type work[V any] struct {
+	run    *run[V]
+	all    []*miss[V] // for which it was begun; it is the load of those whose work this is
+	ctx    context.Context
+	lose   context.CancelCauseFunc
+	cancel func()
+	stop   func() bool
+	renews *time.Timer // nil: it has no lease
+	over   bool
 
-// lead runs the load under a granted lease, keeps the lease meanwhile, stores what comes of it and lands the flight.
-// It reports false if another load has taken the lease: then there is somebody to follow.
-func (c *Cache[V]) lead(ctx context.Context, p *pursuit[V], slot func(), g Grant, asked time.Time) bool {
-	if ctx.Err() != nil || c.life.closing.Err() != nil { // the grant came too late: don't begin what nobody waits for
-		slot()
-		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
-		p.land(Result[V]{}, cmp.Or(context.Cause(ctx), ErrClosed))
-		return true
+	note atomic.Pointer[[]byte] // of the tracer
+	told atomic.Bool            // the run has been told how it ended, or that nobody waits for that
+}
+
+// load starts the loads of misses that have their turn. Those with a lease and those without are not the same load: the
+// results of these are not stored.
+func (r *run[V]) load(all []*miss[V]) {
+	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // leases don't wait for a slot
+	for len(all) > 0 {
+		first := all[0]
+		var some, others []*miss[V]
+		for _, m := range all {
+			if m.State == first.State && m.turn == first.turn {
+				some = append(some, m)
+			} else {
+				others = append(others, m)
+			}
+		}
+		all = others
+		t := first.turn
+		for _, m := range some {
+			m.turn = nil
+		}
+		switch {
+		case t == nil: // a write has none
+			r.launch(some, nil)
+		case !t.taken:
+			t.taken = true
+			r.launch(some, t.release)
+		default: // another load has it
+			r.acquire(some, func(release func(), err error) { r.launchWith(some, release, err) })
+		}
 	}
-	loadCtx, cancelLoad := c.loadContext(ctx)
-	defer cancelLoad()
-	loadCtx, lose := context.WithCancelCause(loadCtx)
-	defer lose(nil)
-	stop := c.keep(loadCtx, p, g, asked, lose)
-	out := c.wait(loadCtx, p, c.start(loadCtx, p, slot))
-	stop()
-	p.note = out.note
+}
 
-	ctx = context.WithoutCancel(ctx) // what follows must happen, whoever has left
-	switch cause := context.Cause(loadCtx); {
-	case out.err == nil:
-		c.keepResult(ctx, p, g, out)
-	case errors.Is(cause, ErrLeaseLost):
-		return false
-	case givenUp(cause):
-		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves.
-		c.settle(func(ctx context.Context) error { return c.store.Release(ctx, p.key, g.Token) })
-		p.land(Result[V]{}, cause)
+// launchWith starts the load of misses that had to wait for another slot.
+func (r *run[V]) launchWith(all []*miss[V], release func(), err error) {
+	all = slices.DeleteFunc(all, func(m *miss[V]) bool { return m.State != protocol.Alone })
+	switch {
+	case err != nil:
+		for _, m := range all {
+			m.own.out.err = err
+			r.step(m, protocol.Event{Kind: protocol.Refused})
+		}
+	case len(all) == 0:
+		release()
 	default:
-		c.failed(p, g, out)
+		r.launch(all, release)
+	}
+}
+
+// launch starts one load.
+func (r *run[V]) launch(all []*miss[V], slot func()) {
+	c, w := r.cache, &work[V]{run: r, all: all}
+	ctx, cancel := c.loadContext(r.ctx)
+	w.ctx, w.lose = context.WithCancelCause(ctx)
+	w.cancel = cancel
+	names, keys := make([]string, len(all)), make([]string, len(all))
+	for i, m := range all {
+		names[i], keys[i] = m.name, m.key.Key
+		if m.work = w; m.State == protocol.Alone {
+			m.asked.asOf = flight.Tick()
+			m.had.res.Degraded = true // the load is told that it will not be stored
+		}
+	}
+	w.stop = context.AfterFunc(w.ctx, w.timedOut)
+	ctx, do := w.ctx, r.loadMany(names)
+	if r.many == nil {
+		if desk.From(ctx) != nil {
+			ctx = desk.WithCrowd(ctx, all[0].flight.Announce)
+		}
+		do = c.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
+	}
+	c.launch(ctx, called(names), keys, slot, &w.note, do, w.ended)
+}
+
+// called is what observers are told as the key of a load.
+func called(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
+// loadOne is a load of one key.
+func (c *Cache[V]) loadOne(load loader[V], prev previous[V]) func(context.Context, []byte) []loaded[V] {
+	return func(ctx context.Context, note []byte) []loaded[V] {
+		entry, err := load.call(ctx, prev.Result)
+		return []loaded[V]{c.complete(prev, entry, err, note)}
+	}
+}
+
+// loadMany is a load of many keys.
+func (r *run[V]) loadMany(names []string) func(context.Context, []byte) []loaded[V] {
+	return func(ctx context.Context, note []byte) []loaded[V] {
+		values, err := r.many(ctx, names)
+		outs := make([]loaded[V], len(names))
+		for i, name := range names {
+			v, err := pick(values, err, name)
+			outs[i] = r.cache.completeSafely(v, err, note)
+		}
+		return outs
+	}
+}
+
+// completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
+func (c *Cache[V]) completeSafely(v V, err error, note []byte) (out loaded[V]) {
+	defer func() {
+		if v := recover(); v != nil {
+			out = loaded[V]{err: panicError(v)}
+		}
+	}()
+	return c.complete(previous[V]{}, Entry[V]{Value: v}, err, note)
+}
+
+// ended is called by the load when it is over.
+func (w *work[V]) ended(outs []loaded[V]) {
+	r := w.run
+	if w.told.CompareAndSwap(false, true) {
+		for i := range outs {
+			if outs[i].err != nil && w.ctx.Err() != nil {
+				outs[i].err = context.Cause(w.ctx) // it was told to stop, and did
+			}
+		}
+		if r.mail.post(func() { w.returned(outs) }) {
+			return
+		}
+	}
+	if r.late != nil {
+		r.late()
+	}
+	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: called(w.names()), Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
+}
+
+func (w *work[V]) names() []string {
+	names := make([]string, len(w.all))
+	for i, m := range w.all {
+		names[i] = m.name
+	}
+	return names
+}
+
+// timedOut is called when the load has been told to stop. Whoever waits doesn't wait until it does.
+func (w *work[V]) timedOut() {
+	if w.told.CompareAndSwap(false, true) {
+		w.run.mail.post(func() {
+			outs := make([]loaded[V], len(w.all))
+			for i := range outs {
+				outs[i] = loaded[V]{err: context.Cause(w.ctx), note: noteOf(&w.note)}
+			}
+			w.returned(outs)
+		})
+	}
+}
+
+// returned takes what became of the load.
+func (w *work[V]) returned(outs []loaded[V]) {
+	r, cause := w.run, context.Cause(w.ctx)
+	w.end()
+	for i, m := range w.all {
+		if m.work != w {
+			continue
+		}
+		m.work, m.own.out, m.note = nil, outs[i], outs[i].note
+		e := protocol.Event{Kind: protocol.Unstorable}
+		switch err := outs[i].err; {
+		case err == nil:
+			if m.own.header = r.cache.header(outs[i], m.ans.Grant); outs[i].storable(m.own.header) {
+				e.Kind = protocol.Returned
+			}
+		case givenUp(cause):
+			e.Kind = protocol.End
+		default:
+			e.Kind = protocol.Failed
+		}
+		r.step(m, e)
+	}
+}
+
+// end lets go of what was kept for the load.
+func (w *work[V]) end() {
+	w.over = true
+	if w.renews != nil {
+		w.renews.Stop()
+	}
+	w.stop()
+	w.lose(nil)
+	w.cancel()
+}
+
+// drop has the load go on without a miss that is nobody's any more, or that follows another load. Without any it is told to
+// stop.
+func (w *work[V]) drop(m *miss[V]) {
+	if w == nil || m.work != w { // it waits for its slot still, or has returned
+		return
+	}
+	m.work = nil
+	for _, other := range w.all {
+		if other.work == w {
+			return
+		}
+	}
+	cause := ErrLeaseLost
+	if m.Ended {
+		cause = errAbandoned
+	}
+	w.told.Store(true)
+	w.lose(cause)
+	w.end()
+}
+
+// left reports whether nobody waits for what the load brings.
+func (w *work[V]) left() bool {
+	for _, m := range w.all {
+		if m.work == w && !m.plan.left {
+			return false
+		}
 	}
 	return true
 }
 
-// failed tells everybody that a load failed, and lands the flight.
-func (c *Cache[V]) failed(p *pursuit[V], g Grant, out loaded[V]) {
-	err := out.err
-	backoff := c.opts.backoff(p.failures+1, time.Until(p.until))
-	c.failures.remember(p.key.Key, g.Token, err, backoff, c.opts.LeaseTTL)
-	c.restraint.remember(p.key.Key, p.asked, p.seen, backoff+grace(backoff), err)
-	c.conclude(p, g, Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: out.note, Failures: p.failures + 1}, backoff)
-	p.fail(Result[V]{Status: StatusLoaded}, err)
+// renewFrom has the leases of the load renewed at a third of their time since that question was sent, until the load is over
+// or its context ends, which LoadTimeout sees to: a load that hangs can't hold a key for ever.
+func (w *work[V]) renewFrom(sent time.Duration) {
+	r := w.run
+	due := sent + r.cache.opts.LeaseTTL/3 - r.now()
+	w.renews = time.AfterFunc(due, func() { r.mail.post(w.renew) })
 }
 
-// keepResult stores the result of a load, or says to those who wait why not, and lands the flight.
-func (c *Cache[V]) keepResult(ctx context.Context, p *pursuit[V], g Grant, out loaded[V]) {
-	h := c.header(out, g)
-	if !out.storable(h) {
-		c.notStored(ctx, p, g, out, h)
+// renew renews the leases that the load still has.
+func (w *work[V]) renew() {
+	r := w.run
+	c := r.cache
+	var all []*miss[V]
+	var keys []Key
+	var grants []Grant
+	for _, m := range w.all {
+		if m.work == w && m.Until != 0 {
+			all, keys, grants = append(all, m), append(keys, m.key), append(grants, m.ans.Grant)
+		}
+	}
+	if w.over || len(all) == 0 || !c.life.begin() {
 		return
 	}
-	frame.Seal(out.frame, h)
-	ans, err := c.store.Fill(ctx, p.key, g, out.frame, h.Hard()+out.entry.Keep)
-	c.filled(ctx, p, g, out, h, ans, err)
+	sent := r.now()
+	go func() {
+		defer c.life.end()
+		replies := c.renewals(w.ctx, keys, grants)
+		r.mail.post(func() { w.renewed(all, sent, replies) })
+	}()
 }
 
-// notStored tells those who wait of a result that is not stored, and lands the flight.
-func (c *Cache[V]) notStored(ctx context.Context, p *pursuit[V], g Grant, out loaded[V], h frame.Header) {
-	if out.entry.NoShare && out.entry.LeaveStored {
-		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note}, 0)
-		p.flight.Land(outcome[V]{res: out.result(), also: &aside[V]{unshared: true, note: out.note}})
-		return
+// renewals renews one lease, or many in one trip.
+func (c *Cache[V]) renewals(ctx context.Context, keys []Key, grants []Grant) []Reply[Holding] {
+	if len(keys) == 1 {
+		held, err := c.store.Renew(ctx, keys[0], grants[0], c.opts.LeaseTTL)
+		return []Reply[Holding]{{held, err}}
 	}
-	c.near.drop(p.key.Key) // what is there is out of date
-	if out.entry.NoShare {
-		c.conclude(p, g, Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}, 0)
-		p.flight.Land(outcome[V]{res: out.result(), also: &aside[V]{unshared: true, note: out.note}})
-		return
-	}
-	c.observe(ctx, Event{Kind: EventNotStored, Key: p.name, Err: out.keepErr})
-	c.conclude(p, g, c.unstored(p, out, h), 0)
-	p.land(out.result(), nil)
+	return complete(c.store.RenewMany(ctx, keys, grants, c.opts.LeaseTTL), len(keys))
 }
 
-// filled lands the flight of a result that the store has been asked to keep.
-func (c *Cache[V]) filled(ctx context.Context, p *pursuit[V], g Grant, out loaded[V], h frame.Header, ans FillAnswer, err error) {
+// renewed takes the answers to a renewal.
+func (w *work[V]) renewed(all []*miss[V], sent time.Duration, replies []Reply[Holding]) {
+	if w.over {
+		return
+	}
+	r := w.run
+	pause := r.cache.opts.LeaseTTL / 3
+	for i, m := range all {
+		if m.work != w {
+			continue
+		}
+		e := protocol.Event{Kind: protocol.Renewed, Sent: sent}
+		switch held := replies[i].Answer; {
+		case replies[i].Err != nil:
+			e.Kind = protocol.Unrenewed
+			pause = min(pause, r.cache.opts.LeaseTTL/10, max(m.Until-r.now(), time.Millisecond))
+		case held == HoldingGone:
+			e.Kind = protocol.Gone
+		case held == HoldingOther:
+			e.Kind = protocol.Taken
+		default:
+			r.cache.observe(r.ctx, Event{Kind: EventRenewed, Key: m.name})
+		}
+		r.step(m, e)
+	}
+	w.renews.Reset(pause)
+}
+
+// release gives a lease up.
+func (r *run[V]) release(m *miss[V]) {
+	c := r.cache
+	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, m.asked.token) })
+}
+
+// fill stores the results of a load.
+func (r *run[V]) fill(all []*miss[V]) {
+	fills := make([]FillAsk, len(all))
+	for i, m := range all {
+		frame.Seal(m.own.out.frame, m.own.header)
+		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
+	}
+	for i, reply := range r.cache.fills(r.values(), fills) {
+		r.filled(all[i], reply.Answer, reply.Err)
+	}
+}
+
+// fills stores one result, or many in one trip.
+func (c *Cache[V]) fills(ctx context.Context, fills []FillAsk) []Reply[FillAnswer] {
+	if len(fills) == 1 {
+		ans, err := c.store.Fill(ctx, fills[0].Key, fills[0].Grant, fills[0].Frame, fills[0].TTL)
+		return []Reply[FillAnswer]{{ans, err}}
+	}
+	return complete(c.store.FillMany(ctx, fills), len(fills))
+}
+
+// filled takes what became of a result that the store has been asked to keep.
+func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
+	c, h, out := r.cache, m.own.header, &m.own.out
 	res := out.result()
+	e := protocol.Event{Kind: protocol.Stored}
 	switch {
 	case err != nil:
-		// It may have been stored or not. If not, those who wait are told; if so, that does nothing.
-		c.near.drop(p.key.Key)
-		c.down(ctx, &c.storing, p.name, err)
-		c.observe(ctx, Event{Kind: EventFillUnknown, Key: p.name, Err: err})
-		o := c.unstored(p, out, h)
-		c.background(func(ctx context.Context) error { return c.tell(ctx, p, g, o, 0) })
+		c.near.drop(m.key.Key)
+		c.down(r.ctx, &c.storing, m.name, err)
+		c.observe(r.ctx, Event{Kind: EventFillUnknown, Key: m.name, Err: err})
 		res.Degraded = true
+		e.Kind = protocol.Unsure
 	case ans == FillStored:
-		c.observe(ctx, Event{Kind: EventFilled, Key: p.name})
-		c.up(ctx, &c.storing)
+		m.own.stored = true
+		c.observe(r.ctx, Event{Kind: EventFilled, Key: m.name})
+		c.up(r.ctx, &c.storing)
 		if h.Unshared {
-			c.near.drop(p.key.Key)
+			c.near.drop(m.key.Key)
 			break
 		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
-		c.near.replace(p.key.Key, p.stamp, found[V]{
-			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: g.Token, id: frame.ID(out.frame),
+		c.near.replace(m.key.Key, m.asked.near, found[V]{
+			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: ID(h.ID), id: frame.ID(out.frame),
 			tags: out.tags, stamp: h.Stamp,
 		})
 	default: // for those who waited from before, and nobody else
-		c.observe(ctx, Event{Kind: EventFillRefused, Key: p.name})
+		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
 	}
-	p.landOwn(res, out.entry.NoShare)
+	m.own.res = res
+	r.step(m, e)
+}
+
+// conclude tells the store, and by it everybody who waits, why there is no value.
+func (r *run[V]) conclude(m *miss[V]) {
+	c := r.cache
+	o, backoff := Outcome{}, time.Duration(0)
+	if m.State == protocol.Failing {
+		m.own.res.Status = StatusLoaded
+		o, backoff = c.failed(m)
+	} else {
+		o = c.notStored(r.ctx, m)
+	}
+	c.settle(func(ctx context.Context) error { return c.tell(ctx, m, o, backoff) })
+}
+
+// failed is the outcome of a load that has failed, and for how long nobody repeats it.
+func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
+	err, failures := m.own.out.err, m.ans.Failures+1
+	backoff = c.opts.backoff(failures, time.Until(m.until()))
+	c.failures.remember(m.key.Key, m.asked.token, err, backoff, c.opts.LeaseTTL)
+	c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, backoff+grace(backoff), err)
+	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
+}
+
+// notStored is the outcome of a load whose result is not stored.
+func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
+	m.own.res = m.own.out.result()
+	switch e := &m.own.out.entry; {
+	case e.NoShare && e.LeaveStored:
+		return Outcome{Kind: OutcomeUnshared, Note: m.note}
+	case !e.NoShare:
+		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
+	}
+	c.near.drop(m.key.Key) // what is there is out of date
+	return c.unstored(m)
+}
+
+// maxCarried is the largest frame that goes along with an outcome instead of being loaded again.
+const maxCarried = 4 << 10
+
+// unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
+// everybody for themselves, in parallel. What stands in the store goes: it is out of date.
+func (c *Cache[V]) unstored(m *miss[V]) Outcome {
+	out, h := &m.own.out, m.own.header
+	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
+		return Outcome{Kind: OutcomeUnshared, Note: m.note, Drop: m.had.id != nil}
+	}
+	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0
+	f := slices.Clone(out.frame)
+	frame.Seal(f, h)
+	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
+}
+
+// tell ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this load, so that
+// a lost message costs them no second load, and its own back-off, so that the next one can grow.
+func (c *Cache[V]) tell(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
+	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, max(2*backoff, c.opts.LeaseTTL+time.Second), backoff)
 }
 
 // storable reports whether a result with this header is to be stored, and can be.
@@ -156,28 +470,6 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	return h
 }
 
-// unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
-// everybody for themselves, in parallel. What stands in the store goes: it is out of date.
-func (c *Cache[V]) unstored(p *pursuit[V], out loaded[V], h frame.Header) Outcome {
-	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
-		return Outcome{Kind: OutcomeUnshared, Note: out.note, Drop: p.seen != nil}
-	}
-	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0
-	f := append([]byte(nil), out.frame...)
-	frame.Seal(f, h)
-	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: p.seen != nil}
-}
-
-// conclude ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this
-// load, so that a lost message costs them no second load, and its own back-off, so that the next one can grow.
-func (c *Cache[V]) conclude(p *pursuit[V], g Grant, o Outcome, backoff time.Duration) {
-	c.settle(func(ctx context.Context) error { return c.tell(ctx, p, g, o, backoff) })
-}
-
-func (c *Cache[V]) tell(ctx context.Context, p *pursuit[V], g Grant, o Outcome, backoff time.Duration) error {
-	return c.store.Conclude(ctx, p.key, g, o, max(2*backoff, c.opts.LeaseTTL+time.Second), backoff)
-}
-
 // settle does what ends a lease once, and if that fails, goes on trying behind the callers' backs.
 func (c *Cache[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
@@ -215,104 +507,5 @@ func (c *Cache[V]) loadContext(ctx context.Context) (context.Context, context.Ca
 		fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", c.opts.LoadTimeout, context.DeadlineExceeded))
 }
 
-// wait returns how the load ended, or, when its context has ended before it, that.
-func (c *Cache[V]) wait(ctx context.Context, p *pursuit[V], load *running[loaded[V]]) loaded[V] {
-	out, ok := ended(ctx, load.done)
-	if !ok {
-		c.lateLoad(func() {
-			out := <-load.done
-			if p.late != nil {
-				p.late()
-			}
-			c.observe(ctx, Event{Kind: EventLoadLate, Key: p.name, Took: out.took, Note: out.note, Err: out.err})
-		})
-		return loaded[V]{err: context.Cause(ctx), note: load.noted()}
-	}
-	if out.err != nil && ctx.Err() != nil {
-		out.err = context.Cause(ctx) // it was told to stop, and did
-	}
-	return out
-}
-
-// ended returns what comes of done, unless ctx ends before it. When it is both at once, a result is better than none.
-func ended[T any](ctx context.Context, done <-chan T) (out T, ok bool) {
-	select {
-	case out = <-done:
-		return out, true
-	case <-ctx.Done():
-	}
-	select {
-	case out = <-done:
-		return out, true
-	default:
-		return out, false
-	}
-}
-
-// lateLoad watches a load that has been told to stop and hasn't yet.
-func (c *Cache[V]) lateLoad(watch func()) {
-	c.life.loads.Add(1)
-	go func() {
-		defer c.life.loads.Done()
-		watch()
-	}()
-}
-
-// keep renews the lease at a third of its time until the returned function is called or ctx ends, which LoadTimeout
-// sees to: a load that hangs can't hold a key for ever.
-func (c *Cache[V]) keep(ctx context.Context, p *pursuit[V], g Grant, asked time.Time, lose context.CancelCauseFunc) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	if !c.life.begin() {
-		return cancel
-	}
-	timer := time.AfterFunc(time.Until(asked.Add(c.opts.LeaseTTL/3)), func() {
-		defer c.life.end()
-		c.renew(ctx, p, g, asked, lose)
-	})
-	return func() {
-		cancel()
-		if timer.Stop() {
-			c.life.end()
-		}
-	}
-}
-
-// renew is the loop behind keep.
-func (c *Cache[V]) renew(ctx context.Context, p *pursuit[V], g Grant, asked time.Time, lose context.CancelCauseFunc) {
-	until := asked.Add(c.opts.LeaseTTL) // counted from before the request was sent
-	lost := func() { c.lost(ctx, p) }
-	for ctx.Err() == nil {
-		sent := time.Now()
-		pause := c.opts.LeaseTTL / 3
-		switch held, err := c.store.Renew(ctx, p.key, g, c.opts.LeaseTTL); {
-		case ctx.Err() != nil:
-			return
-		case err != nil && !sent.Before(until):
-			lost() // as good as gone: nobody knows
-			return
-		case err != nil:
-			pause = min(c.opts.LeaseTTL/10, max(time.Until(until), time.Millisecond))
-		case held == HoldingGone:
-			lost() // invalidated or evicted: the load goes on for those who wait for it
-			return
-		case held == HoldingOther:
-			lost()
-			lose(ErrLeaseLost)
-			return
-		default:
-			until = sent.Add(c.opts.LeaseTTL)
-			c.observe(ctx, Event{Kind: EventRenewed, Key: p.name})
-		}
-		if !sleep(ctx, pause) {
-			return
-		}
-	}
-}
-
-// lost says that the lease of a running load is lost: nobody joins it any more.
-func (c *Cache[V]) lost(ctx context.Context, p *pursuit[V]) {
-	c.observe(ctx, Event{Kind: EventLeaseLost, Key: p.name})
-	if p.flight != nil { // a claim has none
-		p.flight.Seal()
-	}
-}
+// givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.
+func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }

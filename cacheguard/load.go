@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,38 +116,11 @@ func (out loaded[V]) result() Result[V] {
 	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
 }
 
-// start runs the load of one key.
-func (c *Cache[V]) start(ctx context.Context, p *pursuit[V], slot func()) *running[loaded[V]] {
-	if p.flight != nil && desk.From(ctx) != nil {
-		ctx = desk.WithCrowd(ctx, p.flight.Announce)
-	}
-	load, before := p.load, p.before() // the pursuit goes on, also when the load is given up before it has begun
-	return launch(c, ctx, p.name, []string{p.key.Key}, slot, func(ctx context.Context, note []byte) loaded[V] {
-		return c.load(ctx, load, before, note)
-	}, func(out loaded[V], end ending) (loaded[V], ending) {
-		if end.err != nil {
-			out = loaded[V]{err: end.err}
-		}
-		out.took, out.note = end.took, end.note
-		end.err, end.notFound = out.err, out.notFound
-		return out, end
-	})
-}
-
-// ending is how a load ended, for those who are told of it.
-type ending struct {
-	err      error
-	notFound bool
-	took     time.Duration
-	note     []byte
-}
-
-// launch runs do, which calls the user's load of these keys, on a goroutine of its own, so that a load which ignores its
-// context, never returns, panics or calls Goexit can't take its flights along. finish makes of what do returned, or of the
-// error that ended it, what is sent. slot is given back when do returns, however late that is.
-func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []string, slot func(),
-	do func(ctx context.Context, note []byte) T, finish func(T, ending) (T, ending)) *running[T] {
-	r := &running[T]{done: make(chan T, 1)}
+// launch calls the user's load of these keys, by do, on a goroutine of its own, so that a load which ignores its context, never
+// returns, panics or calls Goexit can't take its flights along. done gets how it ended for each of the keys, noted what the
+// tracer notes before. The slot is given back when do returns, however late that is.
+func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot func(), noted *atomic.Pointer[[]byte],
+	do func(ctx context.Context, note []byte) []loaded[V], done func([]loaded[V])) {
 	over := &atomic.Bool{}
 	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx), began: flight.Now()}
 	if slot != nil {
@@ -164,9 +138,9 @@ func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []stri
 	go func() {
 		defer c.life.loads.Done()
 		defer slot()
-		var out T
+		var outs []loaded[V]
 		err := errGoexit
-		defer func() { r.done <- out }()
+		defer func() { done(outs) }()
 		ended := func(error, bool) {}
 		defer func() {
 			if v := recover(); v != nil {
@@ -174,16 +148,30 @@ func launch[V, T any](c *Cache[V], ctx context.Context, name string, keys []stri
 			}
 			over.Store(true)
 			c.loads.running.Add(-1) // before anybody has the result, so that it doesn't count as running any more
-			var end ending
-			out, end = finish(out, ending{err: err, took: time.Since(began), note: r.noted()})
-			ended(end.err, end.notFound)
-			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: end.took, NotFound: end.notFound, Note: end.note, Err: end.err})
+			outs = finished(outs, err, len(keys), time.Since(began), noteOf(noted))
+			err, notFound := outs[0].err, true // if nothing was found at all
+			for _, out := range outs {
+				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
+			}
+			ended(err, notFound)
+			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err})
 		}()
-		ctx, ended = c.trace(ctx, name, &r.note)
-		out = do(ctx, r.noted())
+		ctx, ended = c.trace(ctx, name, noted)
+		outs = do(ctx, noteOf(noted))
 		err = nil
 	}()
-	return r
+}
+
+// finished is how a load ended for each of its keys; err is what ended its goroutine.
+func finished[V any](outs []loaded[V], err error, n int, took time.Duration, note []byte) []loaded[V] {
+	if err != nil {
+		outs = make([]loaded[V], n)
+	}
+	for i := range outs {
+		outs[i].err = cmp.Or(err, outs[i].err)
+		outs[i].took, outs[i].note = took, note
+	}
+	return outs
 }
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
@@ -194,18 +182,12 @@ type previous[V any] struct {
 	tags frame.Tags
 }
 
-func (p *pursuit[V]) before() previous[V] {
-	prev := previous[V]{p.prev, p.tags}
-	if p.good != useNone {
-		prev.UsableFor = max(time.Until(p.until), 0)
+func (m *miss[V]) before() previous[V] {
+	prev := previous[V]{m.had.res, m.had.tags}
+	if m.had.good != useNone {
+		prev.UsableFor = max(time.Until(m.until()), 0)
 	}
 	return prev
-}
-
-// load runs the load and encodes its result; all that calls the user's code is in here, where a panic is caught.
-func (c *Cache[V]) load(ctx context.Context, load loader[V], prev previous[V], note []byte) (out loaded[V]) {
-	entry, err := load.call(ctx, prev.Result)
-	return c.complete(prev, entry, err, note)
 }
 
 // complete makes of what a load returned what is stored.

@@ -3,9 +3,11 @@ package cacheguard
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // GetMany returns the values of many keys: those that the store has, in one trip, and the others from load, which is
@@ -82,18 +84,18 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 // many is one call of GetMany.
 type many[V any] struct {
 	cache  *Cache[V]
-	load   func(ctx context.Context, missing []string) (map[string]V, error)
+	load   manyFunc[V]
 	got    map[string]V
 	failed KeyErrors
 
-	before counts        // from before anything was read
-	behind []*pursuit[V] // of values that are served, and refreshed behind their callers' backs
-	missed []*pursuit[V] // of what is to be had from a load
-	asOf   uint64        // when that was read
-	since  uint64        // what was found before it won't do
-	again  []string      // keys of which only that was to be had
-	joined []*pursuit[V] // of those, the ones that have to wait for another caller's flight
-	began  []*pursuit[V] // and the ones that lead one
+	before counts     // from before anything was read
+	behind []*miss[V] // of values that are served, and refreshed behind their callers' backs
+	missed []*miss[V] // of what is to be had from a load
+	asOf   uint64     // when that was read
+	since  uint64     // what was found before it won't do
+	again  []string   // keys of which only that was to be had
+	joined []*miss[V] // of those, the ones that have to wait for another caller's flight
+	began  []*miss[V] // and the ones that lead one
 }
 
 // get gets what the store and loads have.
@@ -182,9 +184,7 @@ func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
 
 // refresh notes that a value is to be refreshed behind the caller's back.
 func (m *many[V]) refresh(key, id string, got found[V]) {
-	p := &pursuit[V]{name: key, key: m.cache.key(id), load: m.one(key), behind: true}
-	p.saw(got)
-	m.behind = append(m.behind, p)
+	m.behind = append(m.behind, m.cache.missOf(key, m.cache.key(id), m.one(key), got, nil))
 }
 
 // read answers with what the store has, as get does, and notes the rest as missed.
@@ -242,31 +242,16 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			m.give(key, Result[V]{}, failed)
 			continue
 		}
-		p := &pursuit[V]{name: key, key: ks[i], load: m.one(key), storeErr: err, reads: true}
-		p.saw(*got)
+		p := c.missOf(key, ks[i], m.one(key), *got, err)
+		p.Reads = true
 		m.missed = append(m.missed, p)
 	}
 }
 
 // refreshBehind has values refreshed that the caller already has.
 func (m *many[V]) refreshBehind(ctx context.Context) {
-	c := m.cache
-	var lead []*pursuit[V]
-	for _, p := range m.behind {
-		if held, _ := c.restraint.find(p.key.Key, p.seen); held {
-			continue
-		}
-		f, leads := c.refreshes.Join(p.key.Key, 0)
-		if !leads {
-			f.Leave()
-			continue
-		}
-		f.LeadAsWork()
-		p.flight = f
-		lead = append(lead, p)
-	}
-	// A load that reads a stale value does not wait for its refresh, which therefore needs a slot of its own.
-	m.detach(context.WithValue(ctx, chainKey{}, (*link)(nil)), lead)
+	lead := slices.DeleteFunc(m.behind, func(p *miss[V]) bool { return !m.cache.leadsRefresh(p) })
+	m.cache.runBehind(ctx, m.load, lead...)
 }
 
 // join makes the call a member of the flights of what it missed, and has a load begin for those that it leads.
@@ -277,7 +262,7 @@ func (m *many[V]) join(ctx context.Context) {
 	defer func() {
 		if !ended { // Goexit in an observer
 			for _, p := range m.began {
-				p.land(Result[V]{}, errGoexit)
+				p.flight.Land(outcome[V]{err: errGoexit})
 			}
 		}
 	}()
@@ -304,11 +289,11 @@ func (m *many[V]) join(ctx context.Context) {
 		p.flight = f
 		m.began = append(m.began, p)
 		if c.changed.since(&m.before, id) { // who joins from now on must not get what was read before
-			p.prev, p.tags, p.good = Result[V]{}, nil, useNone
+			p.had, p.Seen = found[V]{id: p.had.id}, protocol.Nothing
 		}
-		if c.opts.SoftTimeout > 0 && p.good != useNone && p.storeErr == nil {
+		if c.opts.SoftTimeout > 0 && p.had.good != useNone && p.storeErr == nil {
 			f.Hold()
-			f.Offer(outcome[V]{res: p.prev, also: &aside[V]{at: p.at}}, p.until)
+			f.Offer(outcome[V]{res: p.had.res, also: &aside[V]{at: p.at}}, p.until())
 			offered = true
 		}
 	}
@@ -316,23 +301,7 @@ func (m *many[V]) join(ctx context.Context) {
 	if offered { // a load that reads this may leave, and the work goes on without it
 		ctx = outsideSlots(ctx)
 	}
-	m.detach(ctx, m.began)
-}
-
-// detach hands flights over to one goroutine that outlives this caller.
-func (m *many[V]) detach(ctx context.Context, ps []*pursuit[V]) {
-	if len(ps) == 0 {
-		return
-	}
-	c := m.cache
-	if !c.life.begin() {
-		for _, p := range ps {
-			p.land(Result[V]{}, ErrClosed)
-		}
-		return
-	}
-	all := &mates[V]{cache: c, load: m.load, ctx: ctx}
-	go all.group(ps)()
+	c.runAll(ctx, m.load, m.began...)
 }
 
 // wait waits for every flight, one after another, and notes what came of it.
@@ -380,7 +349,7 @@ func (m *many[V]) wait(ctx context.Context) {
 }
 
 // result is the cache's result for a caller who waits for one after another since then.
-func (m *many[V]) result(ctx context.Context, p *pursuit[V], since time.Time) (*outcome[V], error) {
+func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*outcome[V], error) {
 	c := m.cache
 	if c.opts.SoftTimeout <= 0 {
 		return p.flight.Result(ctx)

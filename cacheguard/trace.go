@@ -23,14 +23,9 @@ type LoadTracer interface {
 	StartLoad(ctx context.Context, cache, key string) (loadCtx context.Context, note []byte, end func(err error, notFound bool))
 }
 
-// running is a load under way.
-type running[T any] struct {
-	done chan T                 // gets how it ended
-	note atomic.Pointer[[]byte] // of the tracer; also there when the load doesn't end in time
-}
-
-func (r *running[T]) noted() []byte {
-	if note := r.note.Load(); note != nil {
+// noteOf is what the tracer has noted at a load, also at one that doesn't end in time.
+func noteOf(noted *atomic.Pointer[[]byte]) []byte {
+	if note := noted.Load(); note != nil {
 		return *note
 	}
 	return nil

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
@@ -172,51 +172,43 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	if !c.life.begin() {
 		return zero, ErrClosed
 	}
-	defer c.life.end()
-
-	p := &pursuit[V]{name: key, key: c.key(id), load: loader[V]{value: write}}
+	m := c.missOf(key, c.key(id), loader[V]{value: write}, found[V]{}, nil)
+	m.Claims, m.flight = true, flight.Solo[outcome[V]]()
+	r := c.newRun(ctx, nil, m)
 	// A write that outlives its context may reach the origin after what is invalidated below: once more then.
-	p.late = func() { _ = c.invalidate(ctx, []string{key}) }
-	token, asked := newID(), time.Now()
+	r.late = func() { _ = c.invalidate(ctx, []string{key}) }
 	c.seal(id)
-	grant, claimErr := c.store.Claim(context.WithoutCancel(ctx), p.key, token, c.opts.LeaseTTL)
+	m.asked = question{token: newID(), sent: r.now()}
+	m.ans.Grant, m.storeErr = c.store.Claim(context.WithoutCancel(ctx), m.key, m.asked.token, c.opts.LeaseTTL)
 	c.seal(id)
-	if claimErr != nil {
-		c.down(ctx, &c.changing, key, claimErr)
+	if m.Down = m.storeErr != nil; m.Down {
+		c.down(ctx, &c.changing, key, m.storeErr)
 		if c.opts.OnStoreDown == FailClosed {
-			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, claimErr), c.invalidate(ctx, []string{key}))
+			r.cancel(nil)
+			c.life.end()
+			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.invalidate(ctx, []string{key}))
 		}
 	}
-
-	work, lose := context.WithCancelCause(ctx)
-	defer lose(nil)
-	defer c.life.cancelOnClose(lose)()
-	loadCtx, cancel := c.loadContext(work)
-	defer cancel()
-	stop := func() {}
-	if claimErr == nil {
-		// A write is not cancelled when its claim is lost: it may be half done. What it leaves is invalidated.
-		stop = c.keep(loadCtx, p, grant, asked, func(error) {})
-	}
-	out := c.wait(loadCtx, p, c.start(loadCtx, p, nil))
-	stop()
-
-	stored := false
-	h := c.header(out, grant)
-	if claimErr == nil && out.err == nil && out.storable(h) {
-		frame.Seal(out.frame, h)
-		ans, err := c.store.Fill(context.WithoutCancel(ctx), p.key, grant, out.frame, h.Hard())
-		stored = err == nil && ans == FillStored
-	}
+	r.work()
+	out, _ := m.flight.Result(context.Background())
 	var err error
-	if !stored { // somebody else may have read the origin before this write and stored it after the claim was lost
+	if !m.own.stored { // somebody else may have read the origin before this write and stored it after the claim was lost
 		err = c.invalidate(ctx, []string{key})
 	}
 	switch {
 	case out.err != nil:
 		return zero, errors.Join(callersError(ctx, out.err), err)
-	case out.notFound:
+	case out.res.NotFound:
 		return zero, errors.Join(ErrNotFound, err)
 	}
-	return out.entry.Value, err
+	return out.res.Value, err
+}
+
+// callersError is the error of a write that ran on its caller's context: if that has ended, what callers get is its error
+// and not its cause.
+func callersError(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return ctx.Err()
+	}
+	return err
 }

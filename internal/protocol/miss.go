@@ -16,6 +16,7 @@ type Miss struct {
 	Behind bool // nobody waits for it: it doesn't wait for others either
 	Solo   bool // the result is for one caller, who waits for nobody else's load
 	Apart  bool // that caller was told to load for itself: the lease isn't asked for
+	Claims bool // its load is a write, under a lease that was taken over: Begin says when that was asked for
 	Down   bool // the store can't be used: the look-up could not be made, or later the lease not be asked for
 	Seen   Use  // what it found, which won't do
 
@@ -131,18 +132,18 @@ const (
 	CancelLoad                   // the load is to stop, and is nobody's from now on
 	EndTurn                      // the slot is given back
 	Release                      // the lease is given up by its token, once at least before what follows
-	ReleaseLater                 // the same, behind everybody's back: it may have been granted
 	Fill                         // the result is stored
 	Conclude                     // the store is told why there is none
-	ConcludeLater                // the same, behind everybody's back
+	Land                         // all who wait get the Landing
+	ReleaseLater                 // the lease is given up behind everybody's back: it may have been granted
+	ConcludeLater                // and so is the store told
+	Refresh                      // what is served is refreshed behind its callers' backs
+	LetGo                        // the refresh gives itself up unless somebody wants it
+	Follow                       // messages about the key are waited for, or the end of the awaited load's lease
 	TakeTurn                     // a slot is taken
 	Ask                          // the lease is asked for
 	Load                         // the load is started, with the slot
 	Renew                        // and its lease is renewed from now on, until the load is over or the lease is
-	Follow                       // messages about the key are waited for, or the end of the awaited load's lease
-	LetGo                        // the refresh gives itself up unless somebody wants it
-	Refresh                      // what is served is refreshed behind its callers' backs
-	Land                         // all who wait get the Landing
 )
 
 // Landing is what those who wait get.
@@ -198,6 +199,12 @@ func (m *Miss) begin(e Event) (Do, Landing) {
 	switch {
 	case e.Kind != Begin:
 		return 0, 0
+	case m.Claims && m.Down:
+		m.State = Alone
+		return Load, 0
+	case m.Claims:
+		m.State, m.Until = Leading, e.Sent+m.LeaseTTL
+		return Load | Renew, 0
 	case m.Down:
 		return m.withoutStore()
 	case m.Apart:
@@ -277,17 +284,23 @@ func (m *Miss) leading(e Event) (Do, Landing) {
 		}
 	case Gone: // invalidated or evicted: the load goes on for those who wait for it
 		return m.lose(), 0
-	case Taken: // there is somebody to follow
+	case Taken:
+		if m.Claims { // a write isn't cancelled, it may be half done
+			return m.lose(), 0
+		}
+		// There is somebody to follow.
 		m.Restarts++
 		return m.again(m.lose() | CancelLoad)
 	case Returned:
 		m.State = Settling
 		return Fill, 0
-	case Unstorable:
-		m.State = Settling
-		return Conclude, 0
-	case Failed:
-		m.State = Failing
+	case Unstorable, Failed:
+		if m.Claims { // whose caller invalidates the key
+			return m.alone(e)
+		}
+		if m.State = Settling; e.Kind == Failed {
+			m.State = Failing
+		}
 		return Conclude, 0
 	}
 	return 0, 0
@@ -303,6 +316,9 @@ func (m *Miss) settled(e Event, landing Landing) (Do, Landing) {
 	case Stored, Told:
 		return m.land(0, landing)
 	case Unsure: // if it was not stored, those who wait are told; if it was, that does nothing
+		if m.Claims {
+			return m.land(0, landing)
+		}
 		return m.land(ConcludeLater, landing)
 	}
 	return 0, 0
@@ -379,6 +395,8 @@ func (m *Miss) alone(e Event) (Do, Landing) {
 		return m.land(0, LandOwn)
 	case Failed:
 		return m.land(0, LandOwnError)
+	case Refused: // another load has its slot
+		return m.land(0, LandRefused)
 	}
 	return 0, 0
 }
@@ -438,7 +456,11 @@ func (m *Miss) end() (Do, Landing) {
 	switch m.State {
 	case Begun, Queued, Following, Spared, Leaving:
 		return m.land(m.endTurn(), LandEnded)
-	case Leading: // given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves
+	case Leading:
+		if m.Claims {
+			return m.land(CancelLoad, LandEnded)
+		}
+		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves
 		return m.land(CancelLoad|Release, LandEnded)
 	case Alone:
 		return m.land(CancelLoad, LandEnded)

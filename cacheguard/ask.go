@@ -1,0 +1,304 @@
+package cacheguard
+
+import (
+	"context"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// turn is a slot that misses of a run have together.
+type turn struct {
+	release func()
+	members int
+	taken   bool // by a load, which gives it back when it returns
+}
+
+// end gives the slot back when the last one does so.
+func (t *turn) end() {
+	if t.members--; t.members == 0 && !t.taken {
+		t.taken = true
+		t.release()
+	}
+}
+
+// takeTurn takes one slot for those who want to ask for the lease, and one for those who want to load without it.
+func (r *run[V]) takeTurn(all []*miss[V]) {
+	var ask, load []*miss[V]
+	for _, m := range all {
+		if m.State == protocol.Queued {
+			ask = append(ask, m)
+		} else {
+			load = append(load, m)
+		}
+	}
+	for _, some := range [][]*miss[V]{r.together(ask), load} {
+		if len(some) > 0 {
+			r.acquire(some, func(release func(), err error) { r.turned(some, release, err) })
+		}
+	}
+}
+
+// acquire takes a slot of the budget, and gives it to then, on the run's goroutine.
+func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
+	behind := true
+	for _, m := range all {
+		behind = behind && m.Behind
+	}
+	if len(all) == r.open { // there is nothing else to be done meanwhile
+		then(r.cache.acquire(r.ctx, r.urged, behind))
+		return
+	}
+	go func() {
+		release, err := r.cache.acquire(r.ctx, r.urged, behind)
+		if !r.mail.post(func() { then(release, err) }) && err == nil {
+			release()
+		}
+	}()
+}
+
+// acquire takes a slot of the budget. What nobody waits for leaves half of the queue to those who do.
+func (c *Cache[V]) acquire(ctx context.Context, urged <-chan struct{}, behind bool) (release func(), err error) {
+	share := 1.0
+	if behind {
+		share = 0.5
+	}
+	c.loads.queued.Add(1)
+	defer c.loads.queued.Add(-1)
+	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, urged, share)
+}
+
+// turned goes on with a slot, or without one.
+func (r *run[V]) turned(all []*miss[V], release func(), err error) {
+	if err != nil {
+		for _, m := range all {
+			m.own.out.err = err
+			r.step(m, protocol.Event{Kind: protocol.Refused})
+		}
+		return
+	}
+	t := &turn{release: release, members: 1}
+	for _, m := range all {
+		if m.State == protocol.Queued || m.State == protocol.Spared {
+			t.members++
+			m.turn = t
+			r.step(m, protocol.Event{Kind: protocol.Turned})
+		}
+	}
+	t.end() // if nobody needs it any more
+}
+
+// ask asks for all leases in one trip.
+func (r *run[V]) ask(all []*miss[V]) {
+	c := r.cache
+	keys, asks := make([]Key, len(all)), make([]LeaseAsk, len(all))
+	for i, m := range all {
+		r.watch(m) // before the lease is asked for: no message may fall between
+		m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), restraint: c.restraint.stamp(m.key.Key), asOf: flight.Tick()}
+		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
+		keys[i] = m.key
+		asks[i] = LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
+	}
+	sent := r.now()
+	replies := c.leases(r.values(), keys, asks)
+	there, lookErr := r.look(replies)
+	for i, m := range all {
+		m.asked.sent = sent
+		if err := replies[i].Err; err != nil {
+			c.down(r.ctx, &c.leasing, m.name, err)
+			m.storeErr = err
+			c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, pauseWithoutLeases, nil)
+			r.step(m, protocol.Event{Kind: protocol.Unanswered})
+			continue
+		}
+		c.up(r.ctx, &c.leasing)
+		m.ans = replies[i].Answer
+		r.answered(m, there[i], lookErr)
+	}
+}
+
+// leases asks for one lease, or for many in one trip. There is an answer to each question.
+func (c *Cache[V]) leases(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer] {
+	if len(keys) == 1 {
+		ans, err := c.store.Lease(ctx, keys[0], asks[0])
+		return []Reply[LeaseAnswer]{{ans, err}}
+	}
+	return complete(c.store.LeaseMany(ctx, keys, asks), len(keys))
+}
+
+// complete sees that there is a reply to each question.
+func complete[T any](replies []Reply[T], want int) []Reply[T] {
+	if len(replies) == want {
+		return replies
+	}
+	replies = make([]Reply[T], want)
+	for i := range replies {
+		replies[i].Err = errReplies
+	}
+	return replies
+}
+
+// look opens the values that are there after all, and reads the generations of all their tags in one trip. An error means that
+// nobody can say which of them have been invalidated.
+func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
+	c := r.cache
+	there := make([]found[V], len(replies))
+	var some []int
+	for i, reply := range replies {
+		if reply.Err == nil && reply.Answer.State == LeaseValue {
+			if there[i] = c.open(reply.Answer.Frame); there[i].res.Status != StatusMiss {
+				some = append(some, i)
+			}
+		}
+	}
+	if len(some) == 0 {
+		return there, nil
+	}
+	of, at, err := c.generations(r.values(), there, some)
+	for _, i := range some {
+		if got := &there[i]; err != nil || !got.after(of, at, c.store.Now()) {
+			*got = found[V]{id: got.id}
+		}
+	}
+	return there, err
+}
+
+// answered takes the answer to the question for the lease.
+func (r *run[V]) answered(m *miss[V], there found[V], lookErr error) {
+	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
+	switch m.ans.State {
+	case LeaseGranted:
+		if r.ended() && !m.Ended { // the grant came too late: don't begin what nobody waits for
+			r.step(m, protocol.Event{Kind: protocol.End})
+		}
+		e.Kind = protocol.Granted
+		if r.step(m, e); m.State == protocol.Leading {
+			c.observe(r.ctx, Event{Kind: EventLeaseGranted, Key: m.name})
+		}
+		return
+	case LeaseHeld:
+		if m.Behind {
+			c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, m.ans.Remaining, nil)
+		}
+		e.Kind, e.Load = protocol.Held, protocol.ID(m.ans.Holder)
+	case LeaseValue:
+		if lookErr != nil {
+			c.down(r.ctx, &c.reading, m.name, lookErr)
+		}
+		e = r.sees(m, there, false)
+		e.Kind = protocol.Value
+		if m.Behind {
+			c.near.keep(m.key.Key, m.asked.near, there)
+		}
+	case LeaseOutcome:
+		c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, m.ans.Remaining, c.theirError(m))
+		e.Kind, e.Left = protocol.Outcome, r.outcome(m, c.openRead)
+	}
+	r.step(m, e)
+}
+
+// sees takes a value that was found, which may be the one of the load that was awaited.
+func (r *run[V]) sees(m *miss[V], got found[V], awaited bool) protocol.Event {
+	if got.corrupt != nil {
+		r.cache.missed(r.ctx, m.name, got)
+	}
+	m.saw(got)
+	m.waits.heard = got.note
+	mine := awaited && protocol.ID(got.load) == m.Awaited && !got.unshared && !got.marked
+	return protocol.Event{Use: got.use(), Mine: mine}
+}
+
+// outcome looks at what a load left in the place of a value. open opens the frame of a result that was not stored.
+func (r *run[V]) outcome(m *miss[V], open func(context.Context, []byte) (found[V], error)) protocol.Left {
+	o := &m.ans.Outcome
+	m.note, m.waits.heard = o.Note, o.Note
+	switch o.Kind {
+	case OutcomeFailed:
+		return protocol.Failure
+	case OutcomeUnshared:
+		return protocol.Unshared
+	case OutcomeUnstored:
+		got, err := open(r.values(), o.Frame)
+		if err != nil {
+			return protocol.Unreadable
+		}
+		if got.res.Status == StatusMiss { // damaged on the way, or invalidated since
+			r.cache.missed(r.ctx, m.name, got)
+			return protocol.Damaged
+		}
+		m.note, m.waits.heard = got.note, got.note
+		m.own.res = got.res
+		return protocol.Result
+	}
+	return protocol.Unknown
+}
+
+// theirError is the error of the failed load that left this outcome: itself if it happened in this process, else its text.
+func (c *Cache[V]) theirError(m *miss[V]) error {
+	if m.ans.Outcome.Kind != OutcomeFailed {
+		return nil
+	}
+	if err := c.failures.find(m.key.Key, m.ans.Holder); err != nil {
+		return err
+	}
+	return &LoadError{Key: m.name, Text: m.ans.Outcome.Text}
+}
+
+// comeback is the misses of a run that go on by themselves after all, because the load they waited for has ended, died or kept
+// its result to itself. They do so together: otherwise a batch that waits for a process which goes away would become as many
+// loads as it has keys.
+type comeback[V any] struct {
+	misses []*miss[V]
+	since  time.Time
+	came   int // when it was looked last
+	next   time.Time
+}
+
+// What makes one miss go on makes many, one after another: it is waited until for a moment none has come.
+const (
+	gatherPause = 5 * time.Millisecond
+	gatherMost  = 50 * time.Millisecond
+)
+
+// together returns the misses that are to ask now. While others still follow, those who have followed wait for each other.
+func (r *run[V]) together(all []*miss[V]) []*miss[V] {
+	b := &r.back
+	var now []*miss[V]
+	for _, m := range all {
+		if m.waits.since.IsZero() {
+			now = append(now, m)
+		} else {
+			b.misses = append(b.misses, m)
+		}
+	}
+	if len(b.misses) == 0 {
+		return now
+	}
+	if b.since.IsZero() {
+		b.since, b.came, b.next = time.Now(), 0, time.Now()
+	}
+	if time.Now().Before(b.next) && r.following() {
+		return now
+	}
+	if n := len(b.misses); r.following() && n != b.came && time.Since(b.since) < gatherMost {
+		b.came, b.next = n, time.Now().Add(gatherPause)
+		return now
+	}
+	for _, m := range b.misses {
+		if m.State == protocol.Queued {
+			now = append(now, m)
+		}
+	}
+	r.back = comeback[V]{}
+	return now
+}
+
+func (r *run[V]) following() bool {
+	for _, m := range r.misses {
+		if m.State == protocol.Following {
+			return true
+		}
+	}
+	return false
+}

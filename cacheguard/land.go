@@ -1,0 +1,89 @@
+package cacheguard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// land ends a miss: all who wait get what it has come to.
+func (r *run[V]) land(m *miss[V]) {
+	r.open--
+	m.waits.stop()
+	c, landing := r.cache, m.plan.landing
+	degraded := m.storeErr != nil || m.own.res.Degraded
+	switch landing {
+	case protocol.LandFound:
+		c.near.keep(m.key.Key, m.asked.near, m.had)
+		m.note = m.had.note
+		res := m.had.res
+		res.Status = StatusCoalesced
+		m.land(res, nil)
+	case protocol.LandStale:
+		m.land(m.had.res, nil)
+	case protocol.LandMarker:
+		marker := m.had
+		m.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker, note: m.had.note}})
+	case protocol.LandTheirs:
+		res := m.own.res
+		res.Status, res.FreshFor = StatusCoalesced, 0
+		m.land(res, nil)
+	case protocol.LandTheirError:
+		m.fail(Result[V]{Status: StatusCoalesced}, c.theirError(m))
+	case protocol.LandOwn:
+		res := m.own.res
+		if res.Status == StatusMiss { // it was loaded without the lease
+			res = m.own.out.result()
+		}
+		res.Degraded = degraded
+		m.landOwn(res)
+	case protocol.LandOwnError:
+		m.fail(Result[V]{Status: m.own.res.Status, Degraded: degraded}, m.own.out.err)
+	case protocol.LandRefused:
+		if err := m.own.out.err; errors.Is(err, ErrOverloaded) {
+			c.observe(r.ctx, Event{Kind: EventOverloaded, Key: m.name, Err: err})
+			m.fail(Result[V]{}, err)
+		} else {
+			m.land(Result[V]{}, err)
+		}
+	case protocol.LandDown:
+		m.fail(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr))
+	case protocol.LandOverdue:
+		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
+			r.longest(), quoteKey(m.name), context.DeadlineExceeded))
+	case protocol.LandEnded:
+		err := cmp.Or(context.Cause(r.ctx), errAbandoned)
+		if c.life.closing.Err() != nil {
+			err = ErrClosed
+		}
+		m.land(Result[V]{}, err)
+	}
+}
+
+func (m *miss[V]) land(res Result[V], err error) {
+	m.flight.LandAsOf(noted(res, err, m.note), m.asked.asOf)
+}
+
+// landOwn lands with what its load returned.
+func (m *miss[V]) landOwn(res Result[V]) {
+	out := noted(res, nil, m.note)
+	if m.own.out.entry.NoShare {
+		out.also = &aside[V]{unshared: true, note: m.note}
+	}
+	m.flight.LandAsOf(out, m.asked.asOf)
+}
+
+// fail lands with an error, or with the stale value where there is one that may be served instead.
+func (m *miss[V]) fail(res Result[V], err error) {
+	if m.Reads && m.had.good != useNone && time.Now().Before(m.until()) {
+		stale := m.had.res.later(time.Since(m.at))
+		stale.Err, stale.Degraded = err, res.Degraded
+		m.flight.Land(noted(stale, nil, m.note)) // it was seen before the question
+		return
+	}
+	m.land(res, err)
+}

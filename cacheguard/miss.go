@@ -1,0 +1,170 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// errAbandoned cancels work that nobody waits for any more. No caller sees it.
+var errAbandoned = errors.New("cacheguard: every caller has left")
+
+// miss is the way of one flight from a look-up that found nothing to be served to a result. Its state machine decides what
+// happens on it, and a run does that.
+type miss[V any] struct {
+	protocol.Miss
+	flight *flight.Flight[outcome[V]]
+	name   string // the key as the caller gave it
+	key    Key    // the key as the store sees it
+	load   loader[V]
+
+	had      found[V]  // what stands there and can't be used
+	at       time.Time // when it was seen
+	storeErr error     // why the store can't be used
+	asked    question  // for the lease
+	ans      LeaseAnswer
+	own      own[V]
+	note     []byte // of the load whose outcome this is
+	waits    waiting
+	turn     *turn    // the slot in hand
+	work     *work[V] // its load
+	plan     plan
+}
+
+// question is what a miss knows of the question for the lease that it has asked last.
+type question struct {
+	token     ID
+	sent      time.Duration // on the run's clock
+	near      moment        // from before it was asked, for what the local tier keeps
+	restraint uint32        // and for what restrains this process
+	asOf      uint64        // the flights' moment from before what the miss has got was asked for or begun
+}
+
+// own is what became of a miss' own load.
+type own[V any] struct {
+	out    loaded[V]
+	header frame.Header // of the frame that is stored
+	res    Result[V]
+	stored bool
+}
+
+// plan is what is still to be done for a miss.
+type plan struct {
+	do      protocol.Do
+	listed  bool // among what the run has to do
+	landing protocol.Landing
+	left    bool // nobody waits for this flight any more
+}
+
+// missed makes a miss of what a look-up found, or of why the store could not be used.
+func (c *Cache[V]) missOf(name string, k Key, load loader[V], got found[V], storeErr error) *miss[V] {
+	m := &miss[V]{name: name, key: k, load: load, storeErr: storeErr}
+	m.Config, m.Down = c.protocol, storeErr != nil
+	m.saw(got)
+	m.Seen = got.use()
+	return m
+}
+
+// saw notes what stands in the store and is not what this miss is after.
+func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
+
+// until is when what it has seen can't be used any more.
+func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
+
+// detach hands a flight over to a run that outlives this caller, and waits for it like everybody else.
+func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V]) (Result[V], error) {
+	m.flight = f
+	if !c.life.begin() {
+		f.Land(outcome[V]{err: ErrClosed})
+		return Result[V]{}, ErrClosed
+	}
+	r := c.newRun(context.WithoutCancel(ctx), nil, m)
+	recursive := c.inside(ctx, m.key.Key)
+	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
+		f.Leave()
+	}
+	go r.work()
+	if recursive {
+		return Result[V]{}, recursion(m.name)
+	}
+	began := c.watch(f)
+	out, err := c.leaderResult(ctx, f)
+	if err != nil {
+		return Result[V]{}, err
+	}
+	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
+		return c.loadUnshared(ctx, m.name, m.key.Key, m.load, out.also.marker)
+	}
+	c.served(ctx, EventLoaded, m.name, f, out, began)
+	return answer(out.res, out.err)
+}
+
+// loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not. marker is what says so, if
+// it stood in the store.
+func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V], marker *found[V]) (Result[V], error) {
+	var got found[V]
+	if marker != nil {
+		got = *marker
+	}
+	m := c.missOf(key, c.key(id), load, got, nil)
+	m.Solo, m.Apart = true, true
+	return c.detach(ctx, flight.Solo[outcome[V]](), m)
+}
+
+// loadUnsharedInto is loadUnshared, with its result apart from the stack of those who get a shared one.
+//
+//go:noinline
+func (c *Cache[V]) loadUnsharedInto(ctx context.Context, key, id string, load loader[V], marker *found[V], res *Result[V]) (err error) {
+	*res, err = c.loadUnshared(ctx, key, id, load, marker)
+	return err
+}
+
+// refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
+// the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
+// the budget of loads, and ended by Close. If it fails, that stays in the store as a back-off for everybody.
+func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load loader[V], got found[V]) {
+	m := c.missOf(name, k, load, got, nil)
+	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
+		c.runBehind(ctx, nil, m)
+	}
+}
+
+// leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it the work that does.
+func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
+	if held, _ := c.restraint.find(m.key.Key, m.had.id); held {
+		return false
+	}
+	f, leads := c.refreshes.Join(m.key.Key, 0)
+	if !leads {
+		f.Leave()
+		return false
+	}
+	f.LeadAsWork()
+	m.flight, m.Behind = f, true
+	return true
+}
+
+// runBehind runs misses that nobody waits for. A load that reads a stale value does not wait for its refresh, which therefore
+// needs a slot of its own.
+func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) {
+	c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
+}
+
+// runAll hands misses over to one run that outlives this caller.
+func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) {
+	if len(all) == 0 {
+		return
+	}
+	if !c.life.begin() {
+		for _, m := range all {
+			m.flight.Land(outcome[V]{err: ErrClosed})
+		}
+		return
+	}
+	go c.newRun(context.WithoutCancel(ctx), many, all...).work()
+}

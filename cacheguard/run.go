@@ -1,0 +1,286 @@
+package cacheguard
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// manyFunc loads many keys, as GetMany takes it.
+type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]V, error)
+
+// run goes the way of one miss, or of those of one GetMany together: what several of them want in the same moment becomes one
+// slot, one question for all leases, one load, one fill. One goroutine, in loop, does everything but what may take longer than
+// a step of the store: waiting for a slot, loads, renewals. Those post their ends.
+type run[V any] struct {
+	cache  *Cache[V]
+	many   manyFunc[V] // nil: its only miss has a load of its own
+	misses []*miss[V]
+	began  time.Time // the machines' clock counts from here
+
+	ctx     context.Context // with the values of the caller who began it; it ends when nobody waits any more, or with the cache
+	cancel  context.CancelCauseFunc
+	waiting atomic.Int32 // flights that somebody waits for
+	urging  sync.Once
+	urged   chan struct{} // closed when somebody can't wait for the run to get its turn
+
+	late func() // called when a load returns after it was given up; nil for most
+
+	mail mail
+	todo []*miss[V] // for which something is to be done
+	open int        // misses that have not landed
+	left bool       // nobody waits for one of them any more
+	back comeback[V]
+}
+
+// newRun makes a run of these misses, whose callers may wait from now on. ctx doesn't end, or it ends the run. life.begin has
+// been called for it.
+func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
+	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{}), open: len(all)}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.mail.ready = make(chan struct{}, 1)
+	r.waiting.Store(int32(len(all)))
+	for _, m := range all {
+		m.flight.DetachTo(func() { r.abandon(m) }, r.urge)
+	}
+	return r
+}
+
+// abandon is called when nobody waits for a flight any more.
+func (r *run[V]) abandon(m *miss[V]) {
+	if r.waiting.Add(-1) == 0 {
+		r.cancel(errAbandoned)
+	}
+	r.mail.post(func() { m.plan.left, r.left = true, true })
+}
+
+func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
+
+func (r *run[V]) now() time.Duration { return time.Since(r.began) }
+
+// values is a context for what must happen, whoever has left.
+func (r *run[V]) values() context.Context { return context.WithoutCancel(r.ctx) }
+
+// work runs the misses until all have landed.
+func (r *run[V]) work() {
+	c := r.cache
+	defer c.life.end()
+	defer r.cancel(nil)
+	defer r.abort()
+	defer c.life.cancelOnClose(r.cancel)()
+	defer context.AfterFunc(r.ctx, func() { r.mail.post(func() {}) })()
+	r.loop()
+}
+
+func (r *run[V]) loop() {
+	for _, m := range r.misses {
+		r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
+	}
+	for r.perform(); r.open > 0; r.perform() {
+		r.await()
+		r.endLeft()
+	}
+}
+
+// abort lands what has not landed: the user's code in here has ended the goroutine.
+func (r *run[V]) abort() {
+	r.mail.close()
+	for _, m := range r.misses {
+		m.waits.stop()
+		if m.turn != nil {
+			m.turn.end()
+		}
+		m.flight.Land(outcome[V]{err: errGoexit})
+	}
+}
+
+// step tells a miss what happened, and notes what is to be done.
+func (r *run[V]) step(m *miss[V], e protocol.Event) {
+	before := m.State
+	do, landing := m.Step(e)
+	if m.plan.do |= do; m.plan.do != 0 && !m.plan.listed {
+		m.plan.listed = true
+		r.todo = append(r.todo, m)
+	}
+	if landing != protocol.NoLanding {
+		m.plan.landing = landing
+	}
+	if before == protocol.Following && m.State != before {
+		r.cache.observe(r.ctx, Event{Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.heard})
+	}
+}
+
+// ended reports whether nobody waits any more or the cache is closing.
+func (r *run[V]) ended() bool { return r.ctx.Err() != nil || r.cache.life.closing.Err() != nil }
+
+// endLeft ends misses that nobody waits for. While others take part in the same slot, question or load they stay.
+func (r *run[V]) endLeft() {
+	ended := r.ended()
+	if !ended && !r.left {
+		return
+	}
+	for _, m := range r.misses {
+		if !m.Ended && (ended || m.plan.left && (m.State == protocol.Following || m.work != nil && m.work.left())) {
+			r.step(m, protocol.Event{Kind: protocol.End})
+		}
+	}
+}
+
+// perform does what is to be done until there is only something to wait for.
+func (r *run[V]) perform() {
+	for len(r.todo) > 0 {
+		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
+			if all := r.take(do); len(all) > 0 {
+				r.do(do, all)
+			}
+		}
+		all := r.todo
+		r.todo = nil
+		for _, m := range all {
+			if m.plan.listed = m.plan.do != 0; m.plan.listed {
+				r.todo = append(r.todo, m)
+			}
+		}
+	}
+}
+
+// take returns the misses for which something is to be done, which is noted as done.
+func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
+	for _, m := range r.todo {
+		if m.plan.do&do == 0 {
+			continue
+		}
+		m.plan.do &^= do
+		if len(r.misses) == 1 {
+			return r.misses
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// do does one thing for all misses that want it.
+func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
+	switch do {
+	case protocol.Release:
+		atATime(all, r.release)
+	case protocol.Fill:
+		r.fill(all)
+	case protocol.Conclude:
+		atATime(all, r.conclude)
+		for _, m := range all {
+			r.step(m, protocol.Event{Kind: protocol.Told})
+		}
+	case protocol.TakeTurn:
+		r.takeTurn(all)
+	case protocol.Ask:
+		r.ask(all)
+	case protocol.Load:
+		r.load(all)
+	case protocol.Renew:
+		all[0].work.renewFrom(all[0].asked.sent)
+	default:
+		for _, m := range all {
+			r.doOne(do, m)
+		}
+	}
+}
+
+// doOne does what is done for each miss by itself.
+func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
+	c := r.cache
+	switch do {
+	case protocol.Seal:
+		m.flight.Seal()
+		c.observe(r.ctx, Event{Kind: EventLeaseLost, Key: m.name})
+	case protocol.CancelLoad:
+		m.work.drop(m)
+	case protocol.EndTurn:
+		m.turn.end()
+		m.turn = nil
+	case protocol.Land:
+		r.land(m)
+	case protocol.ReleaseLater:
+		token := m.asked.token
+		c.background(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
+	case protocol.ConcludeLater:
+		o := c.unstored(m)
+		c.background(func(ctx context.Context) error { return c.tell(ctx, m, o, 0) })
+	case protocol.Refresh:
+		c.refreshBehind(r.ctx, m.name, m.key, m.load, m.had)
+	case protocol.LetGo:
+		kind := protocol.Wanted
+		if m.flight.LetGo() || r.ended() {
+			kind = protocol.Unwanted
+		}
+		r.step(m, protocol.Event{Kind: kind})
+	case protocol.Follow:
+		r.follow(m)
+	}
+}
+
+// mail is what is to be done on the goroutine of a run.
+type mail struct {
+	ready chan struct{} // has room for one
+
+	mu      sync.Mutex // guards what follows
+	letters []func()
+	closed  bool
+}
+
+// post has a function called by the run, or returns false: the run is over.
+func (b *mail) post(do func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.letters = append(b.letters, do)
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (b *mail) take() []func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.letters
+	b.letters = nil
+	return all
+}
+
+// close turns what is posted from now on away, and does what was posted before, so that nothing is lost that it brings.
+func (b *mail) close() {
+	b.mu.Lock()
+	b.closed = true
+	all := b.letters
+	b.letters = nil
+	b.mu.Unlock()
+	for _, do := range all {
+		do()
+	}
+}
+
+// atATime does something for all, for a few of them at a time.
+func atATime[T any](all []T, do func(T)) {
+	if len(all) == 1 {
+		do(all[0])
+		return
+	}
+	const few = 8
+	var next atomic.Int32
+	var working sync.WaitGroup
+	for range min(few, len(all)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				do(all[i])
+			}
+		})
+	}
+	working.Wait()
+}
