@@ -25,6 +25,11 @@ func (t *turn) end() {
 
 // takeTurn takes one slot for those who want to ask for the lease, and one for those who want to load without it.
 func (r *run[V]) takeTurn(all []*miss[V]) {
+	if len(r.misses) == 1 {
+		release, err := r.cache.acquire(r.ctx, r.urged, all[0].Behind)
+		r.turned(all, release, err)
+		return
+	}
 	var ask, load []*miss[V]
 	for _, m := range all {
 		if m.State == protocol.Queued {
@@ -92,39 +97,39 @@ func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 // ask asks for all leases in one trip.
 func (r *run[V]) ask(all []*miss[V]) {
 	c := r.cache
+	if len(all) == 1 {
+		m := all[0]
+		ask := r.question(m)
+		m.asked.sent = r.now()
+		ans, err := c.store.Lease(r.values(), m.key, ask)
+		var there found[V]
+		var lookErr error
+		if err == nil && ans.State == LeaseValue {
+			there, lookErr = c.openRead(r.values(), ans.Frame)
+		}
+		r.answered(m, ans, err, there, lookErr)
+		return
+	}
 	keys, asks := make([]Key, len(all)), make([]LeaseAsk, len(all))
 	for i, m := range all {
-		r.watch(m) // before the lease is asked for: no message may fall between
-		m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), restraint: c.restraint.stamp(m.key.Key), asOf: flight.Tick()}
-		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
-		keys[i] = m.key
-		asks[i] = LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
+		keys[i], asks[i] = m.key, r.question(m)
 	}
 	sent := r.now()
-	replies := c.leases(r.values(), keys, asks)
+	replies := complete(c.store.LeaseMany(r.values(), keys, asks), len(keys))
 	there, lookErr := r.look(replies)
 	for i, m := range all {
 		m.asked.sent = sent
-		if err := replies[i].Err; err != nil {
-			c.down(r.ctx, &c.leasing, m.name, err)
-			m.storeErr = err
-			c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, pauseWithoutLeases, nil)
-			r.step(m, protocol.Event{Kind: protocol.Unanswered})
-			continue
-		}
-		c.up(r.ctx, &c.leasing)
-		m.ans = replies[i].Answer
-		r.answered(m, there[i], lookErr)
+		r.answered(m, replies[i].Answer, replies[i].Err, there[i], lookErr)
 	}
 }
 
-// leases asks for one lease, or for many in one trip. There is an answer to each question.
-func (c *Cache[V]) leases(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer] {
-	if len(keys) == 1 {
-		ans, err := c.store.Lease(ctx, keys[0], asks[0])
-		return []Reply[LeaseAnswer]{{ans, err}}
-	}
-	return complete(c.store.LeaseMany(ctx, keys, asks), len(keys))
+// question makes the question of a miss for the lease.
+func (r *run[V]) question(m *miss[V]) LeaseAsk {
+	c := r.cache
+	r.watch(m) // before the lease is asked for: no message may fall between
+	m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), restraint: c.restraint.stamp(m.key.Key), asOf: flight.Tick()}
+	c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
+	return LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
 }
 
 // complete sees that there is a reply to each question.
@@ -164,9 +169,19 @@ func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	return there, err
 }
 
-// answered takes the answer to the question for the lease.
-func (r *run[V]) answered(m *miss[V], there found[V], lookErr error) {
+// answered takes the answer to the question for the lease, with the value in it.
+func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
+	if err != nil {
+		c.down(r.ctx, &c.leasing, m.name, err)
+		m.storeErr = err
+		c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, pauseWithoutLeases, nil)
+		e.Kind = protocol.Unanswered
+		r.step(m, e)
+		return
+	}
+	c.up(r.ctx, &c.leasing)
+	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
 		if r.ended() && !m.Ended { // the grant came too late: don't begin what nobody waits for

@@ -33,6 +33,15 @@ type work[V any] struct {
 // load starts the loads of misses that have their turn. Those with a lease and those without are not the same load: the
 // results of these are not stored.
 func (r *run[V]) load(all []*miss[V]) {
+	if m := all[0]; len(r.misses) == 1 {
+		var release func()
+		if m.turn != nil {
+			m.turn.taken, release = true, m.turn.release
+			m.turn = nil
+		}
+		r.launch(all, release)
+		return
+	}
 	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // leases don't wait for a slot
 	for len(all) > 0 {
 		first := all[0]
@@ -50,8 +59,6 @@ func (r *run[V]) load(all []*miss[V]) {
 			m.turn = nil
 		}
 		switch {
-		case t == nil: // a write has none
-			r.launch(some, nil)
 		case !t.taken:
 			t.taken = true
 			r.launch(some, t.release)
@@ -323,23 +330,24 @@ func (r *run[V]) release(m *miss[V]) {
 
 // fill stores the results of a load.
 func (r *run[V]) fill(all []*miss[V]) {
+	if len(all) == 1 {
+		fill := all[0].fill()
+		ans, err := r.cache.store.Fill(r.values(), fill.Key, fill.Grant, fill.Frame, fill.TTL)
+		r.filled(all[0], ans, err)
+		return
+	}
 	fills := make([]FillAsk, len(all))
 	for i, m := range all {
-		frame.Seal(m.own.out.frame, m.own.header)
-		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
+		fills[i] = m.fill()
 	}
-	for i, reply := range r.cache.fills(r.values(), fills) {
+	for i, reply := range complete(r.cache.store.FillMany(r.values(), fills), len(fills)) {
 		r.filled(all[i], reply.Answer, reply.Err)
 	}
 }
 
-// fills stores one result, or many in one trip.
-func (c *Cache[V]) fills(ctx context.Context, fills []FillAsk) []Reply[FillAnswer] {
-	if len(fills) == 1 {
-		ans, err := c.store.Fill(ctx, fills[0].Key, fills[0].Grant, fills[0].Frame, fills[0].TTL)
-		return []Reply[FillAnswer]{{ans, err}}
-	}
-	return complete(c.store.FillMany(ctx, fills), len(fills))
+func (m *miss[V]) fill() FillAsk {
+	frame.Seal(m.own.out.frame, m.own.header)
+	return FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
 }
 
 // filled takes what became of a result that the store has been asked to keep.

@@ -65,11 +65,6 @@ func (l *life) quiet() <-chan struct{} {
 	return l.idle
 }
 
-// cancelOnClose has running work told by Close. The caller calls stop when the work is over.
-func (l *life) cancelOnClose(cancel context.CancelCauseFunc) (stop func() bool) {
-	return context.AfterFunc(l.closing, func() { cancel(ErrClosed) })
-}
-
 // sleep pauses, and reports false if the cache is closed meanwhile.
 func (l *life) sleep(d time.Duration) bool { return sleep(l.closing, d) }
 

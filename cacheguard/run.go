@@ -57,6 +57,12 @@ func (r *run[V]) abandon(m *miss[V]) {
 	r.mail.post(func() { m.plan.left, r.left = true, true })
 }
 
+// close is called when the cache closes.
+func (r *run[V]) close() {
+	r.cancel(ErrClosed)
+	r.mail.post(func() {}) // so that it takes note
+}
+
 func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
 
 func (r *run[V]) now() time.Duration { return time.Since(r.began) }
@@ -70,8 +76,7 @@ func (r *run[V]) work() {
 	defer c.life.end()
 	defer r.cancel(nil)
 	defer r.abort()
-	defer c.life.cancelOnClose(r.cancel)()
-	defer context.AfterFunc(r.ctx, func() { r.mail.post(func() {}) })()
+	defer context.AfterFunc(c.life.closing, r.close)()
 	r.loop()
 }
 
@@ -137,13 +142,13 @@ func (r *run[V]) perform() {
 				r.do(do, all)
 			}
 		}
-		all := r.todo
-		r.todo = nil
-		for _, m := range all {
+		left := r.todo[:0]
+		for _, m := range r.todo {
 			if m.plan.listed = m.plan.do != 0; m.plan.listed {
-				r.todo = append(r.todo, m)
+				left = append(left, m)
 			}
 		}
+		r.todo = left
 	}
 }
 
@@ -228,6 +233,7 @@ type mail struct {
 
 	mu      sync.Mutex // guards what follows
 	letters []func()
+	read    []func() // room for the next
 	closed  bool
 }
 
@@ -246,11 +252,12 @@ func (b *mail) post(do func()) bool {
 	return true
 }
 
+// take returns what is to be done next. It is good until the next call.
 func (b *mail) take() []func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.letters
-	b.letters = nil
+	b.letters, b.read = b.read[:0], all
 	return all
 }
 
