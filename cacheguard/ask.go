@@ -101,11 +101,11 @@ func (r *run[V]) ask(all []*miss[V]) {
 		m := all[0]
 		ask := r.question(m)
 		m.asked.sent = r.now()
-		ans, err := c.store.Lease(r.values(), m.key, ask)
+		ans, err := c.store.Lease(r.values, m.key, ask)
 		var there found[V]
 		var lookErr error
 		if err == nil && ans.State == LeaseValue {
-			there, lookErr = c.openRead(r.values(), ans.Frame)
+			there, lookErr = c.openRead(r.values, ans.Frame)
 		}
 		r.answered(m, ans, err, there, lookErr)
 		return
@@ -115,7 +115,7 @@ func (r *run[V]) ask(all []*miss[V]) {
 		keys[i], asks[i] = m.key, r.question(m)
 	}
 	sent := r.now()
-	replies := complete(c.store.LeaseMany(r.values(), keys, asks), len(keys))
+	replies := complete(c.store.LeaseMany(r.values, keys, asks), len(keys))
 	there, lookErr := r.look(replies)
 	for i, m := range all {
 		m.asked.sent = sent
@@ -160,7 +160,7 @@ func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	if len(some) == 0 {
 		return there, nil
 	}
-	of, at, err := c.generations(r.values(), there, some)
+	of, at, err := c.generations(r.values, there, some)
 	for _, i := range some {
 		if got := &there[i]; err != nil || !got.after(of, at, c.store.Now()) {
 			*got = found[V]{id: got.id}
@@ -234,7 +234,7 @@ func (r *run[V]) outcome(m *miss[V], open func(context.Context, []byte) (found[V
 	case OutcomeUnshared:
 		return protocol.Unshared
 	case OutcomeUnstored:
-		got, err := open(r.values(), o.Frame)
+		got, err := open(r.values, o.Frame)
 		if err != nil {
 			return protocol.Unreadable
 		}

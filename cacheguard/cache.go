@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"reflect"
 	"strings"
@@ -22,7 +23,8 @@ type Cache[V any] struct {
 	opts  Options[V] // with all defaults in place
 	codec uint32     // fingerprint of opts.Codec
 
-	protocol protocol.Config // what opts mean for it
+	protocol    protocol.Config // what opts mean for it
+	tookTooLong error           // the cause with which LoadTimeout ends a load
 
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
@@ -61,6 +63,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
 	c.heard.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	if c.near, err = newNear(opts.Local, &c.heard); err != nil {

@@ -118,10 +118,10 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 // process.
 func (r *run[V]) readTold(m *miss[V], told Message) (found[V], error) {
 	if told.Frame != nil {
-		return r.cache.openTold(r.values(), told.Frame)
+		return r.cache.openTold(r.values, told.Frame)
 	}
 	moment := flight.Tick()
-	got, err := r.cache.read(r.values(), m.key)
+	got, err := r.cache.read(r.values, m.key)
 	if got.good == useFresh { // else it may be marked, and lands as what was waited for
 		m.asked.asOf = moment
 	}

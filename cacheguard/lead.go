@@ -87,34 +87,35 @@ func (r *run[V]) launchWith(all []*miss[V], release func(), err error) {
 // launch starts one load.
 func (r *run[V]) launch(all []*miss[V], slot func()) {
 	c, w := r.cache, &work[V]{run: r, all: all}
-	ctx, cancel := c.loadContext(r.ctx)
-	w.ctx, w.lose = context.WithCancelCause(ctx)
-	w.cancel = cancel
-	names, keys := make([]string, len(all)), make([]string, len(all))
+	ctx, cancel := context.WithTimeoutCause(r.ctx, c.opts.LoadTimeout, c.tookTooLong)
+	ctx, w.lose = context.WithCancelCause(ctx)
+	w.ctx, w.cancel = ctx, cancel
+	keys := make([]string, len(all))
 	for i, m := range all {
-		names[i], keys[i] = m.name, m.key.Key
+		keys[i] = m.key.Key
 		if m.work = w; m.State == protocol.Alone {
 			m.asked.asOf = flight.Tick()
 			m.had.res.Degraded = true // the load is told that it will not be stored
 		}
 	}
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
-	ctx, do := w.ctx, r.loadMany(names)
-	if r.many == nil {
-		if desk.From(ctx) != nil {
-			ctx = desk.WithCrowd(ctx, all[0].flight.Announce)
-		}
-		do = c.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
+	if r.many != nil {
+		c.launch(ctx, w.name(), keys, slot, &w.note, w.loadMany(), w.ended)
+		return
 	}
-	c.launch(ctx, called(names), keys, slot, &w.note, do, w.ended)
+	if desk.From(ctx) != nil {
+		ctx = desk.WithCrowd(ctx, all[0].flight.Announce)
+	}
+	load := c.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
+	c.launch(ctx, w.name(), keys, slot, &w.note, load, w.ended)
 }
 
-// called is what observers are told as the key of a load.
-func called(names []string) string {
-	if len(names) == 1 {
-		return names[0]
+// name is what observers are told as the key of the load.
+func (w *work[V]) name() string {
+	if len(w.all) == 1 {
+		return w.all[0].name
 	}
-	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+	return fmt.Sprintf("%s and %d more", w.all[0].name, len(w.all)-1)
 }
 
 // loadOne is a load of one key.
@@ -126,7 +127,11 @@ func (c *Cache[V]) loadOne(load loader[V], prev previous[V]) func(context.Contex
 }
 
 // loadMany is a load of many keys.
-func (r *run[V]) loadMany(names []string) func(context.Context, []byte) []loaded[V] {
+func (w *work[V]) loadMany() func(context.Context, []byte) []loaded[V] {
+	r, names := w.run, make([]string, len(w.all))
+	for i, m := range w.all {
+		names[i] = m.name
+	}
 	return func(ctx context.Context, note []byte) []loaded[V] {
 		values, err := r.many(ctx, names)
 		outs := make([]loaded[V], len(names))
@@ -164,15 +169,7 @@ func (w *work[V]) ended(outs []loaded[V]) {
 	if r.late != nil {
 		r.late()
 	}
-	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: called(w.names()), Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
-}
-
-func (w *work[V]) names() []string {
-	names := make([]string, len(w.all))
-	for i, m := range w.all {
-		names[i] = m.name
-	}
-	return names
+	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: w.name(), Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
 }
 
 // timedOut is called when the load has been told to stop. Whoever waits doesn't wait until it does.
@@ -332,7 +329,7 @@ func (r *run[V]) release(m *miss[V]) {
 func (r *run[V]) fill(all []*miss[V]) {
 	if len(all) == 1 {
 		fill := all[0].fill()
-		ans, err := r.cache.store.Fill(r.values(), fill.Key, fill.Grant, fill.Frame, fill.TTL)
+		ans, err := r.cache.store.Fill(r.values, fill.Key, fill.Grant, fill.Frame, fill.TTL)
 		r.filled(all[0], ans, err)
 		return
 	}
@@ -340,7 +337,7 @@ func (r *run[V]) fill(all []*miss[V]) {
 	for i, m := range all {
 		fills[i] = m.fill()
 	}
-	for i, reply := range complete(r.cache.store.FillMany(r.values(), fills), len(fills)) {
+	for i, reply := range complete(r.cache.store.FillMany(r.values, fills), len(fills)) {
 		r.filled(all[i], reply.Answer, reply.Err)
 	}
 }
@@ -507,12 +504,6 @@ func (c *Cache[V]) background(end func(context.Context) error) {
 			}
 		}
 	}()
-}
-
-// loadContext bounds a load by LoadTimeout.
-func (c *Cache[V]) loadContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.opts.LoadTimeout,
-		fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", c.opts.LoadTimeout, context.DeadlineExceeded))
 }
 
 // givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.

@@ -83,7 +83,7 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 		f.Land(outcome[V]{err: ErrClosed})
 		return Result[V]{}, ErrClosed
 	}
-	r := c.newRun(context.WithoutCancel(ctx), nil, m)
+	r := c.newRun(ctx, nil, m)
 	recursive := c.inside(ctx, m.key.Key)
 	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
 		f.Leave()
@@ -166,5 +166,5 @@ func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]
 		}
 		return
 	}
-	go c.newRun(context.WithoutCancel(ctx), many, all...).work()
+	go c.newRun(ctx, many, all...).work()
 }

@@ -21,7 +21,8 @@ type run[V any] struct {
 	misses []*miss[V]
 	began  time.Time // the machines' clock counts from here
 
-	ctx     context.Context // with the values of the caller who began it; it ends when nobody waits any more, or with the cache
+	values  context.Context // those of the caller who began it, for what must happen, whoever has left
+	ctx     context.Context // ends when nobody waits any more, or with the cache
 	cancel  context.CancelCauseFunc
 	waiting atomic.Int32 // flights that somebody waits for
 	urging  sync.Once
@@ -36,10 +37,13 @@ type run[V any] struct {
 	back comeback[V]
 }
 
-// newRun makes a run of these misses, whose callers may wait from now on. ctx doesn't end, or it ends the run. life.begin has
-// been called for it.
+// newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx' values, but doesn't end with it,
+// unless it is a claim. life.begin has been called for it.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
 	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{}), open: len(all)}
+	if r.values = context.WithoutCancel(ctx); !all[0].Claims {
+		ctx = r.values
+	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.mail.ready = make(chan struct{}, 1)
 	r.waiting.Store(int32(len(all)))
@@ -66,9 +70,6 @@ func (r *run[V]) close() {
 func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
 
 func (r *run[V]) now() time.Duration { return time.Since(r.began) }
-
-// values is a context for what must happen, whoever has left.
-func (r *run[V]) values() context.Context { return context.WithoutCancel(r.ctx) }
 
 // work runs the misses until all have landed.
 func (r *run[V]) work() {
