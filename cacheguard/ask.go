@@ -127,7 +127,7 @@ func (r *run[V]) ask(all []*miss[V]) {
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.watch(m) // before the lease is asked for: no message may fall between
-	m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), restraint: c.restraint.stamp(m.key.Key), asOf: flight.Tick()}
+	m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), changed: c.changed.count(m.key.Key), asOf: flight.Tick()}
 	c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	return LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
 }
@@ -175,7 +175,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 	if err != nil {
 		c.down(r.ctx, &c.leasing, m.name, err)
 		m.storeErr = err
-		c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, pauseWithoutLeases, nil)
+		c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, pauseWithoutLeases, nil)
 		e.Kind = protocol.Unanswered
 		r.step(m, e)
 		return
@@ -194,7 +194,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		return
 	case LeaseHeld:
 		if m.Behind {
-			c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, m.ans.Remaining, nil)
+			c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, nil)
 		}
 		e.Kind, e.Load = protocol.Held, protocol.ID(m.ans.Holder)
 	case LeaseValue:
@@ -207,7 +207,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 			c.near.keep(m.key.Key, m.asked.near, there)
 		}
 	case LeaseOutcome:
-		c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, m.ans.Remaining, c.theirError(m))
+		c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, c.theirError(m))
 		e.Kind, e.Left = protocol.Outcome, r.outcome(m, c.openRead)
 	}
 	r.step(m, e)

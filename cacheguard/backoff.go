@@ -1,7 +1,6 @@
 package cacheguard
 
 import (
-	"hash/maphash"
 	"math"
 	"sync"
 	"time"
@@ -33,7 +32,6 @@ type restraint struct {
 	mu    sync.Mutex // guards what follows
 	byKey map[string]restrained
 	swept time.Time
-	epoch [256]uint32 // of the keys with this hash: how often they were forgotten
 }
 
 type restrained struct {
@@ -49,29 +47,16 @@ const pauseWithoutLeases = time.Second
 // maxRestrained bounds the memory. What is not remembered is asked for.
 const maxRestrained = 4096
 
-// restraintSeed spreads keys over epochs.
-var restraintSeed = maphash.MakeSeed()
-
-func (rs *restraint) of(key string) *uint32 {
-	return &rs.epoch[maphash.String(restraintSeed, key)%uint64(len(rs.epoch))]
-}
-
-// stamp is taken before the store is asked for what is then remembered.
-func (rs *restraint) stamp(key string) uint32 {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return *rs.of(key)
-}
-
-// remember does nothing if the key was forgotten since the stamp was taken: the answer may be from before the change.
-func (rs *restraint) remember(key string, stamp uint32, seen []byte, d time.Duration, err error) {
+// remember does nothing if the key was changed since that count was taken, before the store was asked for what is remembered:
+// the answer may be from before the change.
+func (rs *restraint) remember(changed *changes, key string, count uint64, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
 	now := time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if *rs.of(key) != stamp {
+	if changed.count(key) != count { // who counts a change now has the key forgotten after this
 		return
 	}
 	if _, known := rs.byKey[key]; !known && len(rs.byKey) >= maxRestrained {
@@ -107,15 +92,11 @@ func (rs *restraint) find(key string, seen []byte) (restrained bool, err error) 
 func (rs *restraint) forget(key string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	*rs.of(key)++
 	delete(rs.byKey, key)
 }
 
 func (rs *restraint) clear() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for i := range rs.epoch {
-		rs.epoch[i]++
-	}
 	clear(rs.byKey)
 }

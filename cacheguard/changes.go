@@ -14,25 +14,14 @@ type changes struct {
 
 var changesSeed = maphash.MakeSeed()
 
-func (c *changes) of(id string) { c.byKey[maphash.String(changesSeed, id)%uint64(len(c.byKey))].Add(1) }
+func (c *changes) at(id string) *atomic.Uint32 {
+	return &c.byKey[maphash.String(changesSeed, id)%uint64(len(c.byKey))]
+}
+
+func (c *changes) of(id string) { c.at(id).Add(1) }
 func (c *changes) ofAll()       { c.all.Add(1) }
 
-// counts are all counts at one time.
-type counts struct {
-	all   uint32
-	byKey [256]uint32
-}
-
-func (c *changes) counts() (n counts) {
-	n.all = c.all.Load()
-	for i := range c.byKey {
-		n.byKey[i] = c.byKey[i].Load()
-	}
-	return n
-}
-
-// since reports whether a key may have changed since then.
-func (c *changes) since(n *counts, id string) bool {
-	i := maphash.String(changesSeed, id) % uint64(len(c.byKey))
-	return c.all.Load() != n.all || c.byKey[i].Load() != n.byKey[i]
+// count is another one after a change of the key.
+func (c *changes) count(id string) uint64 {
+	return uint64(c.all.Load())<<32 | uint64(c.at(id).Load())
 }

@@ -88,7 +88,11 @@ func (c *Cache[V]) join(ctx context.Context, key string, load loader[V], res *Re
 		c.store.Listening() // without messages the tier is of no use
 	}
 	if c.opts.StrongReads {
-		return nil, "", c.getStrong(ctx, key, id, load, since, res)
+		f, err := c.takePart(ctx, &c.reads, key, id, load, since, res)
+		if f != nil {
+			err = c.lookInto(ctx, f, key, id, load, res)
+		}
+		return nil, "", err
 	}
 	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
 	switch {
@@ -124,11 +128,6 @@ func (c *Cache[V]) lookInto(ctx context.Context, f *flight.Flight[outcome[V]], k
 func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V]) (Result[V], error) {
 	id := k.Key
 	got, err := c.lookUp(ctx, f, key, k)
-	if errors.Is(err, ErrOverloaded) && got.good == useNone { // too many ask the store: no reason to ask the origin
-		c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
-		f.Land(outcome[V]{err: err})
-		return Result[V]{}, err
-	}
 	if got.good == useFresh {
 		f.Land(outcome[V]{res: got.res})
 		if got.early {
@@ -143,75 +142,51 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		m.Solo = true
 		return c.detach(ctx, flight.Solo[outcome[V]](), m)
 	}
-	if got.good != useNone && err == nil {
-		held, failed := c.restraint.find(id, got.id)
-		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
-			got.res.Err = failed
-			f.Land(outcome[V]{res: got.res})
-			if !held {
-				c.refreshBehind(ctx, key, k, load, got)
-			}
-			return c.stale(ctx, key, got.res)
+	switch kind, failed, behind := c.atOnce(id, &got, err); kind {
+	case EventStale:
+		got.res.Err = failed
+		f.Land(outcome[V]{res: got.res})
+		if behind {
+			c.refreshBehind(ctx, key, k, load, got)
 		}
-		if c.opts.SoftTimeout > 0 {
-			f.Hold()
-			f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
-			ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
+		return c.stale(ctx, key, got.res)
+	case EventCoalesced, EventOverloaded:
+		var res Result[V]
+		if kind == EventCoalesced {
+			res.Status = StatusCoalesced
 		}
-	} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
-		f.Land(outcome[V]{res: Result[V]{Status: StatusCoalesced}, err: failed})
-		c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: failed})
-		return Result[V]{Status: StatusCoalesced}, failed
+		f.Land(outcome[V]{res: res, err: failed})
+		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
+		return res, failed
+	}
+	if got.good != useNone && err == nil && c.opts.SoftTimeout > 0 {
+		f.Hold()
+		f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
+		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 	}
 	m := c.missOf(key, k, load, got, err)
 	m.Reads = true
 	return c.detach(ctx, f, m)
 }
 
-// lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
-// that is not the store's fault nor the others' problem: it is as if nothing were there, and who asks for the lease
-// looks again.
-func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key) (got found[V], storeErr error) {
-	whole := false
-	defer func() {
-		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
-			f.Land(outcome[V]{err: errGoexit})
-		}
-	}()
-	stamp := c.near.stamp(k.Key)
-	got, err := c.read(ctx, k)
+// atOnce says what a caller is told who waits for no load although nothing fresh was found: a stale value, where that will do or
+// because a load has failed; the error of a load that has just failed in this process; that too many ask the store, which is no
+// reason to ask the origin. Zero: there is a load to be had. behind: the value is to be refreshed meanwhile.
+func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
-	case err == nil:
-		c.up(ctx, &c.reading)
-		c.near.keep(k.Key, stamp, got)
-		if got.good == useNone {
-			c.missed(ctx, key, got)
+	case got.good != useNone && storeErr == nil:
+		held, failed := c.restraint.find(id, got.id)
+		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
+			return EventStale, failed, !held
 		}
-	case errors.Is(err, ErrOverloaded):
-		storeErr = err
-	case !over(ctx):
-		c.down(ctx, &c.reading, key, err)
-		storeErr = err
+	case got.good == useNone && errors.Is(storeErr, ErrOverloaded):
+		return EventOverloaded, storeErr, false
+	case storeErr == nil:
+		if failed := c.failures.recent(id); failed != nil && c.store.Listening() {
+			return EventCoalesced, failed, false
+		}
 	}
-	if storeErr != nil {
-		got = c.near.last(k.Key)
-	}
-	whole = true
-	return got, storeErr
-}
-
-// over reports whether ctx has ended, also if its timer is a moment late.
-func over(ctx context.Context) bool {
-	by, ok := ctx.Deadline()
-	return ctx.Err() != nil || (ok && !time.Now().Before(by))
-}
-
-// enter checks what every call checks first.
-func (c *Cache[V]) enter(ctx context.Context) error {
-	if !c.changes(ctx) {
-		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
-	}
-	return ctx.Err()
+	return 0, nil, false
 }
 
 // leaderResult is result for the caller whose load it is, and which that load may want to do something.

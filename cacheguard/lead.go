@@ -398,7 +398,7 @@ func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
 	c.failures.remember(m.key.Key, m.asked.token, err, backoff, c.opts.LeaseTTL)
-	c.restraint.remember(m.key.Key, m.asked.restraint, m.had.id, backoff+grace(backoff), err)
+	c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, backoff+grace(backoff), err)
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
 

@@ -65,6 +65,19 @@ func (l *life) quiet() <-chan struct{} {
 	return l.idle
 }
 
+// enter checks what every call checks first.
+func (c *Cache[V]) enter(ctx context.Context) error {
+	if !c.changes(ctx) {
+		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
+	}
+	return ctx.Err()
+}
+
+// changes reports whether this call may still change something.
+func (c *Cache[V]) changes(ctx context.Context) bool {
+	return !c.life.ended() || (c.life.closing.Err() == nil && c.insideAny(ctx))
+}
+
 // sleep pauses, and reports false if the cache is closed meanwhile.
 func (l *life) sleep(d time.Duration) bool { return sleep(l.closing, d) }
 

@@ -88,7 +88,6 @@ type many[V any] struct {
 	got    map[string]V
 	failed KeyErrors
 
-	before counts     // from before anything was read
 	behind []*miss[V] // of values that are served, and refreshed behind their callers' backs
 	missed []*miss[V] // of what is to be had from a load
 	asOf   uint64     // when that was read
@@ -193,10 +192,10 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		return
 	}
 	c := m.cache
-	m.before = c.changed.counts()
-	ks := make([]Key, len(keys))
+	ks, before := make([]Key, len(keys)), make([]uint64, len(keys))
 	for i, key := range keys {
 		ks[i] = c.key(keyID(key))
+		before[i] = c.changed.count(ks[i].Key)
 	}
 	all, errs := c.readMany(ctx, ks)
 	for i, key := range keys {
@@ -222,28 +221,20 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			m.answer(ctx, key, got.res)
 			continue
 		}
-		if errors.Is(err, ErrOverloaded) && got.good == useNone { // too many ask the store: no reason to ask the origin
-			c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
-			m.give(key, Result[V]{}, err)
-			continue
-		}
-		if got.good != useNone && err == nil {
-			held, failed := c.restraint.find(id, got.id)
-			if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
-				got.res.Err = failed
-				if !held {
-					m.refresh(key, id, *got)
-				}
-				m.answer(ctx, key, got.res)
-				continue
+		switch kind, failed, behind := c.atOnce(id, got, err); kind {
+		case EventStale:
+			if got.res.Err = failed; behind {
+				m.refresh(key, id, *got)
 			}
-		} else if failed := c.failures.recent(id); failed != nil && err == nil && c.store.Listening() {
-			c.observe(ctx, Event{Kind: EventCoalesced, Key: key, Err: failed})
+			m.answer(ctx, key, got.res)
+			continue
+		case EventCoalesced, EventOverloaded:
+			c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 			m.give(key, Result[V]{}, failed)
 			continue
 		}
 		p := c.missOf(key, ks[i], m.one(key), *got, err)
-		p.Reads = true
+		p.Reads, p.asked.changed = true, before[i]
 		m.missed = append(m.missed, p)
 	}
 }
@@ -288,7 +279,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		m.began = append(m.began, p)
-		if c.changed.since(&m.before, id) { // who joins from now on must not get what was read before
+		if c.changed.count(id) != p.asked.changed { // who joins from now on must not get what was read before
 			p.had, p.Seen = found[V]{id: p.had.id}, protocol.Nothing
 		}
 		if c.opts.SoftTimeout > 0 && p.had.good != useNone && p.storeErr == nil {

@@ -38,11 +38,11 @@ type miss[V any] struct {
 
 // question is what a miss knows of the question for the lease that it has asked last.
 type question struct {
-	token     ID
-	sent      time.Duration // on the run's clock
-	near      moment        // from before it was asked, for what the local tier keeps
-	restraint uint32        // and for what restrains this process
-	asOf      uint64        // the flights' moment from before what the miss has got was asked for or begun
+	token   ID
+	sent    time.Duration // on the run's clock
+	near    moment        // from before it was asked, for what the local tier keeps
+	changed uint64        // and the count of changes
+	asOf    uint64        // the flights' moment from before what the miss has got was asked for or begun
 }
 
 // own is what became of a miss' own load.

@@ -2,8 +2,6 @@ package cacheguard
 
 import (
 	"context"
-
-	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
@@ -32,24 +30,9 @@ func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V]) (res
 		return res, err
 	}
 	id := keyID(key)
-	since, came := c.since(ctx, id), flight.Now()
-	f, leads := c.refreshes.JoinSince(id, c.opts.MaxWaiters, since)
-	for asked := false; ; asked = true {
-		if f == nil {
-			return res, c.turnAway(ctx, key, id)
-		}
-		if leads {
-			break
-		}
-		out, began, err := c.await(ctx, f, key, id)
-		if err != nil {
-			return res, err
-		}
-		if !c.opts.StrongReads || asked || !c.tooOld(out, f, came) {
-			err = c.shared(ctx, f, key, id, load, out, began, &res)
-			return res, err
-		}
-		f, leads = c.refreshes.JoinNext(f, came)
+	f, err := c.takePart(ctx, &c.refreshes, key, id, load, c.since(ctx, id), &res)
+	if f == nil {
+		return res, err
 	}
 	// What stands there now is what the lease is asked for in spite of.
 	k := c.key(id)

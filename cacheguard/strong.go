@@ -11,26 +11,28 @@ import (
 // returned when this caller came, of which its process hasn't heard yet. Such a caller waits all the same, so that a burst
 // doesn't become as many look-ups, and then takes another one: all who come while one is out share the next.
 
-// getStrong is the rest of get for a cache with StrongReads.
-func (c *Cache[V]) getStrong(ctx context.Context, key, id string, load loader[V], since uint64, res *Result[V]) error {
+// takePart makes the caller a member of a flight of this group, and returns it if the caller is to lead it. If not, it waits for
+// it and returns in res what the caller gets of it.
+func (c *Cache[V]) takePart(ctx context.Context, group *flight.Group[outcome[V]], key, id string, load loader[V], since uint64,
+	res *Result[V]) (leads *flight.Flight[outcome[V]], err error) {
 	came := flight.Now()
-	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
+	f, first := group.JoinSince(id, c.opts.MaxWaiters, since)
 	for asked := false; ; asked = true {
 		if f == nil {
-			return c.turnAway(ctx, key, id)
+			return nil, c.turnAway(ctx, key, id)
 		}
-		if leads {
-			return c.lookInto(ctx, f, key, id, load, res)
+		if first {
+			return f, nil
 		}
 		out, began, err := c.await(ctx, f, key, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if asked || !c.tooOld(out, f, came) {
-			return c.shared(ctx, f, key, id, load, out, began, res)
+		if asked || !c.opts.StrongReads || !c.tooOld(out, f, came) {
+			return nil, c.shared(ctx, f, key, id, load, out, began, res)
 		}
 		// What the next one brings was found after it was begun, which was after this call.
-		f, leads = c.reads.JoinNext(f, came)
+		f, first = group.JoinNext(f, came)
 	}
 }
 

@@ -91,11 +91,6 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	return c.invalidate(ctx, keys)
 }
 
-// changes reports whether this call may still change something.
-func (c *Cache[V]) changes(ctx context.Context) bool {
-	return !c.life.ended() || (c.life.closing.Err() == nil && c.insideAny(ctx))
-}
-
 // MarkStale ages values: the next read of each refreshes it, and until then it is served within its stale windows, which
 // begin now, at the latest. It ends leases too, for what is loaded now may be older than what the mark is for. Otherwise it
 // is like Invalidate.

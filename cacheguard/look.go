@@ -1,10 +1,115 @@
 package cacheguard
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
+
+// lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
+// that is not the store's fault nor the others' problem: it is as if nothing were there, and who asks for the lease
+// looks again.
+func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key) (got found[V], storeErr error) {
+	whole := false
+	defer func() {
+		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
+			f.Land(outcome[V]{err: errGoexit})
+		}
+	}()
+	stamp := c.near.stamp(k.Key)
+	got, err := c.read(ctx, k)
+	switch {
+	case err == nil:
+		c.up(ctx, &c.reading)
+		c.near.keep(k.Key, stamp, got)
+		if got.good == useNone {
+			c.missed(ctx, key, got)
+		}
+	case errors.Is(err, ErrOverloaded):
+		storeErr = err
+	case !over(ctx):
+		c.down(ctx, &c.reading, key, err)
+		storeErr = err
+	}
+	if storeErr != nil {
+		got = c.near.last(k.Key)
+	}
+	whole = true
+	return got, storeErr
+}
+
+// over reports whether ctx has ended, also if its timer is a moment late.
+func over(ctx context.Context) bool {
+	by, ok := ctx.Deadline()
+	return ctx.Err() != nil || (ok && !time.Now().Before(by))
+}
+
+// read returns what the store has under a key; what was invalidated by a tag is not there.
+func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
+	asked := c.hints.of(k.Key)
+	raw, of, err := c.store.Get(ctx, k, asked.list())
+	if err != nil {
+		return found[V]{}, err
+	}
+	got := c.open(raw)
+	if got.res.Status == StatusMiss {
+		return got, nil
+	}
+	c.hints.note(k.Key, got.tags)
+	if asked == nil || !bytes.Equal(asked.raw, got.tags) {
+		of = nil
+	}
+	return c.current(ctx, got, of)
+}
+
+// openRead opens a frame that came from the store, but not along with the generations. What has been heard doesn't count:
+// messages may be late.
+func (c *Cache[V]) openRead(ctx context.Context, raw []byte) (found[V], error) {
+	got := c.open(raw)
+	if got.res.Status == StatusMiss {
+		return got, nil
+	}
+	return c.current(ctx, got, nil)
+}
+
+// openTold opens a frame that came with a message about a load that was waited for.
+func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
+	got := c.open(raw)
+	if got.res.Status == StatusMiss || c.heard.passes(got.tags, got.stamp) {
+		return got, nil // messages come in the order of what they tell of
+	}
+	return c.current(ctx, got, nil)
+}
+
+// current returns what was found, or, if it was invalidated by a tag, that something unusable is there. of are the
+// generations that came with it, if they did.
+func (c *Cache[V]) current(ctx context.Context, got found[V], of Generations) (found[V], error) {
+	if len(of) == 0 || of[0] == 0 {
+		tags := got.tags.All()
+		var err error
+		if of, err = c.store.Generations(ctx, c.opts.Name, tags); err != nil {
+			return found[V]{id: got.id}, err
+		}
+		if len(of) != 1+len(tags) {
+			return found[V]{id: got.id}, errGenerations
+		}
+	}
+	for i, generation := range of {
+		if got.stamp > generation { // in the same microsecond nobody knows which was first
+			continue
+		}
+		if i == 0 || !got.tags.Soft(i-1) {
+			return found[V]{id: got.id}, nil
+		}
+		got.mark(c.store.Now().Sub(time.UnixMicro(generation)))
+	}
+	return got, nil
+}
+
+var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
 // keyErrs are errors by the number of the key; nil is none at all.
 type keyErrs map[int]error

@@ -1,0 +1,186 @@
+package cacheguard
+
+import (
+	"bytes"
+	"hash/maphash"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// heard is what this process has been told of invalidations by tag. Tags share buckets: that makes somebody ask the
+// store in vain, now and then.
+type heard struct {
+	seed  maphash.Seed
+	since atomic.Int64  // generations up to this one may have been missed
+	whole atomic.Int64  // generation of the cache
+	count atomic.Uint64 // of invalidations
+	tags  [1024]struct {
+		generation atomic.Int64
+		count      atomic.Uint64 // at the last one
+	}
+}
+
+// of takes note of an invalidation.
+func (h *heard) of(tags []string, generation int64) {
+	n := h.count.Add(1)
+	if len(tags) == 0 {
+		raise(&h.whole, generation)
+	}
+	for _, tag := range tags {
+		b := &h.tags[h.bucket(tag)]
+		raise(&b.generation, generation)
+		for last := b.count.Load(); last < n && !b.count.CompareAndSwap(last, n); last = b.count.Load() {
+		}
+	}
+}
+
+func (h *heard) bucket(tag string) uint16 {
+	return uint16(maphash.String(h.seed, tag) % uint64(len(h.tags)))
+}
+
+func (h *heard) buckets(tags frame.Tags) (all []uint16) {
+	for _, tag := range tags.All() {
+		all = append(all, h.bucket(tag))
+	}
+	return all
+}
+
+// after reports whether there was an invalidation of one of these tags after so many.
+func (h *heard) after(count uint64, buckets []uint16) bool {
+	for _, b := range buckets {
+		if h.tags[b].count.Load() > count {
+			return true
+		}
+	}
+	return false
+}
+
+// passes reports whether a value with this stamp is not invalidated, as far as has been heard, and would have been heard
+// of. False means: ask the store.
+func (h *heard) passes(tags frame.Tags, stamp int64) bool {
+	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
+		return false
+	}
+	for _, tag := range tags.All() {
+		if stamp <= h.tags[h.bucket(tag)].generation.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// owed is the invalidations by tag of which the store could not be told. What they were for may stand there until its
+// TTL is over, and this process doesn't use it.
+type owed struct {
+	mu  sync.Mutex                       // guards changes of all
+	all atomic.Pointer[map[string]int64] // generations by tag, "" is the whole cache; nil: none. It is not changed, but replaced
+}
+
+// maxOwed tags are too many to remember: then it is the whole cache.
+const maxOwed = 1024
+
+func (o *owed) add(tags []string, generation int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]int64)
+	if old := o.all.Load(); old != nil {
+		maps.Copy(all, *old)
+	}
+	if len(tags) == 0 || len(all)+len(tags) > maxOwed {
+		all, tags = make(map[string]int64), []string{""}
+	}
+	for _, tag := range tags {
+		all[tag] = generation
+	}
+	o.all.Store(&all)
+}
+
+// has reports whether a value is from before one of them.
+func (o *owed) has(tags frame.Tags, stamp int64) bool {
+	all := o.all.Load()
+	if all == nil {
+		return false
+	}
+	if stamp <= (*all)[""] {
+		return true
+	}
+	for _, tag := range tags.All() {
+		if stamp <= (*all)[tag] {
+			return true
+		}
+	}
+	return false
+}
+
+// raise sets v to n unless it is more.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); old < n && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}
+
+// hints are which tags the values have that were seen last, so that their generations are read along with them, in one
+// trip. A wrong hint costs a trip.
+type hints struct {
+	seed   maphash.Seed
+	seen   [1024]atomic.Uint64                           // a bit by the key's hash: something was there
+	tagged atomic.Pointer[[1 << 14]atomic.Pointer[hint]] // by the key's hash; nil until a value has tags
+}
+
+type hint struct {
+	id   string
+	raw  frame.Tags
+	tags []string
+}
+
+// untagged is the hint that a value is there, and perhaps without tags.
+var untagged = &hint{tags: []string{}}
+
+// list is what to ask the store for; nil asks for nothing.
+func (h *hint) list() []string {
+	if h == nil {
+		return nil
+	}
+	return h.tags
+}
+
+// of returns the hint for a key; nil says that probably nothing is there.
+func (h *hints) of(id string) *hint {
+	hash := maphash.String(h.seed, id)
+	if h.seen[hash%1024].Load()&(1<<(hash>>10%64)) == 0 {
+		return nil
+	}
+	if all := h.tagged.Load(); all != nil {
+		if one := all[hash%uint64(len(all))].Load(); one != nil && one.id == id {
+			return one
+		}
+	}
+	return untagged
+}
+
+// note remembers which tags the key's value has.
+func (h *hints) note(id string, tags frame.Tags) {
+	hash := maphash.String(h.seed, id)
+	if word, bit := &h.seen[hash%1024], uint64(1)<<(hash>>10%64); word.Load()&bit == 0 {
+		word.Or(bit)
+	}
+	all := h.tagged.Load()
+	if all == nil {
+		if len(tags) == 0 {
+			return
+		}
+		h.tagged.CompareAndSwap(nil, new([1 << 14]atomic.Pointer[hint]))
+		all = h.tagged.Load()
+	}
+	place := &all[hash%uint64(len(all))]
+	switch one := place.Load(); {
+	case len(tags) == 0:
+		if one != nil && one.id == id {
+			place.CompareAndSwap(one, nil)
+		}
+	case one == nil || one.id != id || !bytes.Equal(one.raw, tags):
+		place.Store(&hint{id: id, raw: bytes.Clone(tags), tags: tags.All()})
+	}
+}
