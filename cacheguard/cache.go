@@ -73,6 +73,9 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	c.bare = c.near != nil && (opts.Observer == nil || c.untold != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
+	if l := opts.Limiter; l != nil && l.fleet != nil {
+		l.fleet.logTo(opts.Logger)
+	}
 	c.life.init()
 	c.stopListening = store.Listen(opts.Name, c.hear)
 	return c, nil

@@ -35,7 +35,7 @@ import (
 //     version and another one, which has not heard yet, let a caller join a flight from before (see the package's
 //     documentation, "What is not promised").
 //
-// There is no local tier. Set has a key for itself, as PROTOCOL asks: the other changes may come at the same time.
+// There is no local tier. Set has a key for itself, as it must: the other changes may come at the same time.
 
 // With StrongReads the exception for fleets is none, and a read in any process that begins when a change has returned in
 // another one returns that or a newer one.

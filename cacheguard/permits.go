@@ -64,6 +64,16 @@ type permits struct {
 	held     map[ID]struct{}
 	renewing bool
 	said     bool // that the store can't be used
+	log      *slog.Logger
+}
+
+// logTo has it log where the first cache does that has this budget.
+func (ps *permits) logTo(log *slog.Logger) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.log == nil {
+		ps.log = log
+	}
 }
 
 func (ps *permits) hear(m Message) {
@@ -133,9 +143,9 @@ func (ps *permits) heard(err error) {
 	if said := ps.said; said != (err != nil) {
 		ps.said = !said
 		if err != nil {
-			slog.Warn("cacheguard: the fleet's budget can't be asked for; it holds for this process alone", "budget", ps.name, "error", err)
+			ps.log.Warn("cacheguard: the fleet's budget can't be asked for; it holds for this process alone", "budget", ps.name, "error", err)
 		} else {
-			slog.Info("cacheguard: the fleet's budget holds again", "budget", ps.name)
+			ps.log.Info("cacheguard: the fleet's budget holds again", "budget", ps.name)
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package cacheguard_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -174,6 +177,26 @@ func TestFleetBudgetWithoutStore(t *testing.T) {
 			t.Errorf("%d loads at a time in two processes with a budget of 2", n)
 		}
 	})
+}
+
+// A budget says that it can't be asked for where its cache says such things.
+func TestFleetBudgetLogsWhereItsCacheDoes(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	l, err := cacheguard.NewFleetLimiter(store, "database", 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "logs", Limiter: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = store.Close()
+	_, _ = c.Get(t.Context(), "k", func(context.Context) (int, error) { return 1, nil })
+	_ = c.Close()
+	if !strings.Contains(log.String(), "the fleet's budget can't be asked for") {
+		t.Errorf("the cache's log has only:\n%s", &log)
+	}
 }
 
 func TestNewFleetLimiter(t *testing.T) {

@@ -86,7 +86,30 @@ func read(t *testing.T, file string) string {
 }
 
 // Every test that SECURITY.md names is there.
-func TestSecurityNamesWhatIsThere(t *testing.T) {
+func TestSecurityNamesWhatIsThere(t *testing.T) { namesTests(t, "../SECURITY.md", 30) }
+
+// Every file and test that ARCHITECTURE.md names is there, and it stays short enough to be read.
+func TestArchitectureNamesWhatIsThere(t *testing.T) {
+	text := read(t, "../ARCHITECTURE.md")
+	if n := strings.Count(text, "\n"); n > 200 {
+		t.Errorf("ARCHITECTURE.md has %d lines, at most 200 are its size", n)
+	}
+	namesTests(t, "../ARCHITECTURE.md", 25)
+	for _, named := range regexp.MustCompile("`((?:internal|cacheguard|middleware|bench|examples)/[\\w/.]+?)(?:/\\.\\.\\.)?`").FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat("../" + named[1]); err != nil {
+			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
+		}
+	}
+	for _, promise := range []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13"} {
+		if !strings.Contains(text, "| "+promise+" | ") {
+			t.Errorf("ARCHITECTURE.md doesn't say what %s is", promise)
+		}
+	}
+}
+
+// namesTests sees that the tests and fuzz targets which a file names are there, at least that many.
+func namesTests(t *testing.T, file string, least int) {
+	t.Helper()
 	var tests strings.Builder
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
@@ -97,13 +120,13 @@ func TestSecurityNamesWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(read(t, "../SECURITY.md"), -1)
-	if len(named) < 30 {
-		t.Errorf("only %d tests are named", len(named))
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(read(t, file), -1)
+	if len(named) < least {
+		t.Errorf("%s names %d tests only", file, len(named))
 	}
 	for _, name := range named {
 		if !strings.Contains(tests.String(), "func "+name[1]+"(") {
-			t.Errorf("SECURITY.md names %s, which isn't there", name[1])
+			t.Errorf("%s names %s, which isn't there", file, name[1])
 		}
 	}
 }

@@ -209,7 +209,7 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// P7, FAULTS: with Redis stopped under load, no call waits for longer than OpTimeout, and once the breaker is open calls
+// P7: with Redis stopped under load, no call waits for longer than OpTimeout, and once the breaker is open calls
 // cost what the load costs.
 func TestRedisStopsUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -44,22 +44,23 @@
 //
 //	offset size
 //	     0    1  version, 1
-//	     1    1  flags: bit 0 null sentinel, "does not exist", with an empty body; the others are zero
+//	     1    1  flags: bit 0 null sentinel (body is empty), bit 1 not to be shared; all others must be zero
 //	     2   16  id of the load that made the value
-//	    18    8  created-at, microseconds since 1970 on Redis' clock
-//	    26    8  how long it is fresh, in microseconds
-//	    34    8  how long after that it may be served while it is refreshed, in microseconds
-//	    42    8  how long after that it may be served when a load fails, in microseconds
-//	    50    4  how long the load took, in microseconds
-//	    54    4  FNV-1a hash of the codec's name, 0 if it has none
-//	    58    8  stamp: the time by the clock of the generations (see below) from before the load, microseconds since 1970
+//	    18    8  created-at, microseconds since 1970 on the store's clock
+//	    26    8  soft TTL in microseconds: fresh until created-at plus this
+//	    34    8  stale-while-revalidate in microseconds: after the soft TTL, served at once while it is refreshed
+//	    42    8  stale-if-error in microseconds: after the soft TTL, served when a load fails
+//	    50    4  how long the load took, in microseconds (saturating)
+//	    54    4  fingerprint of the codec that wrote the body, 0 for one without a name
+//	    58    8  stamp: what the clock of the cache's generations said before the load began, in microseconds since 1970
 //	    66    2  size of the annex
-//	    68    4  CRC-32C (Castagnoli) of the frame without these four bytes and the eight after them
-//	    72    8  when it was marked stale, microseconds since 1970 on Redis' clock; 0: it was not
-//	    80       annex: nothing, or a note with its length in one byte before it, then tags, each with its length likewise
+//	    68    4  CRC-32C (Castagnoli) of the whole frame without these four bytes and the eight after them
+//	    72    8  when it was marked stale, microseconds since 1970 on the store's clock; 0: it was not
+//	    80       annex
 //	             body
 //
-// A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
+// The annex is nothing, or a note with its length in one byte before it, then tags, each with its length likewise. The fingerprint
+// is the FNV-1a hash of the codec's name. A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
 //
 // # Upgrading
 //

@@ -233,3 +233,22 @@ func TestSoftTags(t *testing.T) {
 		}
 	}
 }
+
+// Who reads values in another language reads the documentation of redisstore: its table is this package's.
+func TestRedisstoreDocumentsThisFrame(t *testing.T) {
+	table := func(file string) string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(b), "//\toffset size\n")
+		lines, _, found := strings.Cut(rest, " body\n")
+		if !found {
+			t.Fatalf("%s has no table", file)
+		}
+		return lines
+	}
+	if want, got := table("frame.go"), table("../../cacheguard/redisstore/doc.go"); got != want {
+		t.Errorf("redisstore says:\n%s\nand this package:\n%s", got, want)
+	}
+}
