@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -31,8 +30,13 @@ func (t *turn) generations(cache string) *generations {
 
 // stamp is the time on the clock of the generations, which moves with each reading, so that no two are the same.
 func (s *Store) stamp(now time.Duration) int64 {
-	s.stamped = max(s.stamped+1, s.began.Add(now).UnixMicro())
+	s.stamped = s.nextStamp(now)
 	return s.stamped
+}
+
+// nextStamp is the stamp that would be given out now. That of a grant is its number, too.
+func (s *Store) nextStamp(now time.Duration) int64 {
+	return max(s.stamped+1, s.began.Add(now).UnixMicro())
 }
 
 func (t *turn) of(cache string, tags []string) cacheguard.Generations {
@@ -72,13 +76,10 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 // MarkStale writes into the frames of the keys and ends their leases. See cacheguard.Store.
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
-		none := make([]byte, len(mark))
-		if v := t.values.get(k, t.now); v != nil && len(v.what) >= at+len(mark) && bytes.Equal(v.what[at:at+len(mark)], none) {
-			v.what = clone(v.what) // a reader may be copying it
-			copy(v.what[at:], mark)
-		}
-		t.leases.remove(k)
-		t.records.remove(k)
+		slot := t.slot(k)
+		was := slot
+		slot.MarkStale(t.now, at, string(mark))
+		t.keep(k, &was, &slot)
 		t.changed(k)
 	})
 }

@@ -1,114 +1,73 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // maxTold is the largest frame that travels in a message. The others are read from the store by those who want them.
 const maxTold = 4 << 10
 
 // Lease asks for the right to load a key. See cacheguard.Store.
-func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld}
-	err := s.step(ctx, func(t *turn) { answer = t.lease(k, ask) })
-	answer.Frame, answer.Outcome.Frame = bytes.Clone(answer.Frame), bytes.Clone(answer.Outcome.Frame)
-	answer.Outcome.Note = bytes.Clone(answer.Outcome.Note)
+func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {
+	err = s.step(ctx, func(t *turn) { answer = t.lease(k, ask) })
 	return answer, err
 }
 
-// lease looks at the value first, then at the lease, then at how the last load ended: beside a value that the asker
-// hasn't seen somebody may refresh it, or have failed to.
-func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.LeaseAnswer {
-	held := t.leases.get(k, t.now)
-	mine := held != nil && held.what.grant.Token == ask.Token
-	if v := t.values.get(k, t.now); v != nil && !mine && !bytes.Equal(frame.ID(v.what), ask.Seen) {
-		return cacheguard.LeaseAnswer{State: cacheguard.LeaseValue, Frame: v.what}
+func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer) {
+	slot, next := t.slot(k), t.nextStamp(t.now)
+	was := slot
+	r := slot.Ask(t.now, protocol.Question{
+		Token: protocol.ID(ask.Token), Number: next, TTL: ask.TTL,
+		Seen: string(ask.Seen), Awaited: protocol.ID(ask.Awaited), Wait: ask.Wait,
+	})
+	t.keep(k, &was, &slot)
+	switch r.Kind {
+	case protocol.Granted:
+		answer.Grant, answer.Failures = t.granted(ask.Token, r.Number), r.Ending.Failures
+	case protocol.Held:
+		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseHeld, cacheguard.ID(r.Load), r.Left
+	case protocol.Value:
+		answer.State, answer.Frame = cacheguard.LeaseValue, []byte(r.Frame)
+	case protocol.Outcome:
+		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseOutcome, cacheguard.ID(r.Load), r.Left
+		answer.Outcome = outcome(r.Ending)
 	}
-	if held != nil {
-		return answerHeld(held, ask, t.now)
-	}
-	if r := t.records.get(k, t.now); r != nil && (t.now < r.what.backoff || r.what.load == ask.Awaited) {
-		return cacheguard.LeaseAnswer{
-			State:     cacheguard.LeaseOutcome,
-			Holder:    r.what.load,
-			Remaining: max(r.what.backoff-t.now, 0),
-			Outcome:   told(r.what.outcome),
-		}
-	}
-	answer := cacheguard.LeaseAnswer{State: cacheguard.LeaseGranted}
-	if r := t.records.get(k, t.now); r != nil {
-		answer.Failures = r.what.outcome.Failures
-	}
-	answer.Grant = t.grant(k, ask.Token, ask.TTL)
 	return answer
 }
 
-func answerHeld(held *item[lease], ask cacheguard.LeaseAsk, now time.Duration) cacheguard.LeaseAnswer {
-	if held.what.grant.Token == ask.Token {
-		return cacheguard.LeaseAnswer{State: cacheguard.LeaseGranted, Grant: held.what.grant}
-	}
-	held.what.waited = held.what.waited || ask.Wait
-	return cacheguard.LeaseAnswer{
-		State:     cacheguard.LeaseHeld,
-		Holder:    held.what.grant.Token,
-		Remaining: held.until - now,
-	}
-}
-
-// grant puts a lease in the place of whatever lease or record is there.
-func (t *turn) grant(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) cacheguard.Grant {
-	t.grants++
-	g := cacheguard.Grant{Token: token, Number: t.grants, Stamp: t.stamp(t.now)}
-	t.records.remove(k)
-	t.leases.put(k, lease{grant: g}, 0, t.after(ttl))
-	return g
-}
-
-// holding returns the key's lease if it carries the grant. If not, somebody else may have it.
-func (t *turn) holding(k cacheguard.Key, g cacheguard.Grant) (mine *item[lease], others bool) {
-	held := t.leases.get(k, t.now)
-	if held == nil || held.what.grant.Is(g) {
-		return held, false
-	}
-	return nil, true
+// granted is a grant whose number is the stamp that it got, perhaps a moment ago.
+func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
+	t.stamped = max(t.stamped, number)
+	return cacheguard.Grant{Token: token, Number: number, Stamp: number}
 }
 
 // Fill stores a load's frame and ends its lease. See cacheguard.Store.
-func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
-	answer := cacheguard.FillGone
-	f = clone(f)
-	err := s.step(ctx, func(t *turn) { answer = t.fill(k, g, f, ttl) })
+func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (answer cacheguard.FillAnswer, err error) {
+	frame := string(f) // before the mutex is taken, so that large ones hold nobody up
+	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, frame, ttl) })
 	return answer, err
 }
 
-func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) cacheguard.FillAnswer {
-	mine, others := t.holding(k, g)
-	if mine == nil {
-		return t.refuse(k, g, others)
-	}
-	t.values.put(k, f, len(f), t.after(ttl))
-	t.leases.remove(k)
-	if mine.what.waited {
+func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Duration) cacheguard.FillAnswer {
+	slot := t.slot(k)
+	was := slot
+	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
+	t.keep(k, &was, &slot)
+	if tells != protocol.TellsNothing {
 		m := cacheguard.Message{Kind: cacheguard.MessageFilled, Load: g.Token}
 		if len(f) <= maxTold {
-			m.Frame = f
+			m.Frame = []byte(f)
 		}
 		t.tell(k, m)
 	}
-	return cacheguard.FillStored
-}
-
-// refuse answers a fill without a lease, which may be the copy of one that was stored.
-func (t *turn) refuse(k cacheguard.Key, g cacheguard.Grant, others bool) cacheguard.FillAnswer {
-	if v := t.values.get(k, t.now); v != nil && bytes.Equal(frame.ID(v.what), g.Token[:]) {
+	switch kind {
+	case protocol.Stored:
 		return cacheguard.FillStored
-	}
-	if others {
+	case protocol.Taken:
 		return cacheguard.FillOther
 	}
 	return cacheguard.FillGone
@@ -116,43 +75,45 @@ func (t *turn) refuse(k cacheguard.Key, g cacheguard.Grant, others bool) cachegu
 
 // Conclude ends a lease without a value. See cacheguard.Store.
 func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-	o.Frame, o.Note = bytes.Clone(o.Frame), bytes.Clone(o.Note)
+	ending := protocol.Ending{
+		Kind: uint8(o.Kind), Text: o.Text, Frame: string(o.Frame), Note: string(o.Note), Failures: o.Failures,
+	}
 	return s.step(ctx, func(t *turn) {
-		mine, _ := t.holding(k, g)
-		if mine == nil {
-			return
-		}
-		t.leases.remove(k)
-		if o.Drop {
-			t.values.remove(k)
-		}
-		if keep > 0 {
-			r := record{load: g.Token, outcome: o, backoff: t.after(backoff)}
-			t.records.put(k, r, len(o.Text)+len(o.Frame)+len(o.Note), t.after(keep))
-		}
-		if mine.what.waited {
-			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: told(o)})
+		slot := t.slot(k)
+		was := slot
+		tells := slot.Conclude(t.now, protocol.ID(g.Token), g.Number, ending, o.Drop, keep, backoff)
+		t.keep(k, &was, &slot)
+		if tells != protocol.TellsNothing {
+			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: outcome(ending)})
 		}
 	})
 }
 
-// told is what others get to know of an outcome.
-func told(o cacheguard.Outcome) cacheguard.Outcome {
-	return cacheguard.Outcome{Kind: o.Kind, Text: o.Text, Frame: o.Frame, Note: o.Note}
+// outcome is what others get to know of how a load ended.
+func outcome(e protocol.Ending) cacheguard.Outcome {
+	o := cacheguard.Outcome{Kind: cacheguard.OutcomeKind(e.Kind), Text: e.Text}
+	if e.Frame != "" {
+		o.Frame = []byte(e.Frame)
+	}
+	if e.Note != "" {
+		o.Note = []byte(e.Note)
+	}
+	return o
 }
 
 // Renew sets a lease's remaining time. See cacheguard.Store.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
 	answer := cacheguard.HoldingGone
 	err := s.step(ctx, func(t *turn) {
-		mine, others := t.holding(k, g)
-		switch {
-		case mine != nil:
-			t.leases.extend(mine, t.after(ttl))
+		slot := t.slot(k)
+		was := slot
+		switch slot.Renew(t.now, protocol.ID(g.Token), g.Number, ttl) {
+		case protocol.Renewed:
 			answer = cacheguard.HoldingMine
-		case others:
+		case protocol.Taken:
 			answer = cacheguard.HoldingOther
 		}
+		t.keep(k, &was, &slot)
 	})
 	return answer, err
 }
@@ -160,12 +121,11 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 // Release removes the lease of a token. See cacheguard.Store.
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
 	return s.step(ctx, func(t *turn) {
-		held := t.leases.get(k, t.now)
-		if held == nil || held.what.grant.Token != token {
-			return
-		}
-		t.leases.remove(k)
-		if held.what.waited {
+		slot := t.slot(k)
+		was := slot
+		tells := slot.Release(t.now, protocol.ID(token))
+		t.keep(k, &was, &slot)
+		if tells != protocol.TellsNothing {
 			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageReleased, Load: token})
 		}
 	})

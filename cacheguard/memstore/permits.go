@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 var _ cacheguard.Permits = (*Store)(nil)
@@ -34,7 +35,7 @@ func (s *Store) TakePermit(ctx context.Context, name string, token cacheguard.ID
 			b.wanted = true
 			return
 		}
-		b.held[token] = t.after(ttl)
+		b.held[token] = protocol.After(t.now, ttl)
 		taken, wait = true, 0
 	})
 	return taken, wait, err

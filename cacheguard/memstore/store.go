@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 var errClosed = errors.New("cacheguard: memstore is closed")
@@ -19,10 +19,9 @@ type Store struct {
 	began time.Time // all instants are durations since then, so that the wall clock doesn't matter
 
 	mu        sync.Mutex // guards the rest
-	values    table[[]byte]
-	leases    table[lease]
-	records   table[record] // of a key there is a lease or a record, never both
-	grants    int64         // made so far
+	values    table[string]
+	leases    table[protocol.Lease]
+	records   table[protocol.Record]
 	budgets   map[string]*budget
 	listeners map[string][]*listener
 	closed    bool
@@ -33,25 +32,14 @@ type Store struct {
 
 var _ cacheguard.Store = (*Store)(nil)
 
-type lease struct {
-	grant  cacheguard.Grant
-	waited bool // somebody waits and wants to be told
-}
-
-type record struct {
-	load    cacheguard.ID
-	outcome cacheguard.Outcome
-	backoff time.Duration // until this instant everybody is given the outcome
-}
-
 // New makes an empty store.
 func New(opts Options) *Store {
 	values, records := opts.limits()
 	return &Store{
 		began:     time.Now(),
-		values:    newTable[[]byte](values),
-		leases:    newTable[lease](noLimit),
-		records:   newTable[record](records),
+		values:    newTable[string](values),
+		leases:    newTable[protocol.Lease](noLimit),
+		records:   newTable[protocol.Record](records),
 		budgets:   make(map[string]*budget),
 		listeners: make(map[string][]*listener),
 
@@ -70,7 +58,7 @@ func (s *Store) Close() error {
 	}
 	s.closed, s.listeners = true, nil
 	s.invalidated = nil
-	s.values, s.leases, s.records = table[[]byte]{}, table[lease]{}, table[record]{}
+	s.values, s.leases, s.records = table[string]{}, table[protocol.Lease]{}, table[protocol.Record]{}
 	return nil
 }
 
@@ -148,12 +136,31 @@ func (s *Store) locked(do func(*turn)) ([]*listener, error) {
 	return t.told, nil
 }
 
-// after is the instant when what begins now and lasts for ttl is over.
-func (t *turn) after(ttl time.Duration) time.Duration {
-	if ttl > math.MaxInt64-t.now {
-		return math.MaxInt64
+// slot is what there is of a key.
+func (t *turn) slot(k cacheguard.Key) (s protocol.Slot) {
+	if it := t.values.get(k, t.now); it != nil {
+		s.Frame, s.Until = it.what, it.until
 	}
-	return t.now + ttl
+	if it := t.leases.get(k, t.now); it != nil {
+		s.Lease = it.what
+	}
+	if it := t.records.get(k, t.now); it != nil {
+		s.Record = it.what
+	}
+	return s
+}
+
+// keep writes back what a step has made of a slot.
+func (t *turn) keep(k cacheguard.Key, was, is *protocol.Slot) {
+	if is.Until != was.Until || is.Frame != was.Frame {
+		t.values.set(k, is.Frame, len(is.Frame), is.Until)
+	}
+	if is.Lease != was.Lease {
+		t.leases.set(k, is.Lease, 0, is.Lease.Until)
+	}
+	if is.Record != was.Record {
+		t.records.set(k, is.Record, len(is.Record.Text)+len(is.Record.Frame)+len(is.Record.Note), is.Record.Until)
+	}
 }
 
 // tell queues a message about the key for everybody who listens.

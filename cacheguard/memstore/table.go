@@ -35,7 +35,7 @@ func newTable[T any](limit int64) table[T] {
 	return table[T]{limit: limit, items: make(map[cacheguard.Key]*item[T])}
 }
 
-// get returns the key's item, or nil. It may be changed but for its expiry.
+// get returns the key's item, or nil.
 func (t *table[T]) get(k cacheguard.Key, now time.Duration) *item[T] {
 	if it := t.items[k]; it != nil && now < it.until {
 		return it
@@ -43,25 +43,36 @@ func (t *table[T]) get(k cacheguard.Key, now time.Duration) *item[T] {
 	return nil
 }
 
-// put replaces the key's item.
-func (t *table[T]) put(k cacheguard.Key, what T, size int, until time.Duration) {
-	t.remove(k)
-	it := &item[T]{key: k, what: what, until: until, size: int64(size+len(k.Cache)+len(k.Key)) + overhead}
-	if it.size > t.limit {
+// set replaces the key's item. One that is there until instant 0 is not there.
+func (t *table[T]) set(k cacheguard.Key, what T, size int, until time.Duration) {
+	it := t.items[k]
+	if it != nil && it.size == t.cost(k, size) && until > 0 {
+		it.what, it.until = what, until
+		heap.Fix(&t.byExpiry, it.index)
 		return
 	}
-	for t.bytes+it.size > t.limit {
-		t.remove(t.byExpiry[0].key)
+	t.remove(k)
+	if until > 0 {
+		t.put(k, what, t.cost(k, size), until)
 	}
-	t.items[k] = it
-	t.bytes += it.size
-	heap.Push(&t.byExpiry, it)
 }
 
-// extend sets the expiry of an item of this table.
-func (t *table[T]) extend(it *item[T], until time.Duration) {
-	it.until = until
-	heap.Fix(&t.byExpiry, it.index)
+func (t *table[T]) cost(k cacheguard.Key, size int) int64 {
+	return int64(size+len(k.Cache)+len(k.Key)) + overhead
+}
+
+// put adds an item in the place of those that would expire next, as far as there is no room.
+func (t *table[T]) put(k cacheguard.Key, what T, size int64, until time.Duration) {
+	if size > t.limit {
+		return
+	}
+	for t.bytes+size > t.limit {
+		t.remove(t.byExpiry[0].key)
+	}
+	it := &item[T]{key: k, what: what, until: until, size: size}
+	t.items[k] = it
+	t.bytes += size
+	heap.Push(&t.byExpiry, it)
 }
 
 func (t *table[T]) remove(k cacheguard.Key) {
