@@ -34,6 +34,8 @@ var misses = []struct {
 	{"down, behind", func(m *Miss) { m.Down, m.Behind = true, true }},
 	{"down, fails closed", func(m *Miss) { m.Down, m.FailClosed = true, true }},
 	{"down, reads, stale", func(m *Miss) { m.Down, m.Reads, m.Seen = true, true, OnError }},
+	{"claims", func(m *Miss) { m.Claims = true }},
+	{"claims, down", func(m *Miss) { m.Claims, m.Down = true, true }},
 	{"lease over", func(m *Miss) { m.Until = 0 }},
 }
 
@@ -205,6 +207,8 @@ func orderly(steps []byte) error {
 				load = false
 			case Taken:
 				leased = false
+			case Refused:
+				load = load && was.State == Leading
 			}
 		}
 		switch {
@@ -212,7 +216,7 @@ func orderly(steps []byte) error {
 			return wrong("a turn is given back that it doesn't have")
 		case has(CancelLoad) && !load:
 			return wrong("no load to cancel")
-		case has(Load) && (load && !has(CancelLoad) || !turn):
+		case has(Load) && (load && !has(CancelLoad) || !turn && !m.Claims):
 			return wrong("a load begins without a turn, or beside another one")
 		case has(EndTurn) && has(Load):
 			return wrong("the turn is the load's and given back")
@@ -222,7 +226,7 @@ func orderly(steps []byte) error {
 			return wrong("it lands without a landing, or the other way round")
 		case has(Land) && landed:
 			return wrong("it lands twice")
-		case has(Fill) && !leased, has(Conclude) && was.State != Leading:
+		case has(Fill) && !leased && !m.Claims, has(Conclude) && was.State != Leading:
 			return wrong("the store is told of a load without a lease")
 		}
 		landed = landed || has(Land)
@@ -239,7 +243,7 @@ func orderly(steps []byte) error {
 			return wrong("a load runs that nobody waits for, or the other way round")
 		case waitsForTurn != (m.State == Queued || m.State == Spared):
 			return wrong("it waits for a turn that it hasn't asked for, or the other way round")
-		case m.State == Landed && leased && !has(CancelLoad):
+		case m.State == Landed && leased && !has(CancelLoad): // a write's caller sees to that
 			return wrong("it leaves a lease behind")
 		}
 	}

@@ -3,7 +3,7 @@ package protocol
 import (
 	"go/ast"
 	"go/parser"
-	"go/token"
+	gotoken "go/token"
 	"strings"
 	"sync"
 )
@@ -12,13 +12,13 @@ import (
 var names = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for _, file := range []string{"miss.go", "slot.go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		f, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, 0)
 		if err != nil {
 			panic(err)
 		}
 		for _, d := range f.Decls {
 			block, ok := d.(*ast.GenDecl)
-			if !ok || block.Tok != token.CONST {
+			if !ok || block.Tok != gotoken.CONST {
 				continue
 			}
 			of := ""

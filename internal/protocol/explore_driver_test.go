@@ -1,0 +1,358 @@
+package protocol
+
+// run is one step of the world: what a process does when something happens, as a driver does it around the real Miss.
+type run struct {
+	*scene
+	world
+	bad   string // the check that has failed
+	notes []note // for a diagram
+	trace bool
+}
+
+func (r *run) fail(check string) {
+	if r.bad == "" {
+		r.bad = check
+	}
+}
+
+// tell has a miss take a step, and does what it says.
+func (r *run) tell(p, i int, e Event) {
+	f := &r.procs[p].flights[i]
+	e.Now = at(r.now)
+	was := f.m
+	do, landing := f.m.Step(e)
+	if r.trace {
+		r.note(p, "f%d %v, %v -> %v: %v", i, was.State, e.Kind, f.m.State, do)
+	}
+	for d := Do(1); d <= do; d <<= 1 {
+		if do&d != 0 {
+			r.perform(p, i, d, landing)
+		}
+	}
+	if f.used && f.m.State == Landed {
+		landed := *f
+		*f = flight{}
+		if do&Refresh != 0 {
+			r.refreshBehind(p, landed)
+		}
+		return
+	}
+	if f.m.Turn != (f.group != 0 && !f.load.turn) {
+		r.fail("turnLost")
+	}
+	if f.m.Turn && f.m.State != Asking {
+		r.fail("turnKept")
+	}
+	if f.m.Restarts > MaxRestarts && f.m.State == Queued {
+		r.fail("restartedTooOften")
+	}
+	switch {
+	case do&LetGo != 0 && f.members > 0:
+		r.tell(p, i, Event{Kind: Wanted})
+	case do&LetGo != 0:
+		r.tell(p, i, Event{Kind: Unwanted})
+	case do&TakeTurn != 0 && r.turns == 0:
+		r.takeTurn(p, i, i)
+	case do&Follow != 0 && f.box != message{}:
+		m := f.box
+		f.box = message{}
+		r.follows(p, i, m)
+	}
+}
+
+func (r *run) takeTurn(p, i, with int) {
+	r.procs[p].flights[i].group = uint8(with) + 1
+	r.tell(p, i, Event{Kind: Turned})
+}
+
+func (r *run) perform(p, i int, d Do, landing Landing) {
+	pr := &r.procs[p]
+	f := &pr.flights[i]
+	switch d {
+	case Seal:
+		r.seal(p, i)
+		f.renews = false
+	case CancelLoad:
+		if !f.load.runs {
+			r.fail("cancelsNothing")
+		}
+		if r.turns > 0 { // it has the slot until it returns
+			pr.late++
+		}
+		r.endRenewal(f)
+		f.load, f.group = loading{}, 0
+	case EndTurn:
+		f.group = 0
+	case Release, ReleaseLater:
+		r.send(command{kind: release, key: f.key, load: f.token})
+	case Fill:
+		if !f.load.leased {
+			r.fail("fillsWithoutLease")
+		}
+		f.op = op{kind: command{kind: fill, key: f.key, load: f.token, number: f.number, version: f.load.read}, sent: r.now}
+	case Conclude:
+		if c := r.conclusion(f); f.m.State == Landed {
+			r.send(c)
+		} else {
+			f.op = op{kind: c, sent: r.now}
+		}
+	case ConcludeLater:
+		r.send(r.conclusion(f))
+	case Ask:
+		f.token, _ = r.unused(r.scene)
+		f.number, f.void, f.box = 0, false, message{}
+		f.op = op{kind: command{kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0], waited: f.awaited}, sent: r.now}
+	case Load:
+		r.begin(f)
+	case Renew:
+		f.renews = true
+	case Follow:
+		f.timer = r.now + f.op.reply.left
+		f.awaited = f.op.reply.load
+		f.op = op{}
+	case Land:
+		r.land(p, i, landing)
+	}
+}
+
+// conclusion is how the store is told of a load that leaves no value.
+func (r *run) conclusion(f *flight) command {
+	over := f.over
+	switch {
+	case !f.load.returned:
+		over = givenUp
+	case over == noEnding:
+		over = unstored
+	}
+	return command{kind: conclude, key: f.key, load: f.token, number: f.number, version: f.load.read, ending: over}
+}
+
+// begin begins a load, which reads the origin now.
+func (r *run) begin(f *flight) {
+	if f.load.runs {
+		r.fail("twoLoadsOfOne")
+	}
+	f.load = loading{runs: true, leased: f.m.State == Leading, fails: r.broken, read: r.origin[f.key], turn: true}
+	f.over = noEnding
+	if f.members == 0 && !f.m.Behind {
+		r.fail("loadsForNobody")
+	}
+	r.loads = min(r.loads+1, 9)
+	if f.load.leased {
+		r.beginsWithLease(f)
+	}
+}
+
+// endRenewal stops what renews a lease. A renewal that is on its way may arrive all the same.
+func (r *run) endRenewal(f *flight) {
+	if f.renewal.kind.kind != noVerb && !f.renewal.applied {
+		r.sendCopy(f.renewal.kind)
+	}
+	f.renewal, f.renews = op{}, false
+}
+
+// seal closes a flight to newcomers.
+func (r *run) seal(p, i int) {
+	pr := &r.procs[p]
+	if k := pr.flights[i].key; pr.open[k] == uint8(i)+1 {
+		pr.open[k] = 0
+	}
+}
+
+// land gives all who wait what they get, and ends the flight.
+func (r *run) land(p, i int, landing Landing) {
+	pr := &r.procs[p]
+	f := &pr.flights[i]
+	version, stale := f.seen, false
+	switch landing {
+	case LandFound:
+	case LandStale:
+		stale = true
+	case LandTheirs, LandTheirError:
+		version = f.theirs
+	case LandOwn, LandOwnError:
+		version = f.load.read
+	case LandEnded:
+		if f.members > 0 && !pr.closed {
+			r.fail("abandonedToCaller")
+		}
+		version = 0
+	default:
+		version = 0
+	}
+	isError := landing == LandTheirError || landing == LandOwnError
+	if landing >= LandTheirError && landing != LandOwn && landing != LandEnded && f.m.Reads && f.m.Seen >= OnError && f.m.Seen <= Fresh {
+		version, stale, isError = f.seen, true, false
+	}
+	if landing == LandTheirError && f.over == givenUp {
+		r.fail("errorWithoutFailure")
+	}
+	if r.trace {
+		r.note(p, "f%d lands: %v, version %d", i, landing, version)
+	}
+	if f.members > 0 && version > 0 {
+		switch old := version < f.floor.all || !stale && version < f.floor.fresh; {
+		case old && isError:
+			r.fail("errorAfterRepair")
+		case old:
+			r.fail("olderThanTold")
+		}
+	}
+	if (landing == LandOwn || landing == LandOwnError) && !f.load.returned {
+		r.fail("lostToCaller")
+	}
+	if f.load.runs {
+		r.fail("loadLeftBehind")
+	}
+	if f.group != 0 {
+		r.fail("turnLost")
+	}
+	r.endRenewal(f)
+	r.seal(p, i)
+}
+
+// answered gives a miss the answer to what it asked.
+func (r *run) answered(p, i int) {
+	f := &r.procs[p].flights[i]
+	o := f.op
+	if o.kind.kind != lease {
+		f.op = op{}
+	}
+	switch a := o.reply; o.kind.kind {
+	case look:
+		r.looked(p, i, a)
+	case lease:
+		e := Event{Kind: a.kind, Sent: at(o.sent), Load: id(a.load)}
+		switch a.kind {
+		case Granted:
+			f.number, f.ends = a.number, o.sent+leaseTicks
+			f.op = op{}
+		case Value:
+			f.op = op{}
+			f.seen, f.seenOf = a.version, a.load
+			e.Use = r.use(a.version, a.stale)
+		case Outcome:
+			f.op = op{}
+			e.Left = r.theirs(f, a.version, a.ending)
+		}
+		r.tell(p, i, e)
+	case fill:
+		r.tell(p, i, Event{Kind: Stored})
+	case conclude:
+		r.tell(p, i, Event{Kind: Told})
+	}
+}
+
+func (r *run) theirs(f *flight, version uint8, e ending) Left {
+	f.theirs = version
+	if e == unstored {
+		return Result
+	}
+	f.over = e
+	return Failure
+}
+
+func (r *run) use(version uint8, stale bool) Use {
+	if u := use(version, stale); u != Meanwhile || !r.onError {
+		return u
+	}
+	return OnError
+}
+
+// looked goes on after the look-up of the caller that leads.
+func (r *run) looked(p, i int, a reply) {
+	f := &r.procs[p].flights[i]
+	f.seen, f.seenOf = a.version, a.load
+	f.m = Miss{Config: r.config(), Reads: true, Seen: r.use(a.version, a.stale)}
+	switch f.m.Seen {
+	case Fresh:
+		r.land(p, i, LandFound)
+		*f = flight{}
+		return
+	case Meanwhile:
+		r.land(p, i, LandStale)
+		was := *f
+		*f = flight{}
+		r.refreshBehind(p, was)
+		return
+	}
+	r.tell(p, i, Event{Kind: Begin})
+}
+
+// refreshBehind has a value refreshed that callers have, unless that is under way.
+func (r *run) refreshBehind(p int, f flight) {
+	pr := &r.procs[p]
+	for j := range pr.flights {
+		if pr.flights[j].used && pr.flights[j].m.Behind && pr.flights[j].key == f.key {
+			return
+		}
+	}
+	if j := pr.room(); j >= 0 {
+		pr.flights[j] = flight{used: true, key: f.key, seen: f.seen, seenOf: f.seenOf, m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen}}
+		r.tell(p, j, Event{Kind: Begin})
+	}
+}
+
+// room is a free place for a flight, or -1.
+func (pr *process) room() int {
+	for j := range pr.flights {
+		if !pr.flights[j].used {
+			return j
+		}
+	}
+	return -1
+}
+
+// hears is what a process does with a message: forget first, then wake.
+func (r *run) hears(p int, m message) {
+	pr := &r.procs[p]
+	if m.tells == TellsChanged {
+		pr.told[m.key].raise(m.since)
+		pr.open[m.key] = 0
+	}
+	for i := range pr.flights {
+		f := &pr.flights[i]
+		switch {
+		case !f.used || f.key != m.key || f.op.kind.kind == look:
+		case f.m.State == Asking && f.box == message{}:
+			f.box = m
+		case f.m.State == Following:
+			r.follows(p, i, m)
+		}
+	}
+}
+
+// follows tells a miss that follows of a message.
+func (r *run) follows(p, i int, m message) {
+	f := &r.procs[p].flights[i]
+	switch {
+	case m.tells == TellsChanged:
+		r.tell(p, i, Event{Kind: Changed})
+	case m.again || m.tells == TellsReleased || m.load != f.m.Awaited[0]:
+		r.tell(p, i, Event{Kind: Woken})
+	case m.load != f.awaited:
+		r.fail("anothersOutcome")
+	case m.tells == TellsFilled:
+		load, version, stale := m.load, m.version, false
+		if r.large { // it isn't in the message
+			s := r.slots[f.key].At(at(r.now))
+			load, version, stale = inFrame(s.Frame)
+		}
+		f.seen, f.seenOf = version, load
+		r.tell(p, i, Event{Kind: Filled, Use: r.use(version, stale), Mine: load == m.load && !stale})
+	default:
+		r.tell(p, i, Event{Kind: Over, Left: r.theirs(f, m.version, m.ending)})
+	}
+}
+
+// restored is what a process does when messages arrive again: some may have been lost.
+func (r *run) restored(p int) {
+	pr := &r.procs[p]
+	pr.cut, pr.open = false, [maxKeys]uint8{}
+	for k := range pr.told {
+		pr.told[k].raise(r.made[k])
+	}
+	for k := range r.keys {
+		r.hears(p, message{key: uint8(k), again: true})
+	}
+}

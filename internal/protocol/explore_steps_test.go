@@ -1,0 +1,430 @@
+package protocol
+
+import "fmt"
+
+// event is one thing that can happen, to a flight of a process or to anything else.
+type event struct{ what, p, i uint8 }
+
+const (
+	call uint8 = iota
+	leave
+	turn
+	reach  // the store does what a flight asks for
+	repeat // a copy of it is left on its way
+	arrives
+	lose // the answer is lost, or the question
+	renewing
+	reachRenewal
+	replyRenewal
+	loseRenewal
+	load
+	loadUnstorable
+	lateReturn
+	timeout
+	hear
+	hearTwice
+	loseMessage
+	cut
+	restore
+	crash
+	closing
+	arrive // a command that was on its way
+	evictValue
+	evictLease
+	tick
+	write
+	reachWrite
+	replyWrite
+	loseWrite
+	whats
+)
+
+var whatNames = [whats]string{
+	"call", "leave", "turn", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
+	"load", "loadUnstorable", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing",
+	"arrive", "evictValue", "evictLease", "tick", "write", "reachWrite", "replyWrite", "loseWrite",
+}
+
+func (e event) String() string { return fmt.Sprintf("%s.%d.%d", whatNames[e.what], e.p, e.i) }
+
+// steps lists what can happen in a world. optional says that it may just as well not happen.
+func (s *scene) steps(w *world, can func(e event, optional bool)) {
+	b := &w.left
+	for p := range s.all(w) {
+		pr := &w.procs[p]
+		on := func(what uint8, i int, optional bool) { can(event{what, uint8(p), uint8(i)}, optional) }
+		if pr.dead {
+			continue
+		}
+		if b.calls > 0 && !pr.closed {
+			for k := range s.keys {
+				if s.batch { // one at a time
+					if pr.flights == [maxFlights]flight{} {
+						on(call, k, true)
+					}
+					break
+				}
+				if pr.open[k] != 0 && pr.flights[pr.open[k]-1].members < s.together || pr.open[k] == 0 && pr.room() >= 0 {
+					on(call, k, true)
+				}
+			}
+		}
+		for i := range pr.flights {
+			if f := &pr.flights[i]; f.used {
+				s.flightSteps(w, pr, f, func(what uint8, optional bool) { on(what, i, optional) })
+			}
+		}
+		if pr.late > 0 {
+			on(lateReturn, 0, false)
+		}
+		if pr.inbox[0] != (message{}) {
+			on(hear, 0, false)
+			if b.twice > 0 {
+				on(hearTwice, 0, true)
+			}
+			if b.gone > 0 {
+				on(loseMessage, 0, true)
+			}
+		}
+		if b.cuts > 0 && !pr.cut {
+			on(cut, 0, true)
+		}
+		if pr.cut {
+			on(restore, 0, false)
+		}
+		if b.crashes > 0 {
+			on(crash, 0, true)
+		}
+		if b.closes > 0 && !pr.closed {
+			on(closing, 0, true)
+		}
+	}
+	for i, c := range w.net {
+		if c != (command{}) {
+			can(event{arrive, 0, uint8(i)}, c.optional)
+		}
+	}
+	for k := range s.keys {
+		if slot := &w.slots[k]; b.evictions > 0 {
+			if slot.Frame != "" {
+				can(event{evictValue, 0, uint8(k)}, true)
+			}
+			if slot.Lease.Until > 0 || slot.Record.Until > 0 {
+				can(event{evictLease, 0, uint8(k)}, true)
+			}
+		}
+	}
+	if b.ticks > 0 {
+		can(event{what: tick}, true)
+	}
+	s.writerSteps(w, can)
+}
+
+func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint8, optional bool)) {
+	b := &w.left
+	if b.leaves > 0 && f.members > 0 && f.op.kind.kind != look {
+		can(leave, true)
+	}
+	switch f.m.State {
+	case Queued, Spared:
+		if pr.slots() < s.turns {
+			can(turn, false)
+		}
+	case Following:
+		if w.now >= f.timer || pr.cut {
+			can(timeout, false)
+		}
+	}
+	if o := &f.op; o.kind.kind != noVerb {
+		switch {
+		case !o.applied:
+			can(reach, false)
+			if b.again > 0 && o.kind.kind != look {
+				can(repeat, true)
+			}
+		case s.batch && pr.isHalfAsked(f):
+		default:
+			can(arrives, false)
+		}
+		if b.lost > 0 && !s.batch {
+			can(lose, true)
+		}
+	}
+	switch o := &f.renewal; {
+	case o.kind.kind != noVerb && !o.applied:
+		can(reachRenewal, false)
+		if b.lost > 0 {
+			can(loseRenewal, true)
+		}
+	case o.kind.kind != noVerb:
+		can(replyRenewal, false)
+		if b.lost > 0 {
+			can(loseRenewal, true)
+		}
+	case f.renews && f.load.runs && b.renewals > 0 && w.now > 0:
+		can(renewing, true)
+	}
+	if f.load.runs {
+		can(load, false)
+		if b.unstorable > 0 && !f.load.fails {
+			can(loadUnstorable, true)
+		}
+	}
+}
+
+// slots is how many of them are in use.
+func (pr *process) slots() int {
+	n := int(pr.late)
+	for i := range pr.flights {
+		f := &pr.flights[i]
+		first := f.group != 0
+		for j := range i {
+			first = first && pr.flights[j].group != f.group
+		}
+		if first {
+			n++
+		}
+	}
+	return n
+}
+
+// isHalfAsked reports whether the store has not answered all that was asked together with this.
+func (pr *process) isHalfAsked(f *flight) bool {
+	for i := range pr.flights {
+		if o := &pr.flights[i]; o.op.kind.kind == f.op.kind.kind && o.op.sent == f.op.sent && o.group == f.group && !o.op.applied {
+			return true
+		}
+	}
+	return false
+}
+
+// do has something happen.
+func (r *run) do(e event) {
+	p, i := int(e.p), int(e.i)
+	pr := &r.procs[p]
+	f := &pr.flights[min(i, maxFlights-1)]
+	b := &r.left
+	switch e.what {
+	case call:
+		b.calls--
+		r.call(p, i)
+	case leave:
+		b.leaves--
+		if f.members--; f.members == 0 {
+			r.seal(p, i)
+			r.tell(p, i, Event{Kind: End})
+		}
+	case turn:
+		for j := range pr.flights { // a batch takes one slot for all that want one
+			if o := &pr.flights[j]; o.used && (j == i || r.batch && o.m.State == f.m.State && f.m.State == Queued) && o != f {
+				r.takeTurn(p, j, i)
+			}
+		}
+		r.takeTurn(p, i, i)
+	case repeat:
+		b.again--
+		r.sendCopy(f.op.kind)
+	case reach:
+		f.op.reply = r.apply(f.op.kind)
+		f.op.applied = true
+	case arrives:
+		with := *f
+		r.answered(p, i)
+		for j := range pr.flights {
+			if o := &pr.flights[j]; r.batch && j != i && with.op.kind.kind == lease && o.op.kind.kind == lease && o.op.applied && o.group == with.group {
+				r.answered(p, j)
+			}
+		}
+	case lose:
+		b.lost--
+		r.lose(p, i)
+	case renewing:
+		b.renewals--
+		f.renewal = op{kind: command{kind: renew, key: f.key, load: f.token, number: f.number}, sent: r.now}
+	case reachRenewal:
+		f.renewal.reply = r.apply(f.renewal.kind)
+		f.renewal.applied = true
+		if f.renewal.reply.kind == Renewed {
+			f.ends = max(f.ends, f.renewal.sent+leaseTicks)
+		}
+	case replyRenewal:
+		o := f.renewal
+		f.renewal = op{}
+		token := f.token
+		f.old = f.old || o.reply.kind != Renewed
+		r.tell(p, i, Event{Kind: o.reply.kind, Sent: at(o.sent)})
+		if o.reply.kind == Taken && f.load.runs && f.load.leased && f.token == token {
+			r.fail("loadsBesideHolder")
+		}
+	case loseRenewal:
+		b.lost--
+		o := f.renewal
+		f.renewal = op{}
+		r.sendCopy(o.kind)
+		f.old = f.old || o.sent >= f.ends
+		r.tell(p, i, Event{Kind: Unrenewed, Sent: at(o.sent)})
+	case load, loadUnstorable:
+		r.loadEnds(p, i, e.what == loadUnstorable)
+		for j := range pr.flights {
+			if r.batch && j != i && pr.flights[j].load.runs {
+				r.loadEnds(p, j, false)
+			}
+		}
+	case lateReturn:
+		pr.late--
+	case timeout:
+		r.tell(p, i, Event{Kind: Woken})
+	case hear, hearTwice, loseMessage:
+		m := pr.inbox[0]
+		if e.what == hearTwice {
+			b.twice--
+		} else {
+			copy(pr.inbox[:], pr.inbox[1:])
+			pr.inbox[len(pr.inbox)-1] = message{}
+		}
+		if e.what == loseMessage {
+			b.gone--
+		} else {
+			r.hears(p, m)
+		}
+	case cut:
+		b.cuts--
+		pr.cut, pr.inbox = true, [len(pr.inbox)]message{}
+	case restore:
+		r.restored(p)
+	case crash:
+		b.crashes--
+		r.crash(p)
+	case closing:
+		b.closes--
+		pr.closed = true
+		for j := range pr.flights {
+			if pr.flights[j].used && pr.flights[j].op.kind.kind != look {
+				r.tell(p, j, Event{Kind: End})
+			}
+		}
+	default:
+		r.doElsewhere(e)
+	}
+}
+
+func (r *run) doElsewhere(e event) {
+	b := &r.left
+	switch e.what {
+	case arrive:
+		c := r.net[e.i]
+		r.net[e.i] = command{}
+		before := r.slots[c.key]
+		r.apply(c)
+		r.voids(c.key, before)
+	case evictValue:
+		b.evictions--
+		s := &r.slots[e.i]
+		s.Frame, s.Until = "", 0
+	case evictLease:
+		b.evictions--
+		before := r.slots[e.i]
+		r.slots[e.i].Lease, r.slots[e.i].Record = Lease{}, Record{}
+		r.voids(e.i, before)
+	case tick:
+		if b.ticks > 0 { // else nothing else can happen
+			b.ticks--
+		}
+		r.now++
+		for k := range r.slots {
+			r.slots[k] = r.slots[k].At(at(r.now))
+		}
+	case write:
+		b.writes--
+		r.writes(verb(e.i))
+	case reachWrite:
+		r.writer.op.reply = r.apply(r.writer.op.kind)
+		r.writer.op.applied = true
+	case replyWrite:
+		r.wrote(true)
+	case loseWrite:
+		b.lost--
+		r.sendCopy(r.writer.op.kind)
+		r.wrote(false)
+	}
+}
+
+func (r *run) call(p, key int) {
+	pr := &r.procs[p]
+	if n := pr.open[key]; n != 0 {
+		f := &pr.flights[n-1]
+		if f.old {
+			r.fail("joinsOld")
+		}
+		f.members++
+		f.floor.raise(pr.told[key])
+		return
+	}
+	for k := range r.keys {
+		if k != key && !r.batch {
+			continue
+		}
+		i := pr.room()
+		pr.open[k] = uint8(i) + 1
+		pr.flights[i] = flight{used: true, key: uint8(k), members: 1, floor: pr.told[k], op: op{kind: command{kind: look, key: uint8(k)}, sent: r.now}}
+		if r.quickLook { // the look-up takes no time
+			f := &pr.flights[i]
+			a := r.apply(f.op.kind)
+			f.op = op{}
+			r.looked(p, i, a)
+		}
+	}
+}
+
+func (r *run) lose(p, i int) {
+	f := &r.procs[p].flights[i]
+	o := f.op
+	f.op = op{}
+	switch o.kind.kind {
+	case look:
+		f.m = Miss{Config: r.config(), Reads: true, Down: true}
+		r.tell(p, i, Event{Kind: Begin})
+	case lease:
+		r.sendCopy(o.kind)
+		r.tell(p, i, Event{Kind: Unanswered})
+	case fill:
+		r.sendCopy(o.kind)
+		r.tell(p, i, Event{Kind: Unsure})
+	case conclude: // it is told again behind everybody's back
+		r.send(o.kind)
+		r.tell(p, i, Event{Kind: Told})
+	}
+}
+
+func (r *run) loadEnds(p, i int, unstorable bool) {
+	f := &r.procs[p].flights[i]
+	r.endRenewal(f)
+	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0
+	kind := Returned
+	switch {
+	case f.load.fails:
+		f.over, kind = failure, Failed
+	case unstorable:
+		r.left.unstorable--
+		f.over, kind = unstored, Unstorable
+	}
+	r.tell(p, i, Event{Kind: kind})
+}
+
+func (r *run) crash(p int) {
+	pr := &r.procs[p]
+	for i := range pr.flights {
+		for _, o := range []op{pr.flights[i].op, pr.flights[i].renewal} {
+			if o.kind.kind != noVerb && !o.applied {
+				r.sendCopy(o.kind)
+			}
+		}
+	}
+	if p == 0 {
+		if o := r.writer.op; o.kind.kind != noVerb && !o.applied {
+			r.sendCopy(o.kind)
+		}
+		r.writer = writer{}
+	}
+	*pr = process{dead: true}
+}

@@ -1,0 +1,276 @@
+package protocol
+
+const leaseTicks = 2 // how long a lease lasts
+
+func (s *scene) config() Config {
+	return Config{LeaseTTL: at(leaseTicks), FailClosed: s.failClosed}
+}
+
+// send puts a command on its way that arrives some time, unless its process is gone.
+func (r *run) send(c command) { r.put(c) }
+
+// sendCopy leaves a copy on the way of a command that was given up: it may arrive or not.
+func (r *run) sendCopy(c command) {
+	if c.kind != look {
+		c.optional = true
+		r.put(c)
+	}
+}
+
+func (r *run) put(c command) {
+	for i := range r.net {
+		if r.net[i] == c {
+			return
+		}
+		if r.net[i] == (command{}) {
+			r.net[i] = c
+			return
+		}
+	}
+	r.fail("tooManyCommands")
+}
+
+// apply has the store do a command, and tells every process what that tells.
+func (r *run) apply(c command) (a reply) {
+	slot := &r.slots[c.key]
+	before := slot.At(at(r.now))
+	_, number := r.unused(r.scene)
+	tells := TellsNothing
+	vouches := since{all: c.version}
+	switch c.kind {
+	case look:
+		a.load, a.version, a.stale = inFrame(before.Frame)
+	case lease:
+		a = r.ask(slot, c, number, before)
+	case fill:
+		a.kind, tells = slot.Fill(at(r.now), id(c.load), int64(c.number), frames[c.load][c.version][0], at(r.valueTicks))
+		r.fills(c, before, a.kind)
+	case conclude:
+		e := Ending{Kind: uint8(c.ending), Frame: frames[0][c.version][0]}
+		keep := uint8(leaseTicks + 1)
+		backoff := r.backoff
+		if c.ending == unstored {
+			backoff = 0
+		}
+		if c.ending == failure && c.key == 0 && r.holds(c, before) {
+			r.failed = failed{load: c.load, backoff: r.now + backoff, keep: r.now + keep}
+		}
+		tells = slot.Conclude(at(r.now), id(c.load), int64(c.number), e, c.ending == unstored, at(keep), at(backoff))
+	case renew:
+		a.kind = slot.Renew(at(r.now), id(c.load), int64(c.number), at(leaseTicks))
+	case release:
+		tells = slot.Release(at(r.now), id(c.load))
+	case invalidate:
+		tells = slot.Invalidate()
+	case mark:
+		tells = slot.MarkStale(at(r.now), markAt, "\x01")
+		vouches = since{fresh: c.version}
+	case claim:
+		n, t := slot.Claim(at(r.now), id(c.load), int64(number), at(leaseTicks))
+		a.number, tells = uint8(n), t
+	}
+	if c.kind == invalidate || c.kind == mark || c.kind == claim {
+		r.failed = failed{}
+		r.made[c.key].raise(vouches)
+	}
+	*slot = slot.At(at(r.now))
+	if c.kind != fill && c.kind != conclude {
+		r.voids(c.key, before)
+	}
+	if r.trace {
+		r.note(storeColumn, "%s of %c: %v %s", verbNames[c.kind], letter(c.load), a, tells)
+	}
+	r.publish(message{tells: tells, key: c.key, load: c.load, version: c.version, ending: c.ending, since: vouches})
+	return a
+}
+
+func (r *run) ask(slot *Slot, c command, number uint8, before Slot) (a reply) {
+	got := slot.Ask(at(r.now), Question{
+		Token: id(c.load), Number: int64(number), TTL: at(leaseTicks), Seen: ids[c.seen], Awaited: id(c.awaited), Wait: true,
+	})
+	a = reply{kind: got.Kind, left: uint8(got.Left)}
+	switch got.Kind {
+	case Granted:
+		a.load, a.number = c.load, uint8(got.Number)
+		if before.Lease.Token == id(c.load) {
+			break
+		}
+		load, _, _ := inFrame(before.Frame)
+		switch now := at(r.now); {
+		case before.Lease.Until > 0, load != 0 && load != c.seen, now < at(r.failed.backoff):
+			r.fail("secondLoad")
+		case c.waited != 0 && c.waited == r.failed.load && now < at(r.failed.keep):
+			r.fail("secondLoadForWaiter")
+		}
+		if c.key == 0 {
+			r.failed = failed{}
+		}
+	case Held:
+		a.load = got.Load[0]
+		if a.load == c.load {
+			r.fail("waitsForItself")
+		}
+	case Value:
+		a.load, a.version, a.stale = inFrame(got.Frame)
+	case Outcome:
+		a.load, a.ending = got.Load[0], ending(got.Ending.Kind)
+		_, a.version, _ = inFrame(got.Ending.Frame)
+		if at(r.now) >= before.Record.Backoff && a.load != c.waited {
+			r.fail("errorFromBefore")
+		}
+	}
+	return a
+}
+
+// holds reports whether a command is one of the grant in place.
+func (r *run) holds(c command, slot Slot) bool {
+	return slot.Lease.Until > 0 && slot.Lease.Token == id(c.load) && slot.Lease.Number == int64(c.number)
+}
+
+// fills checks what a fill has done.
+func (r *run) fills(c command, before Slot, kind Kind) {
+	mine := r.holds(c, before)
+	is, _, _ := inFrame(r.slots[c.key].Frame)
+	was, _, _ := inFrame(before.Frame)
+	switch {
+	case !mine && r.slots[c.key].Frame != before.Frame:
+		r.fail("lateFill")
+	case kind == Stored && is != c.load:
+		r.fail("refusedButStored")
+	case kind != Stored && was == c.load:
+		r.fail("storedButRefused")
+	}
+	for p := range r.all(&r.world) {
+		for i := range r.procs[p].flights {
+			f := &r.procs[p].flights[i]
+			if f.op.kind == c && f.m.State == Settling && !f.void && f.m.Until > at(r.now) && kind != Stored {
+				r.fail("refusedUndisturbed")
+			}
+		}
+	}
+}
+
+// voids notes that a lease is gone before its time, of whoever thinks that it has it.
+func (r *run) voids(key uint8, before Slot) {
+	is := r.slots[key].Lease
+	if before.Lease.Until == 0 || before.Lease.Token == is.Token {
+		return
+	}
+	for p := range r.all(&r.world) {
+		for i := range r.procs[p].flights {
+			if f := &r.procs[p].flights[i]; f.used && id(f.token) == before.Lease.Token {
+				f.void = true
+			}
+		}
+	}
+}
+
+// beginsWithLease checks that a load which begins now has the lease, and nobody else.
+func (r *run) beginsWithLease(f *flight) {
+	l := r.slots[f.key].At(at(r.now)).Lease
+	if !f.void && (l.Until == 0 || l.Token != id(f.token) || l.Number != int64(f.number)) {
+		r.fail("loadWithoutLease")
+	}
+	for p := range r.all(&r.world) {
+		for i := range r.procs[p].flights {
+			o := &r.procs[p].flights[i]
+			if o != f && o.key == f.key && o.load.runs && o.load.leased && !o.void && o.m.Until > at(r.now) && !f.void {
+				r.fail("twoLoads")
+			}
+		}
+	}
+}
+
+// publish puts a message on its way to each process that can use it.
+func (r *run) publish(m message) {
+	if m.tells == TellsNothing {
+		return
+	}
+	if m.tells == TellsChanged {
+		m.load, m.version, m.ending = 0, 0, noEnding
+	} else {
+		m.since = since{}
+	}
+	if m.tells == TellsReleased {
+		m.version, m.ending = 0, noEnding
+	}
+	for p := range r.all(&r.world) {
+		if pr := &r.procs[p]; !pr.dead && !pr.cut && (m.tells == TellsChanged || pr.waits(m.key)) {
+			r.post(p, m)
+		}
+	}
+}
+
+// waits reports whether a message about the key could be for one of its flights.
+func (pr *process) waits(key uint8) bool {
+	for i := range pr.flights {
+		if f := &pr.flights[i]; f.used && f.key == key && (f.m.State == Asking || f.m.State == Following) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) post(p int, m message) {
+	box := &r.procs[p].inbox
+	for i := range box {
+		if box[i] == (message{}) {
+			box[i] = m
+			return
+		}
+	}
+	r.fail("tooManyMessages")
+}
+
+// check checks what must be so in every world.
+func (r *run) check() {
+	for k := range r.keys {
+		slot := r.slots[k].At(at(r.now))
+		if _, v, stale := inFrame(slot.Frame); v > 0 && (v < r.since[k].all || !stale && v < r.since[k].fresh) {
+			r.fail("olderThanChange")
+		}
+		if slot.Lease.Until > 0 && slot.Record.Until > 0 {
+			r.fail("leaseAndRecord")
+		}
+	}
+	for p := range r.all(&r.world) {
+		for i := range r.procs[p].flights {
+			f := &r.procs[p].flights[i]
+			if f.m.State == Following && f.m.Behind {
+				r.fail("waitsForNobody")
+			}
+			if f.m.State != Leading || f.void || f.m.Until <= at(r.now) {
+				continue
+			}
+			// It believes with reason that it has the lease, and must not believe so for longer than the store does.
+			l := r.slots[f.key].At(at(r.now)).Lease
+			if l.Token != id(f.token) || l.Number != int64(f.number) || l.Until < f.m.Until {
+				r.fail("believesTooLong")
+			}
+		}
+	}
+	if r.quiet && r.loads > uint8(r.keys) {
+		r.fail("secondLoad")
+	}
+}
+
+// atRest checks what must be so when nothing happens any more.
+func (r *run) atRest() {
+	for p := range r.all(&r.world) {
+		pr := &r.procs[p]
+		for i := range pr.flights {
+			if pr.flights[i].used {
+				r.fail("waitsForEver")
+			}
+		}
+		if pr.late > 0 {
+			r.fail("waitsForEver")
+		}
+	}
+	for k := range r.keys {
+		undisturbed := r.may.crashes+r.may.lost+r.may.again == 0 && r.start == nil
+		if l := r.slots[k].At(at(r.now)).Lease; l.Until > 0 && undisturbed {
+			r.fail("leaseLeftBehind")
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package protocol
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"testing"
+	"time"
+)
+
+// scene is a world to begin with, and what may happen in it.
+type scene struct {
+	name       string
+	processes  int
+	keys       int
+	turns      int   // slots for loads of a process; 0: as many as it takes
+	together   uint8 // callers of a flight at most
+	valueTicks uint8
+	backoff    uint8 // after a failure
+	writes     []verb
+	start      func(*world)
+	may        budget
+	quiet      bool // nothing disturbs: one load for each key
+	batch      bool // a call asks for all keys
+	fails      bool // loads do fail until the first write
+	onError    bool // a stale value is served instead of an error only
+	large      bool // values don't go with messages
+	failClosed bool
+	quickLook  bool // a look-up takes no time
+	big        bool // left out with -short, and with the race detector
+}
+
+// found is what a search came to.
+type found struct {
+	states, depth int
+	bad           string
+	path          []event
+}
+
+// mostWorlds are visited: more are a scene without an end.
+const mostWorlds = 3_000_000
+
+type node struct {
+	parent int32
+	by     event
+}
+
+var seed = maphash.MakeSeed()
+
+// key stands for a world, and for those that differ from it in the order of processes only. That two others have the same
+// among a few million is one chance in a million, and each run draws another seed.
+func (s *scene) key(w *world) uint64 {
+	var all [1 + maxProcs]uint64
+	all[0] = maphash.Comparable(seed, w.shared)
+	for p := range s.all(w) {
+		all[1+p] = maphash.Comparable(seed, w.procs[p])
+	}
+	first := 1
+	if s.may.writes > 0 {
+		first = 2 // it has the writer
+	}
+	slices.Sort(all[first : 1+s.processes])
+	return maphash.Comparable(seed, all)
+}
+
+func (s *scene) first() (w world) {
+	s.keys = max(s.keys, 1)
+	if s.valueTicks == 0 {
+		s.valueTicks = forGood
+	}
+	w.left, w.broken = s.may, s.fails
+	for k := range w.origin {
+		w.origin[k] = 1
+	}
+	if s.start != nil {
+		s.start(&w)
+	}
+	return w
+}
+
+// explore visits every world that can come of the first one, the nearest first.
+func (s *scene) explore() (is found) {
+	type open struct {
+		world
+		node int32
+	}
+	first := s.first()
+	seen := map[uint64]struct{}{s.key(&first): {}}
+	nodes := []node{{parent: -1}}
+	var events []event
+	for now := []open{{world: first}}; len(now) > 0; is.depth++ {
+		if len(nodes) > mostWorlds {
+			return found{states: len(nodes), depth: is.depth, bad: "tooManyWorlds", path: path(nodes, now[0].node)}
+		}
+		var next []open
+		for i := range now {
+			w := &now[i]
+			events = s.possible(&w.world, events[:0])
+			bad := ""
+			switch {
+			case events[0].what == whats:
+				r := run{scene: s, world: w.world}
+				r.atRest()
+				bad = r.bad
+				events = events[1:]
+			case events[0] == event{what: tick} && s.quiet:
+				bad = "notPushed"
+			}
+			if bad != "" {
+				return found{states: len(nodes), depth: is.depth, bad: bad, path: path(nodes, w.node)}
+			}
+			for _, e := range events {
+				r := run{scene: s, world: w.world}
+				r.do(e)
+				if r.check(); r.bad != "" {
+					return found{states: len(nodes), depth: is.depth + 1, bad: r.bad, path: append(path(nodes, w.node), e)}
+				}
+				r.tidy()
+				k := s.key(&r.world)
+				if _, ok := seen[k]; ok {
+					continue
+				}
+				seen[k] = struct{}{}
+				nodes = append(nodes, node{parent: w.node, by: e})
+				next = append(next, open{world: r.world, node: int32(len(nodes) - 1)})
+			}
+		}
+		now = next
+	}
+	is.states = len(nodes)
+	return is
+}
+
+// possible lists what can happen. If only what may just as well not happen can, time passes as long as somebody waits for
+// it, and else the world is at rest: then the list begins with an event that is none.
+func (s *scene) possible(w *world, events []event) []event {
+	must := false
+	events = append(events, event{what: whats})
+	s.steps(w, func(e event, optional bool) {
+		must = must || !optional
+		events = append(events, e)
+	})
+	if must {
+		return events[1:]
+	}
+	for p := range s.all(w) {
+		for i := range w.procs[p].flights {
+			if f := &w.procs[p].flights[i]; f.used && f.m.State == Following && w.now < f.timer {
+				events[0] = event{what: tick}
+				return events
+			}
+		}
+	}
+	return events
+}
+
+func path(nodes []node, n int32) (events []event) {
+	for ; nodes[n].parent >= 0; n = nodes[n].parent {
+		events = append(events, nodes[n].by)
+	}
+	slices.Reverse(events)
+	return events
+}
+
+// TestExplore lets everything happen to Misses and a Slot that can, in every order, within the bounds of each scene.
+func TestExplore(t *testing.T) {
+	for _, s := range scenes {
+		t.Run(s.name, func(t *testing.T) {
+			if s.big && (testing.Short() || raceEnabled) {
+				t.Skip("a big scene: skipped with -short and with the race detector")
+			}
+			began := time.Now()
+			is := s.explore()
+			t.Logf("%d states, %d steps deep, %.1f s", is.states, is.depth, time.Since(began).Seconds())
+			if is.bad != "" {
+				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path), fmt.Sprint(is.path))
+			}
+		})
+	}
+}
