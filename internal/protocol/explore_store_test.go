@@ -60,6 +60,9 @@ func (r *run) apply(c command) (a reply) {
 		a.kind = slot.Renew(at(r.now), id(c.load), int64(c.number), at(leaseTicks))
 	case release:
 		tells = slot.Release(at(r.now), id(c.load))
+		if slot.Lease != before.Lease && before.Lease.Token != id(c.load) {
+			r.fail("releasesAnothers")
+		}
 	case invalidate:
 		tells = slot.Invalidate()
 	case mark:

@@ -53,6 +53,10 @@ var mutants = []mutant{
 	{"5: a grant that nobody waits for begins a load", machine, "	case m.Ended:\n		return m.land(m.endTurn()|Release, LandEnded)\n	case e.Now", "	case e.Now", "leaves", "loadsForNobody"},
 	{"5: who gives up goes on loading", machine, "		return m.land(CancelLoad|Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)", "		return m.land(Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)", "leaves", "loadLeftBehind"},
 
+	{"5: a release ends anybody's lease", atStore, "	if s.Lease.Until == 0 || s.Lease.Token != token {\n		return TellsNothing", "	if s.Lease.Until == 0 {\n		return TellsNothing", "dies late", "releasesAnothers"},
+	{"5: who joins what everybody has left gets nothing", "explore_steps_test.go", "f.members == 0 {\n			r.seal(p, i)\n", "f.members == 0 {\n", "leaves", "abandonedToCaller"},
+	{"5: the first to leave ends it for all", "explore_steps_test.go", "if f.members--; f.members == 0 {", "if f.members--; f.members >= 0 {", "leaves", "abandonedToCaller"},
+
 	{"6: an invalidation seals afterwards only if the store succeeded", writes, "	pr.open[0] = 0\n	for i", "	if answered {\n		pr.open[0] = 0\n	}\n	for i", "joins", "joinsOld"},
 	{"6: messages that arrive again seal nothing", driver, "	pr.cut, pr.open = false, [maxKeys]uint8{}", "	pr.cut = false", "cut", "olderThanTold"},
 	{"6: a message of a change seals nothing", driver, "		pr.open[m.key] = 0\n", "", "invalidate", "olderThanTold"},
@@ -74,6 +78,7 @@ var mutants = []mutant{
 	{"12: a lease is granted beside another", atStore, "	if s.Lease.Until > 0 {\n		s.Lease.Waited", "	if false {\n		s.Lease.Waited", "quiet", "secondLoad"},
 	{"12: a lease is granted beside a value", atStore, "id != \"\" && id != q.Seen && !mine", "id == \"none\"", "quiet", "secondLoad"},
 	{"12: a fill is told to nobody", atStore, "	return Stored, s.endLease(TellsFilled)", "	s.endLease(TellsFilled)\n	return Stored, TellsNothing", "quiet", "notPushed"},
+	{"12: messages are waited for from the answer on only", driver, "		case f.m.State == Asking && f.box == message{}:", "		case false:", "quiet", "notPushed"},
 	{"13: a miss follows with its slot in hand", machine, "		switch do := m.endTurn(); {", "		switch do := Do(0); {", "quiet slots", "turnKept"},
 	{"16: who waits relies on messages alone", "explore_steps_test.go", "		if w.now >= f.timer || pr.cut {", "		if false {", "messages", "waitsForEver"},
 }
@@ -126,5 +131,32 @@ func TestMutants(t *testing.T) {
 				t.Errorf("fails by %q, but must fail by %q\n%s", got[1], m.check, out)
 			}
 		})
+	}
+}
+
+// TestDocHasRules checks that the documentation has the rule and the check of each mutant, and each check a mutant's.
+func TestDocHasRules(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := map[string]string{}
+	for part := range strings.SplitSeq(regexp.MustCompile(`(?m)^//  (\d+)\. `).ReplaceAllString(string(text), "\x00$1: "), "\x00") {
+		number, words, _ := strings.Cut(part, ":")
+		words, _, _ = strings.Cut(words, "\n//\n")
+		rules[number] = words
+	}
+	mentioned := map[string]bool{}
+	for _, m := range mutants {
+		number, _, _ := strings.Cut(m.rule, ":")
+		if !strings.Contains(rules[number], m.check) {
+			t.Errorf("rule %s of doc.go doesn't have %q", number, m.check)
+		}
+		mentioned[number] = true
+	}
+	for number := range rules {
+		if !mentioned[number] && !strings.HasPrefix(number, "//") {
+			t.Errorf("no mutant breaks rule %s", number)
+		}
 	}
 }
