@@ -1,5 +1,9 @@
-// Package model holds formal models of the protocol between the loader and its
-// store, and the test that checks them. It has no code of its own.
+// Package model holds formal models of the parts of the protocol that its own
+// explorer does not visit, and the test that checks them. It has no code of its
+// own. What one process does about one key, and what the store does, is checked
+// in package internal/protocol, on the code itself. Here is what that leaves
+// out: several writers of one key, the tier in each process, what is remembered
+// of stale values, tags, and reads that are strong across processes.
 //
 // A model is a Promela file: the scripts that run inside Redis as atomic
 // steps, the replicas around them, and a world that expires leases, loses
@@ -9,22 +13,6 @@
 // and must then fail by the very check that they are named for. A model that
 // no mutant can break would prove nothing.
 //
-//   - lease.pml: one load per key. A lease is granted only while none stands
-//     and no value is there; only the load that holds it may fill or release; a
-//     lease that is gone refuses; Invalidate deletes value and lease in one
-//     step. A call that starts after Invalidate returned never gets an older
-//     value from the store, and no waiter sleeps for ever although messages
-//     get lost.
-//   - lostreply.pml: commands are repeated when their reply is lost, and copies
-//     of a lease or a fill may be applied late. The lease holds the load's
-//     token and the number of its grant, a fill carries both, and whoever
-//     never got an answer never fills. A repeated command finds what its
-//     first copy did.
-//   - backoff.pml: a failed load leaves an outcome record in the lease's own
-//     name. It names its load, and so does every message; a waiter takes an
-//     outcome only from the load it was told to wait for. No error survives
-//     the Invalidate that follows the repair, an abandoned load is no failure,
-//     and no waiter repeats a load whose failure is on record.
 //   - update.pml: Set is safe with one writer per key. Update (claim, write,
 //     fill, or invalidate where the fill is refused) is safe with any number,
 //     and with one that dies half-way while its claim stands.
@@ -47,13 +35,6 @@
 //     message's value counts without asking if every bump was told that could
 //     matter. What a client of a cluster keeps of generations it keeps while
 //     messages arrive.
-//   - flights.pml: callers of one process share the work. Invalidate and
-//     "changed" messages seal the open flight, the last caller to leave seals
-//     it before its work is cancelled, and so does a load that hears that its
-//     lease is gone. One whose lease another load has follows that one, not
-//     more than twice, then it loads alone and stores nothing. Every caller
-//     that stays gets a result: no lost lease, no abandoned work, nothing
-//     older than what its process had been told.
 //   - strong.pml: reads that get nothing from before a change that had returned
 //     in any process. What a flight brings is as of the moment before its last
 //     question was sent, and who came later goes on with another flight.
@@ -81,19 +62,18 @@
 // spin's name for a process that waits for ever. By hand, with the steps that
 // lead to the failure:
 //
-//	spin -a -DNO_TIMER lease.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m20000
-//	spin -t -p -DNO_TIMER lease.pml
+//	spin -a -DNO_REPAIR update.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m20000
+//	spin -t -p -DNO_REPAIR update.pml
 //
 // # Not modelled
 //
 // Time passes only as "may be over by now": leases run out at any moment, and
 // how long anything takes is not said. One key, two or three replicas, one
 // store that applies one script at a time: failover, partitions and slots of a
-// cluster are left out, and so are results that can't be stored, tags, many
-// keys at once and the order of budgets. The parts are modelled apart: flights
-// know no stale values and no local tier, and neither of these knows flights.
-// Renewal is in the model of flights alone, a value that reaches a waiter
-// inside a message in that of the local tier. The number of a grant is unique;
-// that the server's clock makes it so is an assumption. The models check the
-// protocol, not the Go code or the Lua scripts: those have tests of their own.
+// cluster are left out, and so are results that can't be stored, many keys at
+// once and the order of budgets. The parts are modelled apart: stale values know
+// no local tier. A value that reaches a waiter inside a message is in the model
+// of the local tier. The number of a grant is unique; that the server's clock
+// makes it so is an assumption. The models check the protocol, not the Go code
+// or the Lua scripts: those have tests of their own.
 package model
