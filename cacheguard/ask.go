@@ -31,14 +31,14 @@ func (r *run[V]) takeTurn(all []*miss[V]) {
 		return
 	}
 	var ask, load []*miss[V]
-	for _, m := range all {
+	for _, m := range r.together(all) {
 		if m.State == protocol.Queued {
 			ask = append(ask, m)
 		} else {
 			load = append(load, m)
 		}
 	}
-	for _, some := range [][]*miss[V]{r.together(ask), load} {
+	for _, some := range [][]*miss[V]{ask, load} {
 		if len(some) > 0 {
 			r.acquire(some, func(release func(), err error) { r.turned(some, release, err) })
 		}
@@ -51,11 +51,12 @@ func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	for _, m := range all {
 		behind = behind && m.Behind
 	}
-	if len(all) == r.open { // there is nothing else to be done meanwhile
+	if len(all) == r.open || !r.cache.life.begin() { // there is nothing else to be done meanwhile, or not for long
 		then(r.cache.acquire(r.ctx, r.urged, behind))
 		return
 	}
 	go func() {
+		defer r.cache.life.end()
 		release, err := r.cache.acquire(r.ctx, r.urged, behind)
 		if !r.mail.post(func() { then(release, err) }) && err == nil {
 			release()
@@ -172,6 +173,9 @@ func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
 // answered takes the answer to the question for the lease, with the value in it.
 func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
+	if err == nil && ans.State > LeaseOutcome {
+		err = errAnswer
+	}
 	if err != nil {
 		c.down(r.ctx, &c.leasing, m.name, err)
 		m.storeErr = err
@@ -276,7 +280,7 @@ const (
 	gatherMost  = 50 * time.Millisecond
 )
 
-// together returns the misses that are to ask now. While others still follow, those who have followed wait for each other.
+// together returns the misses whose turn is to be taken now. While others still follow, those who have followed wait for each other.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
 	var now []*miss[V]
@@ -301,7 +305,11 @@ func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 		return now
 	}
 	for _, m := range b.misses {
-		if m.State == protocol.Queued {
+		switch {
+		case m.State != protocol.Queued && m.State != protocol.Spared: // it has ended
+		case m.plan.left:
+			r.step(m, protocol.Event{Kind: protocol.End})
+		default:
 			now = append(now, m)
 		}
 	}

@@ -54,7 +54,7 @@ func (r *run[V]) await() {
 	}
 	select {
 	case <-r.mail.ready:
-		for _, do := range r.mail.take() {
+		for do := r.mail.take(); do != nil; do = r.mail.take() {
 			do()
 		}
 		return
@@ -65,20 +65,27 @@ func (r *run[V]) await() {
 		if m.State != protocol.Following || now.Before(m.waits.until) {
 			continue
 		}
-		e := protocol.Event{Kind: protocol.Woken}
-		if now.Sub(r.began) > r.longest() {
-			e.Kind = protocol.Overdue
-		}
-		r.step(m, e)
+		r.step(m, r.woken())
 	}
 	if len(r.back.misses) > 0 {
 		r.takeTurn(nil)
 	}
 }
 
+// woken is what a miss is told that has a reason to look again, and no more.
+func (r *run[V]) woken() protocol.Event {
+	if time.Since(r.began) > r.longest() {
+		return protocol.Event{Kind: protocol.Overdue}
+	}
+	return protocol.Event{Kind: protocol.Woken}
+}
+
 // next is when there is something to do without mail; zero: never.
 func (r *run[V]) next() (next time.Time) {
-	if len(r.back.misses) > 0 {
+	switch {
+	case len(r.todo) > 0:
+		return time.Now()
+	case len(r.back.misses) > 0:
 		next = r.back.next
 	}
 	for _, m := range r.misses {
@@ -97,16 +104,18 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 	if m.State != protocol.Following || m.waits.watcher.question.Load() != question {
 		return // it is from before what the miss knows
 	}
-	e := protocol.Event{Kind: protocol.Woken}
+	e := r.woken()
 	switch {
 	case told.Kind == MessageChanged:
 		e.Kind = protocol.Changed
 	case protocol.ID(told.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
+	case told.Kind == MessageFilled && told.Frame != nil:
+		got, err := r.cache.openTold(r.values, told.Frame)
+		r.stored(m, got, err)
+		return
 	case told.Kind == MessageFilled:
-		if got, err := r.readTold(m, told); err == nil { // else asking for the lease will say the same, and what to do
-			e = r.sees(m, got, true)
-			e.Kind = protocol.Filled
-		}
+		r.readTold(m, question)
+		return
 	case told.Kind == MessageOutcome:
 		m.ans.Holder, m.ans.Outcome = told.Load, told.Outcome
 		e.Kind, e.Left = protocol.Over, r.outcome(m, r.cache.openTold)
@@ -114,18 +123,43 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 	r.step(m, e)
 }
 
-// readTold returns the value that the awaited load has stored. One that is too large for a message is read, once for the whole
-// process.
-func (r *run[V]) readTold(m *miss[V], told Message) (found[V], error) {
-	if told.Frame != nil {
-		return r.cache.openTold(r.values, told.Frame)
+// stored takes the value that the awaited load has stored.
+func (r *run[V]) stored(m *miss[V], got found[V], err error) {
+	e := r.woken()
+	if err == nil { // else asking for the lease will say the same, and what to do
+		e = r.sees(m, got, true)
+		e.Kind = protocol.Filled
 	}
-	moment := flight.Tick()
-	got, err := r.cache.read(r.values, m.key)
-	if got.good == useFresh { // else it may be marked, and lands as what was waited for
-		m.asked.asOf = moment
+	r.step(m, e)
+}
+
+// readTold reads the value that the awaited load has stored, which is too large for a message: once for the whole process. The
+// others of a batch don't wait for that.
+func (r *run[V]) readTold(m *miss[V], question uint32) {
+	c, moment := r.cache, flight.Tick()
+	take := func(got found[V], err error) {
+		if got.good == useFresh { // else it may be marked, and lands as what was waited for
+			m.asked.asOf = moment
+		}
+		r.stored(m, got, err)
 	}
-	return got, err
+	if len(r.misses) == 1 || !c.life.begin() {
+		take(c.read(r.values, m.key))
+		return
+	}
+	go func() {
+		defer c.life.end()
+		var got found[V]
+		err := errGoexit
+		defer func() { // also when the codec has ended this goroutine
+			r.mail.post(func() {
+				if m.State == protocol.Following && m.waits.watcher.question.Load() == question {
+					take(got, err)
+				}
+			})
+		}()
+		got, err = c.read(r.values, m.key)
+	}()
 }
 
 // waits has the watchers of every key that a flight of this process waits for.

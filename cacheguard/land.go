@@ -12,7 +12,9 @@ import (
 
 // land ends a miss: all who wait get what it has come to.
 func (r *run[V]) land(m *miss[V]) {
-	r.open--
+	if r.open--; r.parts(m) && r.open > 0 { // nobody waits for the others
+		r.cancel(errAbandoned)
+	}
 	m.waits.stop()
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.own.res.Degraded

@@ -350,6 +350,11 @@ func (m *miss[V]) fill() FillAsk {
 // filled takes what became of a result that the store has been asked to keep.
 func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	c, h, out := r.cache, m.own.header, &m.own.out
+	if m.Claims { // of a write, which is told of by what Update returns
+		m.own.stored = err == nil && ans == FillStored
+		r.step(m, protocol.Event{Kind: protocol.Stored})
+		return
+	}
 	res := out.result()
 	e := protocol.Event{Kind: protocol.Stored}
 	switch {
@@ -360,7 +365,6 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		res.Degraded = true
 		e.Kind = protocol.Unsure
 	case ans == FillStored:
-		m.own.stored = true
 		c.observe(r.ctx, Event{Kind: EventFilled, Key: m.name})
 		c.up(r.ctx, &c.storing)
 		if h.Unshared {

@@ -212,7 +212,10 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErr
 	return all, errs
 }
 
-var errReplies = errors.New("cacheguard: the store answered another number of questions")
+var (
+	errReplies = errors.New("cacheguard: the store answered another number of questions")
+	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
+)
 
 // generations reads those of all tags of some values.
 func (c *Cache[V]) generations(ctx context.Context, all []found[V], some []int) (Generations, map[string]int, error) {

@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
@@ -34,6 +35,7 @@ type miss[V any] struct {
 	turn     *turn    // the slot in hand
 	work     *work[V] // its load
 	plan     plan
+	parted   atomic.Bool // the run does not go on for this one any more
 }
 
 // question is what a miss knows of the question for the lease that it has asked last.

@@ -45,11 +45,13 @@ func TestFleetBudget(t *testing.T) {
 		defer store.Close()
 		cs := budgeted(t, store, 4, 20)
 		o := ones(t, 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // rather than the test's own end, if nobody hears of a permit
+		defer cancel()
 		began := time.Now()
 		var calls sync.WaitGroup
 		for i := range 2000 {
 			calls.Go(func() {
-				if v, err := cs[i%4].Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
+				if v, err := cs[i%4].Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
 					t.Errorf("got %v, %v", v, err)
 				}
 			})

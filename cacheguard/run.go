@@ -55,10 +55,15 @@ func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]
 
 // abandon is called when nobody waits for a flight any more.
 func (r *run[V]) abandon(m *miss[V]) {
-	if r.waiting.Add(-1) == 0 {
+	if r.parts(m) {
 		r.cancel(errAbandoned)
 	}
 	r.mail.post(func() { m.plan.left, r.left = true, true })
+}
+
+// parts notes that a flight has landed or that nobody waits for it any more, and reports whether that was the last one.
+func (r *run[V]) parts(m *miss[V]) (last bool) {
+	return m.parted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
 }
 
 // close is called when the cache closes.
@@ -86,21 +91,25 @@ func (r *run[V]) loop() {
 		r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
 	}
 	for r.perform(); r.open > 0; r.perform() {
-		r.await()
-		r.endLeft()
+		if !r.endLeft() {
+			r.await()
+			r.endLeft()
+		}
 	}
 }
 
-// abort lands what has not landed: the user's code in here has ended the goroutine.
+// abort lands what has not landed: the user's code in here has ended the goroutine. What is in the mail then only gives back
+// what it brings, and calls nothing of the user's.
 func (r *run[V]) abort() {
-	r.mail.close()
 	for _, m := range r.misses {
+		m.State, m.work = protocol.Landed, nil
 		m.waits.stop()
 		if m.turn != nil {
 			m.turn.end()
 		}
 		m.flight.Land(outcome[V]{err: errGoexit})
 	}
+	r.mail.close()
 }
 
 // step tells a miss what happened, and notes what is to be done.
@@ -122,20 +131,24 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 // ended reports whether nobody waits any more or the cache is closing.
 func (r *run[V]) ended() bool { return r.ctx.Err() != nil || r.cache.life.closing.Err() != nil }
 
-// endLeft ends misses that nobody waits for. While others take part in the same slot, question or load they stay.
-func (r *run[V]) endLeft() {
+// endLeft ends misses that nobody waits for, and reports whether there are any. While others take part in the same slot,
+// question or load they stay.
+func (r *run[V]) endLeft() (some bool) {
 	ended := r.ended()
 	if !ended && !r.left {
-		return
+		return false
 	}
 	for _, m := range r.misses {
 		if !m.Ended && (ended || m.plan.left && (m.State == protocol.Following || m.work != nil && m.work.left())) {
 			r.step(m, protocol.Event{Kind: protocol.End})
+			some = true
 		}
 	}
+	return some
 }
 
-// perform does what is to be done until there is only something to wait for.
+// perform does what is to be done until there is only something to wait for, or many ends of loads to be told one by one: in
+// between it is looked at what comes, so that other leases are renewed in time.
 func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
@@ -143,13 +156,15 @@ func (r *run[V]) perform() {
 				r.do(do, all)
 			}
 		}
-		left := r.todo[:0]
+		left, rest := r.todo[:0], protocol.Do(0)
 		for _, m := range r.todo {
 			if m.plan.listed = m.plan.do != 0; m.plan.listed {
-				left = append(left, m)
+				left, rest = append(left, m), rest|m.plan.do
 			}
 		}
-		r.todo = left
+		if r.todo = left; rest&protocol.Conclude != 0 && rest&^(protocol.Conclude|protocol.Land) == 0 {
+			return
+		}
 	}
 }
 
@@ -176,8 +191,12 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	case protocol.Fill:
 		r.fill(all)
 	case protocol.Conclude:
-		atATime(all, r.conclude)
-		for _, m := range all {
+		now := all[:min(few, len(all))]
+		for _, m := range all[len(now):] { // later: callers don't wait for what others' keys cost
+			m.plan.do |= do
+		}
+		atATime(now, r.conclude)
+		for _, m := range now {
 			r.step(m, protocol.Event{Kind: protocol.Told})
 		}
 	case protocol.TakeTurn:
@@ -187,7 +206,11 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	case protocol.Load:
 		r.load(all)
 	case protocol.Renew:
-		all[0].work.renewFrom(all[0].asked.sent)
+		for _, m := range all { // of one question, but perhaps with a slot each
+			if m.work.renews == nil {
+				m.work.renewFrom(m.asked.sent)
+			}
+		}
 	default:
 		for _, m := range all {
 			r.doOne(do, m)
@@ -234,7 +257,7 @@ type mail struct {
 
 	mu      sync.Mutex // guards what follows
 	letters []func()
-	read    []func() // room for the next
+	read    int // how many of them have been taken
 	closed  bool
 }
 
@@ -253,26 +276,31 @@ func (b *mail) post(do func()) bool {
 	return true
 }
 
-// take returns what is to be done next. It is good until the next call.
-func (b *mail) take() []func() {
+// take returns what is to be done next, or nil. One after another: the user's code may end the goroutine in any of them.
+func (b *mail) take() (do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.letters
-	b.letters, b.read = b.read[:0], all
-	return all
+	if b.read == len(b.letters) {
+		b.letters, b.read = b.letters[:0], 0
+		return nil
+	}
+	do, b.letters[b.read] = b.letters[b.read], nil
+	b.read++
+	return do
 }
 
 // close turns what is posted from now on away, and does what was posted before, so that nothing is lost that it brings.
 func (b *mail) close() {
 	b.mu.Lock()
 	b.closed = true
-	all := b.letters
-	b.letters = nil
 	b.mu.Unlock()
-	for _, do := range all {
+	for do := b.take(); do != nil; do = b.take() {
 		do()
 	}
 }
+
+// few is how many steps of the store that are about one key each are made side by side.
+const few = 8
 
 // atATime does something for all, for a few of them at a time.
 func atATime[T any](all []T, do func(T)) {
@@ -280,7 +308,6 @@ func atATime[T any](all []T, do func(T)) {
 		do(all[0])
 		return
 	}
-	const few = 8
 	var next atomic.Int32
 	var working sync.WaitGroup
 	for range min(few, len(all)) {

@@ -170,6 +170,13 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	m := c.missOf(key, c.key(id), loader[V]{value: write}, found[V]{}, nil)
 	m.Claims, m.flight = true, flight.Solo[outcome[V]]()
 	r := c.newRun(ctx, nil, m)
+	runs := false
+	defer func() {
+		if !runs { // the store can't be used, or an observer has ended the goroutine
+			r.cancel(nil)
+			c.life.end()
+		}
+	}()
 	// A write that outlives its context may reach the origin after what is invalidated below: once more then.
 	r.late = func() { _ = c.invalidate(ctx, []string{key}) }
 	c.seal(id)
@@ -179,11 +186,10 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	if m.Down = m.storeErr != nil; m.Down {
 		c.down(ctx, &c.changing, key, m.storeErr)
 		if c.opts.OnStoreDown == FailClosed {
-			r.cancel(nil)
-			c.life.end()
 			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.invalidate(ctx, []string{key}))
 		}
 	}
+	runs = true
 	r.work()
 	out, _ := m.flight.Result(context.Background())
 	var err error

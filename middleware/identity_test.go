@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -397,4 +400,48 @@ func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 	if status := asks(h, "GET", "/", "Cookie", user).Header().Get("Cache-Status"); strings.Contains(status, "; hit") {
 		t.Errorf("what was changed is still served: %q", status)
 	}
+}
+
+// marking is a store that tells when the first response is stored.
+type marking struct {
+	*memstore.Store
+	stored func()
+}
+
+func (s *marking) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+	ans, err := s.Store.Fill(ctx, k, g, f, ttl)
+	if stored := s.stored; stored != nil {
+		s.stored = nil
+		stored()
+	}
+	return ans, err
+}
+
+// What a user's request has brought for all, and was marked stale since, doesn't begin a new life as everybody's.
+func TestMarkedIsNotForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := &marking{Store: memstore.New(memstore.Options{})}, 0
+		defer store.Close()
+		cache, err := middleware.New(store, middleware.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cache.Close()
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			w.Header().Set("Cache-Control", "public, max-age=100")
+			fmt.Fprint(w, runs)
+		}))
+		store.stored = func() {
+			if err := cache.MarkStale(t.Context(), "/"); err != nil {
+				t.Error(err)
+			}
+		}
+		for page, header := range [][]string{as("alice", "both"), nil} {
+			if got, want := asks(h, "GET", "/", header...).Body.String(), fmt.Sprint(page+1); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			synctest.Wait()
+		}
+	})
 }

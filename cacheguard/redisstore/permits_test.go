@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -31,12 +32,14 @@ func TestFleetBudget(t *testing.T) {
 		r.listens(t) // and knows the time from a quiet moment
 		fleet = append(fleet, r)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // rather than the test's own end, if nobody hears of a permit
+	defer cancel()
 	began := time.Now()
 	var done sync.WaitGroup
 	for _, r := range fleet {
 		for i := range calls {
 			done.Go(func() {
-				if v, err := r.cache.Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" || err != nil {
+				if v, err := r.cache.Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" || err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
 			})

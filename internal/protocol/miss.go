@@ -133,8 +133,8 @@ const (
 	EndTurn                      // the slot is given back
 	Release                      // the lease is given up by its token, once at least before what follows
 	Fill                         // the result is stored
-	Conclude                     // the store is told why there is none
 	Land                         // all who wait get the Landing
+	Conclude                     // the store is told why there is no result
 	ReleaseLater                 // the lease is given up behind everybody's back: it may have been granted
 	ConcludeLater                // and so is the store told
 	Refresh                      // what is served is refreshed behind its callers' backs
