@@ -179,6 +179,9 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 	if err != nil {
 		c.down(r.ctx, &c.leasing, m.name, err)
 		m.storeErr = err
+		if m.had.good != useNone && !time.Now().Before(m.until()) { // its time ended while the store was asked
+			m.had.good, m.Seen = useNone, protocol.Shown
+		}
 		c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, pauseWithoutLeases, nil)
 		e.Kind = protocol.Unanswered
 		r.step(m, e)

@@ -2,6 +2,7 @@ package cacheguard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
 // TestLeaseThatIsOverIsNotBelieved: a process stands still between the answer that gives it a lease and its load, for longer
@@ -76,5 +78,34 @@ func gettingMany(t *testing.T, c *cacheguard.Cache[string], load cacheguard.Load
 			return map[string]string{"k": v, "l": v}, err
 		})
 		return values["k"], err
+	})
+}
+
+// hungLease is a store that answers no question for a lease, and says so after a while.
+type hungLease struct{ cacheguard.Store }
+
+func (hungLease) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	time.Sleep(time.Second)
+	return cacheguard.LeaseAnswer{}, errors.New("no answer")
+}
+
+// A stale value whose window ends while the store doesn't answer is none any more: with FailOpen there is a load.
+func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c, err := cacheguard.New(hungLease{store}, cacheguard.Options[int]{Name: "ends", TTL: time.Minute, Jitter: -1, StaleIfError: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(69*time.Second + 500*time.Millisecond)
+		r, err := c.GetResult(t.Context(), "k", func(context.Context) (int, error) { return 2, nil })
+		if r.Value != 2 || err != nil {
+			t.Errorf("got %+v, %v; want what a load returns", r, err)
+		}
 	})
 }
