@@ -46,14 +46,13 @@ type Flight[T any] struct {
 	abandon func()        // cancels detached work
 	urged   bool          // a member can't wait for the work to get its turn
 	urge    func()        // tells the work so
-	turn    chan struct{} // what it closes after Detach
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
 	next    *Flight[T]    // that members have gone on with
 	word    any           // what was announced
 	spoken  chan struct{} // closed when it was; made when somebody waits for it
 
-	detached atomic.Pointer[time.Time] // set once, by Detach
+	detached atomic.Pointer[time.Time] // set once, by DetachTo
 
 	interim T         // set once, before offered is closed
 	expires time.Time // when interim is no longer offered
@@ -204,20 +203,9 @@ func (f *Flight[T]) Seal() {
 	f.seal()
 }
 
-// Detach makes the context for work that no longer runs on the leader's goroutine: it has parent's values but not its
-// end, and is cancelled with cause when the last member has left. The leader itself then waits like the others.
-// The caller of Detach calls the returned function when the work is over.
-func (f *Flight[T]) Detach(parent context.Context, cause error) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	turn := make(chan struct{})
-	f.DetachTo(func() { cancel(cause) }, func() { close(turn) })
-	f.turn = turn
-	return ctx, cancel
-}
-
-// DetachTo is Detach for work that several flights share: abandon is called when the last member has left, also if that
-// was before, and urge, at most once, when a member can't wait for the work to get its turn. It may be called again when
-// the work is done by somebody else.
+// DetachTo has the flight's work go on without the leader's goroutine; the leader then waits like the others. abandon is called
+// when the last member has left, also if that was before, and urge, at most once, when a member can't wait for the work to get
+// its turn. It may be called again when the work is done by somebody else.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
 	f.detached.CompareAndSwap(nil, &now)
@@ -236,7 +224,7 @@ func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	}
 }
 
-// Detached returns when Detach or DetachTo was called first, or the zero Time if it wasn't yet.
+// Detached returns when DetachTo was called first, or the zero Time if it wasn't yet.
 func (f *Flight[T]) Detached() (at time.Time) {
 	if detached := f.detached.Load(); detached != nil {
 		at = *detached
@@ -258,10 +246,7 @@ func (f *Flight[T]) Urge() {
 	}
 }
 
-// Urged returns a channel that is closed when a member has urged. It is called after Detach.
-func (f *Flight[T]) Urged() <-chan struct{} { return f.turn }
-
-// Done returns a channel that is closed when the flight has landed. It is called after Detach.
+// Done returns a channel that is closed when the flight has landed. It is called after DetachTo.
 func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
