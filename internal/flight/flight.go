@@ -5,7 +5,7 @@
 // context is everybody's, a panic with DoChan waiters ends the process, runtime.Goexit leaves them with nothing, a
 // caller can't leave, work that nobody waits for goes on, and a newcomer can join a call that was forgotten or is
 // being cancelled. Here the work is split from the waiting: the first caller of a key is told to lead and does the
-// work on its own goroutine, or on another one after Detach, and ends the flight with Land; all the others Wait.
+// work on its own goroutine, or on another one after DetachTo, and ends the flight with Land; all the others Wait.
 package flight
 
 import (
