@@ -101,7 +101,9 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 	case Ask:
 		f.token, _ = r.unused(r.scene)
 		f.number, f.void, f.box = 0, false, message{}
-		f.op = op{kind: command{kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0], waited: f.awaited}, sent: r.now}
+		f.op = op{sent: r.now, kind: command{
+			kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0], waited: f.awaited,
+		}}
 	case Load:
 		r.begin(f)
 	case Renew:
@@ -181,7 +183,12 @@ func (r *run) land(p, i int, landing Landing) {
 		version = 0
 	}
 	isError := landing == LandTheirError || landing == LandOwnError
-	if landing >= LandTheirError && landing != LandOwn && landing != LandEnded && f.m.Reads && f.m.Seen >= OnError && f.m.Seen <= Fresh {
+	switch landing {
+	case LandFound, LandStale, LandMarker, LandTheirs, LandOwn, LandEnded:
+	default: // an error, or the stale value in its place
+		if !f.m.Reads || f.m.Seen < OnError || f.m.Seen > Fresh {
+			break
+		}
 		version, stale, isError = f.seen, true, false
 	}
 	if landing == LandTheirError && f.over == givenUp {
@@ -288,7 +295,10 @@ func (r *run) refreshBehind(p int, f flight) {
 		}
 	}
 	if j := pr.room(); j >= 0 {
-		pr.flights[j] = flight{used: true, key: f.key, seen: f.seen, seenOf: f.seenOf, m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen}}
+		pr.flights[j] = flight{
+			used: true, key: f.key, seen: f.seen, seenOf: f.seenOf,
+			m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen},
+		}
 		r.tell(p, j, Event{Kind: Begin})
 	}
 }

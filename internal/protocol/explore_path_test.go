@@ -130,7 +130,10 @@ func TestReplay(t *testing.T) {
 		events = append(events, event{what: what})
 	}
 	shown := scenes[i].diagram(events)
-	for _, want := range []string{"process 0", "store, origin, network", "call of key 0", "f0 Asking, Granted -> Leading: Load Renew", "lease of a"} {
+	for _, want := range []string{
+		"process 0", "store, origin, network", "call of key 0",
+		"f0 Asking, Granted -> Leading: Load Renew", "lease of a",
+	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the diagram doesn't show %q:\n%s", want, shown)
 		}

@@ -231,7 +231,9 @@ func (r *run) do(e event) {
 		with := *f
 		r.answered(p, i)
 		for j := range pr.flights {
-			if o := &pr.flights[j]; r.batch && j != i && with.op.kind.kind == lease && o.op.kind.kind == lease && o.op.applied && o.group == with.group {
+			o := &pr.flights[j]
+			both := with.op.kind.kind == lease && o.op.kind.kind == lease && o.group == with.group
+			if r.batch && j != i && both && o.op.applied {
 				r.answered(p, j)
 			}
 		}
@@ -366,7 +368,10 @@ func (r *run) call(p, key int) {
 		}
 		i := pr.room()
 		pr.open[k] = uint8(i) + 1
-		pr.flights[i] = flight{used: true, key: uint8(k), members: 1, floor: pr.told[k], op: op{kind: command{kind: look, key: uint8(k)}, sent: r.now}}
+		pr.flights[i] = flight{
+			used: true, key: uint8(k), members: 1, floor: pr.told[k],
+			op: op{kind: command{kind: look, key: uint8(k)}, sent: r.now},
+		}
 		if r.quickLook { // the look-up takes no time
 			f := &pr.flights[i]
 			a := r.apply(f.op.kind)

@@ -28,59 +28,254 @@ const (
 )
 
 var mutants = []mutant{
-	{"1: a fill counts by its token alone", atStore, "s.Lease.Token == token && s.Lease.Number == number", "s.Lease.Token == token", "late copies", "lateFill"},
-	{"1: a copy of a question gets a new number", atStore, "	if mine {\n", "	if mine {\n		s.Lease.Number = q.Number\n", "late copies", "believesTooLong"},
-	{"1: a copy of a question is told to wait", atStore, "	if mine {\n", "	if false {\n", "late copies", "waitsForItself"},
+	{
+		"1: a fill counts by its token alone", atStore,
+		"s.Lease.Token == token && s.Lease.Number == number",
+		"s.Lease.Token == token",
+		"late copies", "lateFill",
+	},
+	{
+		"1: a copy of a question gets a new number", atStore,
+		"	if mine {\n",
+		"	if mine {\n		s.Lease.Number = q.Number\n",
+		"late copies", "believesTooLong",
+	},
+	{
+		"1: a copy of a question is told to wait", atStore,
+		"	if mine {\n",
+		"	if false {\n",
+		"late copies", "waitsForItself",
+	},
 	{"1: a copy of a fill is refused", atStore, "			k = Stored\n", "", "late copies", "storedButRefused"},
-	{"1: a load without the lease is stored", machine, "	case Returned, Unstorable:\n		return m.land(0, LandOwn)", "	case Returned, Unstorable:\n		m.State = Settling\n		return Fill, 0", "lost replies", "fillsWithoutLease"},
+	{
+		"1: a load without the lease is stored", machine,
+		"	case Returned, Unstorable:\n		return m.land(0, LandOwn)",
+		"	case Returned, Unstorable:\n		m.State = Settling\n		return Fill, 0",
+		"lost replies", "fillsWithoutLease",
+	},
 
-	{"2: a miss forgets whose load it was told to wait for", machine, "m.State, m.Awaited = Following, e.Load", "m.State = Following", "fails, no back-off", "secondLoadForWaiter"},
-	{"2: a record answers everybody", atStore, "(now < r.Backoff || r.Load == q.Awaited)", "true", "fails, no back-off", "errorFromBefore"},
-	{"2: a message of any load counts", driver, " || m.load != f.m.Awaited[0]:", ":", "fails, told twice", "anothersOutcome"},
+	{
+		"2: a miss forgets whose load it was told to wait for", machine,
+		"m.State, m.Awaited = Following, e.Load",
+		"m.State = Following",
+		"fails, no back-off", "secondLoadForWaiter",
+	},
+	{
+		"2: a record answers everybody", atStore,
+		"(now < r.Backoff || r.Load == q.Awaited)",
+		"true",
+		"fails, no back-off", "errorFromBefore",
+	},
+	{
+		"2: a message of any load counts", driver,
+		" || m.load != f.m.Awaited[0]:",
+		":",
+		"fails, told twice", "anothersOutcome",
+	},
 
-	{"3: a failure leaves no record", atStore, "	if keep > 0 {", "	if keep < 0 {", "fails, no back-off", "secondLoadForWaiter"},
-	{"3: a failure leaves a record although the lease is gone", atStore, "	if s.holding(token, number) != Renewed {\n		return TellsNothing", "	if s.holding(token, number) == Taken {\n		return TellsNothing", "fails", "errorAfterRepair"},
-	{"3: an invalidation leaves the record", atStore, "	*s = Slot{}", "	*s = Slot{Record: s.Record}", "fails", "errorAfterRepair"},
+	{
+		"3: a failure leaves no record", atStore,
+		"	if keep > 0 {",
+		"	if keep < 0 {",
+		"fails, no back-off", "secondLoadForWaiter",
+	},
+	{
+		"3: a failure leaves a record although the lease is gone", atStore,
+		"	if s.holding(token, number) != Renewed {\n		return TellsNothing",
+		"	if s.holding(token, number) == Taken {\n		return TellsNothing",
+		"fails", "errorAfterRepair",
+	},
+	{
+		"3: an invalidation leaves the record", atStore,
+		"	*s = Slot{}",
+		"	*s = Slot{Record: s.Record}",
+		"fails", "errorAfterRepair",
+	},
 
-	{"4: a lease that is gone does not seal", machine, "	case Gone: // invalidated or evicted: the load goes on for those who wait for it\n		return m.lose(), 0", "	case Gone:\n		return 0, 0", "renewed and changed", "joinsOld"},
-	{"4: a load goes on beside the one that has its lease", machine, "		return m.again(m.lose() | CancelLoad)", "		return m.lose(), 0", "renewed and changed", "loadsBesideHolder"},
-	{"4: callers see that the lease is lost", machine, "		return m.again(m.lose() | CancelLoad)", "		return m.land(m.lose()|CancelLoad, LandOwnError)", "renewed and changed", "lostToCaller"},
+	{
+		"4: a lease that is gone does not seal", machine,
+		"	case Gone: // invalidated or evicted: the load goes on for those who wait for it\n		return m.lose(), 0",
+		"	case Gone:\n		return 0, 0",
+		"renewed and changed", "joinsOld",
+	},
+	{
+		"4: a load goes on beside the one that has its lease", machine,
+		"		return m.again(m.lose() | CancelLoad)",
+		"		return m.lose(), 0",
+		"renewed and changed", "loadsBesideHolder",
+	},
+	{
+		"4: callers see that the lease is lost", machine,
+		"		return m.again(m.lose() | CancelLoad)",
+		"		return m.land(m.lose()|CancelLoad, LandOwnError)",
+		"renewed and changed", "lostToCaller",
+	},
 	{"4: restarts have no end", machine, "m.Restarts > MaxRestarts:", "false:", "restarts", "restartedTooOften"},
-	{"4: what was loaded under a lost lease is stored", atStore, "	case s.Lease.Until == 0:\n		return Gone", "	case s.Lease.Until == 0:\n		return Renewed", "invalidate", "lateFill"},
+	{
+		"4: what was loaded under a lost lease is stored", atStore,
+		"	case s.Lease.Until == 0:\n		return Gone",
+		"	case s.Lease.Until == 0:\n		return Renewed",
+		"invalidate", "lateFill",
+	},
 
-	{"5: a load that was given up counts as failed", machine, "return m.land(CancelLoad|Release, LandEnded)", "return m.land(CancelLoad|Conclude, LandEnded)", "leaves", "errorWithoutFailure"},
-	{"5: a load that was given up keeps the lease", machine, "return m.land(CancelLoad|Release, LandEnded)", "return m.land(CancelLoad, LandEnded)", "leaves", "leaseLeftBehind"},
-	{"5: a grant that nobody waits for begins a load", machine, "	case m.Ended:\n		return m.land(m.endTurn()|Release, LandEnded)\n	case e.Now", "	case e.Now", "leaves", "loadsForNobody"},
-	{"5: who gives up goes on loading", machine, "		return m.land(CancelLoad|Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)", "		return m.land(Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)", "leaves", "loadLeftBehind"},
+	{
+		"5: a load that was given up counts as failed", machine,
+		"return m.land(CancelLoad|Release, LandEnded)",
+		"return m.land(CancelLoad|Conclude, LandEnded)",
+		"leaves", "errorWithoutFailure",
+	},
+	{
+		"5: a load that was given up keeps the lease", machine,
+		"return m.land(CancelLoad|Release, LandEnded)",
+		"return m.land(CancelLoad, LandEnded)",
+		"leaves", "leaseLeftBehind",
+	},
+	{
+		"5: a grant that nobody waits for begins a load", machine,
+		"	case m.Ended:\n		return m.land(m.endTurn()|Release, LandEnded)\n	case e.Now",
+		"	case e.Now",
+		"leaves", "loadsForNobody",
+	},
+	{
+		"5: who gives up goes on loading", machine,
+		"		return m.land(CancelLoad|Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)",
+		"		return m.land(Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)",
+		"leaves", "loadLeftBehind",
+	},
 
-	{"5: a release ends anybody's lease", atStore, "	if s.Lease.Until == 0 || s.Lease.Token != token {\n		return TellsNothing", "	if s.Lease.Until == 0 {\n		return TellsNothing", "dies late", "releasesAnothers"},
-	{"5: who joins what everybody has left gets nothing", "explore_steps_test.go", "f.members == 0 {\n			r.seal(p, i)\n", "f.members == 0 {\n", "leaves", "abandonedToCaller"},
-	{"5: the first to leave ends it for all", "explore_steps_test.go", "if f.members--; f.members == 0 {", "if f.members--; f.members >= 0 {", "leaves", "abandonedToCaller"},
+	{
+		"5: a release ends anybody's lease", atStore,
+		"	if s.Lease.Until == 0 || s.Lease.Token != token {\n		return TellsNothing",
+		"	if s.Lease.Until == 0 {\n		return TellsNothing",
+		"dies late", "releasesAnothers",
+	},
+	{
+		"5: who joins what everybody has left gets nothing", "explore_steps_test.go",
+		"f.members == 0 {\n			r.seal(p, i)\n",
+		"f.members == 0 {\n",
+		"leaves", "abandonedToCaller",
+	},
+	{
+		"5: the first to leave ends it for all", "explore_steps_test.go",
+		"if f.members--; f.members == 0 {",
+		"if f.members--; f.members >= 0 {",
+		"leaves", "abandonedToCaller",
+	},
 
-	{"6: an invalidation seals afterwards only if the store succeeded", writes, "	pr.open[0] = 0\n	for i", "	if answered {\n		pr.open[0] = 0\n	}\n	for i", "joins", "joinsOld"},
-	{"6: messages that arrive again seal nothing", driver, "	pr.cut, pr.open = false, [maxKeys]uint8{}", "	pr.cut = false", "cut", "olderThanTold"},
+	{
+		"6: an invalidation seals afterwards only if the store succeeded", writes,
+		"	pr.open[0] = 0\n	for i",
+		"	if answered {\n		pr.open[0] = 0\n	}\n	for i",
+		"joins", "joinsOld",
+	},
+	{
+		"6: messages that arrive again seal nothing", driver,
+		"	pr.cut, pr.open = false, [maxKeys]uint8{}",
+		"	pr.cut = false",
+		"cut", "olderThanTold",
+	},
 	{"6: a message of a change seals nothing", driver, "		pr.open[m.key] = 0\n", "", "invalidate", "olderThanTold"},
-	{"6: an invalidation leaves the lease", atStore, "	*s = Slot{}", "	*s = Slot{Lease: s.Lease}", "invalidate", "olderThanChange"},
-	{"6: an invalidation leaves the value", atStore, "	*s = Slot{}", "	*s = Slot{Frame: s.Frame, Until: s.Until}", "invalidate", "olderThanChange"},
+	{
+		"6: an invalidation leaves the lease", atStore,
+		"	*s = Slot{}",
+		"	*s = Slot{Lease: s.Lease}",
+		"invalidate", "olderThanChange",
+	},
+	{
+		"6: an invalidation leaves the value", atStore,
+		"	*s = Slot{}",
+		"	*s = Slot{Frame: s.Frame, Until: s.Until}",
+		"invalidate", "olderThanChange",
+	},
 
-	{"7: a mark leaves the lease", atStore, "	s.Lease, s.Record = Lease{}, Record{}\n	return TellsChanged", "	return TellsChanged", "marks", "olderThanChange"},
+	{
+		"7: a mark leaves the lease", atStore,
+		"	s.Lease, s.Record = Lease{}, Record{}\n	return TellsChanged",
+		"	return TellsChanged",
+		"marks", "olderThanChange",
+	},
 	{"7: a mark marks nothing", atStore, "		s.Frame = f[:at] + mark + f[end:]\n", "", "marks", "olderThanChange"},
-	{"7: what nobody waits for waits", machine, "		case m.Behind:\n			return m.letGo(do)\n		default:", "		default:", "refreshes", "waitsForNobody"},
+	{
+		"7: what nobody waits for waits", machine,
+		"		case m.Behind:\n			return m.letGo(do)\n		default:",
+		"		default:",
+		"refreshes", "waitsForNobody",
+	},
 
-	{"8: a claim leaves the value", atStore, "	s.dropFrame()\n	if s.Lease.Until == 0 ||", "	if s.Lease.Until == 0 ||", "invalidate", "olderThanTold"},
-	{"8: a claim leaves the lease to who has it", atStore, "	if s.Lease.Until == 0 || s.Lease.Token != token {\n		s.grant", "	if s.Lease.Until == 0 {\n		s.grant", "invalidate", "olderThanChange"},
+	{
+		"8: a claim leaves the value", atStore,
+		"	s.dropFrame()\n	if s.Lease.Until == 0 ||",
+		"	if s.Lease.Until == 0 ||",
+		"invalidate", "olderThanTold",
+	},
+	{
+		"8: a claim leaves the lease to who has it", atStore,
+		"	if s.Lease.Until == 0 || s.Lease.Token != token {\n		s.grant",
+		"	if s.Lease.Until == 0 {\n		s.grant",
+		"invalidate", "olderThanChange",
+	},
 
-	{"11: lease time counts from the answer", machine, "	m.Until = e.Sent + m.LeaseTTL // counted", "	m.Until = e.Now + m.LeaseTTL // counted", "stands still", "believesTooLong"},
-	{"11: after a renewal the lease counts for twice its time", machine, "	case Renewed:\n		m.Until = e.Sent + m.LeaseTTL", "	case Renewed:\n		m.Until += m.LeaseTTL", "renews", "believesTooLong"},
-	{"11: a grant that came too late counts", machine, "	case e.Now-e.Sent >= m.LeaseTTL:", "	case false:", "stands still", "loadWithoutLease"},
-	{"11: a lease of which nobody knows is believed in for ever", machine, "		if e.Sent >= m.Until { // as good", "		if false { // as good", "renews twice", "joinsOld"},
+	{
+		"11: lease time counts from the answer", machine,
+		"	m.Until = e.Sent + m.LeaseTTL // counted",
+		"	m.Until = e.Now + m.LeaseTTL // counted",
+		"stands still", "believesTooLong",
+	},
+	{
+		"11: after a renewal the lease counts for twice its time", machine,
+		"	case Renewed:\n		m.Until = e.Sent + m.LeaseTTL",
+		"	case Renewed:\n		m.Until += m.LeaseTTL",
+		"renews", "believesTooLong",
+	},
+	{
+		"11: a grant that came too late counts", machine,
+		"	case e.Now-e.Sent >= m.LeaseTTL:",
+		"	case false:",
+		"stands still", "loadWithoutLease",
+	},
+	{
+		"11: a lease of which nobody knows is believed in for ever", machine,
+		"		if e.Sent >= m.Until { // as good",
+		"		if false { // as good",
+		"renews twice", "joinsOld",
+	},
 
-	{"12: a lease is granted beside another", atStore, "	if s.Lease.Until > 0 {\n		s.Lease.Waited", "	if false {\n		s.Lease.Waited", "quiet", "secondLoad"},
-	{"12: a lease is granted beside a value", atStore, "id != \"\" && id != q.Seen && !mine", "id == \"none\"", "quiet", "secondLoad"},
-	{"12: a fill is told to nobody", atStore, "	return Stored, s.endLease(TellsFilled)", "	s.endLease(TellsFilled)\n	return Stored, TellsNothing", "quiet", "notPushed"},
-	{"12: messages are waited for from the answer on only", driver, "		case f.m.State == Asking && f.box == message{}:", "		case false:", "quiet", "notPushed"},
-	{"13: a miss follows with its slot in hand", machine, "		switch do := m.endTurn(); {", "		switch do := Do(0); {", "quiet slots", "turnKept"},
-	{"16: who waits relies on messages alone", "explore_steps_test.go", "		if w.now >= f.timer || pr.cut {", "		if false {", "messages", "waitsForEver"},
+	{
+		"12: a lease is granted beside another", atStore,
+		"	if s.Lease.Until > 0 {\n		s.Lease.Waited",
+		"	if false {\n		s.Lease.Waited",
+		"quiet", "secondLoad",
+	},
+	{
+		"12: a lease is granted beside a value", atStore,
+		"id != \"\" && id != q.Seen && !mine",
+		"id == \"none\"",
+		"quiet", "secondLoad",
+	},
+	{
+		"12: a fill is told to nobody", atStore,
+		"	return Stored, s.endLease(TellsFilled)",
+		"	s.endLease(TellsFilled)\n	return Stored, TellsNothing",
+		"quiet", "notPushed",
+	},
+	{
+		"12: messages are waited for from the answer on only", driver,
+		"		case f.m.State == Asking && f.box == message{}:",
+		"		case false:",
+		"quiet", "notPushed",
+	},
+	{
+		"13: a miss follows with its slot in hand", machine,
+		"		switch do := m.endTurn(); {",
+		"		switch do := Do(0); {",
+		"quiet slots", "turnKept",
+	},
+	{
+		"16: who waits relies on messages alone", "explore_steps_test.go",
+		"		if w.now >= f.timer || pr.cut {",
+		"		if false {",
+		"messages", "waitsForEver",
+	},
 }
 
 var failsBy = regexp.MustCompile(`fails by "(\w+)"`)
@@ -120,7 +315,9 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			run := "^TestExplore$/^" + regexp.QuoteMeta(strings.ReplaceAll(m.scene, " ", "_")) + "$"
-			out, err := exec.CommandContext(t.Context(), tool, "test", "-count=1", "-vet=off", "-timeout=2m", "-overlay", overlay, "-run", run, ".").CombinedOutput()
+			test := exec.CommandContext(t.Context(), tool,
+				"test", "-count=1", "-vet=off", "-timeout=2m", "-overlay", overlay, "-run", run, ".")
+			out, err := test.CombinedOutput()
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:

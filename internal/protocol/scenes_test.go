@@ -11,11 +11,23 @@ var scenes = []scene{
 	{name: "quiet slots", processes: 2, together: 2, turns: 1, quiet: true, may: budget{calls: 4}},
 	{name: "large", processes: 2, together: 1, large: true, quickLook: true, may: budget{calls: 3, evictions: 1}},
 	{name: "dies", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, crashes: 1}},
-	{name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3, may: budget{calls: 3, crashes: 1, ticks: 1, lost: 1}},
+	{
+		name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3,
+		may: budget{calls: 3, crashes: 1, ticks: 1, lost: 1},
+	},
 	{name: "stands still", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, ticks: 3}, big: true},
-	{name: "renews", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, ticks: 2, renewals: 1, lost: 1}, big: true},
-	{name: "renews twice", processes: 1, together: 2, quickLook: true, may: budget{calls: 2, ticks: 4, renewals: 3, evictions: 1, lost: 1}, big: true},
-	{name: "renewed and changed", processes: 1, together: 2, quickLook: true, may: budget{calls: 3, ticks: 1, renewals: 1, writes: 1}, writes: []verb{invalidate}, big: true},
+	{
+		name: "renews", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 2, ticks: 2, renewals: 1, lost: 1}, big: true,
+	},
+	{
+		name: "renews twice", processes: 1, together: 2, quickLook: true,
+		may: budget{calls: 2, ticks: 4, renewals: 3, evictions: 1, lost: 1}, big: true,
+	},
+	{
+		name: "renewed and changed", processes: 1, together: 2, quickLook: true,
+		may: budget{calls: 3, ticks: 1, renewals: 1, writes: 1}, writes: []verb{invalidate}, big: true,
+	},
 	{name: "lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 2}},
 	{name: "fails closed", processes: 2, together: 2, failClosed: true, may: budget{calls: 2, lost: 2}},
 	{name: "repeated", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 1, again: 1}},
@@ -23,23 +35,76 @@ var scenes = []scene{
 	{name: "messages", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, gone: 1, twice: 1}},
 	{name: "unstorable", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, unstorable: 1, gone: 1}},
 	{name: "leaves", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, leaves: 2, closes: 1}},
-	{name: "invalidate", processes: 2, together: 2, may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true},
-	{name: "joins", processes: 1, together: 2, may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate, claim, mark}, big: true},
+	{
+		name: "invalidate", processes: 2, together: 2,
+		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+	},
+	{
+		name: "joins", processes: 1, together: 2,
+		may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+	},
 	{name: "marks", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, writes: 1}, writes: []verb{mark}},
-	{name: "marks, on error", processes: 2, together: 1, quickLook: true, onError: true, may: budget{calls: 2, writes: 1}, writes: []verb{mark}},
-	{name: "late fill", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate}, big: true},
-	{name: "late copies", processes: 1, together: 1, quickLook: true, may: budget{calls: 1, writes: 1, again: 2}, writes: []verb{invalidate}},
-	{name: "late set", processes: 2, together: 1, quickLook: true, may: budget{calls: 1, writes: 2, lost: 1}, writes: []verb{claim, invalidate}, big: true},
-	{name: "restarts", processes: 1, together: 1, quickLook: true, start: isHeld, may: budget{calls: 1, writes: 3, gone: 2}, writes: []verb{claim}, big: true},
+	{
+		name: "marks, on error", processes: 2, together: 1, quickLook: true, onError: true,
+		may: budget{calls: 2, writes: 1}, writes: []verb{mark},
+	},
+	{
+		name: "late fill", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate}, big: true,
+	},
+	{
+		name: "late copies", processes: 1, together: 1, quickLook: true,
+		may: budget{calls: 1, writes: 1, again: 2}, writes: []verb{invalidate},
+	},
+	{
+		name: "late set", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 1, writes: 2, lost: 1}, writes: []verb{claim, invalidate}, big: true,
+	},
+	{
+		name: "restarts", processes: 1, together: 1, quickLook: true, start: isHeld,
+		may: budget{calls: 1, writes: 3, gone: 2}, writes: []verb{claim}, big: true,
+	},
 	{name: "refreshes", processes: 3, together: 1, quickLook: true, start: isStale, may: budget{calls: 3, gone: 1}},
-	{name: "refreshes late", processes: 2, together: 1, quickLook: true, start: isStale, may: budget{calls: 2, writes: 1}, writes: []verb{mark, invalidate}},
-	{name: "fails", processes: 2, together: 1, quickLook: true, fails: true, backoff: 1, may: budget{calls: 3, writes: 1}, writes: []verb{invalidate}, big: true},
-	{name: "fails, no back-off", processes: 3, together: 1, quickLook: true, fails: true, may: budget{calls: 3, gone: 1}},
-	{name: "fails, told twice", processes: 2, together: 1, quickLook: true, fails: true, may: budget{calls: 4, twice: 1}},
-	{name: "cut", processes: 2, together: 2, quickLook: true, may: budget{calls: 2, cuts: 1, writes: 1}, writes: []verb{invalidate}, big: true},
-	{name: "three", processes: 3, together: 1, quickLook: true, may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true},
-	{name: "batch", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true, quiet: true, may: budget{calls: 2}},
-	{name: "batch, disturbed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true, may: budget{calls: 2, evictions: 1, crashes: 1}},
+	{
+		name: "refreshes late", processes: 2, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 2, writes: 1}, writes: []verb{mark, invalidate},
+	},
+	{
+		name: "fails", processes: 2, together: 1, quickLook: true, fails: true, backoff: 1,
+		may: budget{calls: 3, writes: 1}, writes: []verb{invalidate}, big: true,
+	},
+	{
+		name: "fails beside a stale value", processes: 2, together: 1, quickLook: true, start: isStale, onError: true, fails: true,
+		may: budget{calls: 3, lost: 1, cuts: 1, gone: 1}, big: true,
+	},
+	{
+		name: "fails, no back-off", processes: 3, together: 1, quickLook: true, fails: true,
+		may: budget{calls: 3, gone: 1},
+	},
+	{
+		name: "fails, told twice", processes: 2, together: 1, quickLook: true, fails: true,
+		may: budget{calls: 4, twice: 1},
+	},
+	{
+		name: "cut", processes: 2, together: 2, quickLook: true,
+		may: budget{calls: 2, cuts: 1, writes: 1}, writes: []verb{invalidate}, big: true,
+	},
+	{
+		name: "three", processes: 3, together: 1, quickLook: true,
+		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+	},
+	{
+		name: "batch", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true, quiet: true,
+		may: budget{calls: 2},
+	},
+	{
+		name: "batch, changed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
+		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate}, big: true,
+	},
+	{
+		name: "batch, disturbed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
+		may: budget{calls: 2, evictions: 1, crashes: 1},
+	},
 }
 
 // isStale begins with a value that is marked stale.
