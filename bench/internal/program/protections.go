@@ -94,7 +94,8 @@ func flightOnly(ctx context.Context, r *rig) (getter, func(), error) {
 				f.Land(result{v, err})
 				return r.check(v, err)
 			}
-			work, cancel := f.Detach(ctx, errLeft)
+			work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+			f.DetachTo(func() { cancel(errLeft) }, func() {})
 			go func() {
 				defer cancel(nil)
 				v, err := r.origin(work)
