@@ -24,7 +24,9 @@ type Cache struct {
 	changes   budget // of strangers
 	variants  variants
 	lastTries lastTries
-	tagsSaid  atomic.Bool // that a response has too many
+	parts     partial
+	posts     atomic.Int32 // responses to POST that are recorded
+	tagsSaid  atomic.Bool  // that a response has too many
 }
 
 // New makes a cache on a store that other caches and other processes share. It reports every invalid option at once,

@@ -30,13 +30,23 @@ func (c *Cache) Invalidates(next http.Handler) http.Handler {
 // 4.4): the resource itself, and where Options.InvalidateLocations says so what its response names on the same origin.
 func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
+	var asGet *http.Request
 	if inside := c.inside(r); c.keys.ok(inside) {
-		asGet := *inside // before the handler changes anything
-		asGet.Method = http.MethodGet
-		key := c.keys.key(&asGet) // chi changes its part of the context
-		p.outdate = func(status int, h http.Header, last bool) { c.outdate(&asGet, key, status, h, last) }
+		get := *inside // before the handler changes anything
+		get.Method = http.MethodGet
+		asGet = &get
+		key := c.keys.key(asGet) // chi changes its part of the context
+		p.outdate = func(status int, h http.Header, last bool) { c.outdate(asGet, key, status, h, last) }
 	}
-	next.ServeHTTP(p.writer(), r)
+	inner := p.writer()
+	if post := c.recordsPost(inner, r, asGet); post != nil {
+		defer post.end()
+		next.ServeHTTP(post, r)
+		p.finish()
+		post.store(r.Context())
+		return
+	}
+	next.ServeHTTP(inner, r)
 	p.finish()
 }
 
@@ -75,7 +85,7 @@ func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, 
 // removeOwn removes what a GET with the fields of this request would be answered with.
 func (c *Cache) removeOwn(r *http.Request, key string) {
 	ctx := context.WithoutCancel(r.Context())
-	var keys []string
+	keys := []string{partKey(key)}
 	for _, base := range []string{key, identifiedKey(key)} {
 		level := base
 		for range maxLevels {
@@ -134,7 +144,7 @@ func origin(scheme, host string) string {
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
 	err := c.counted(r, func(r *http.Request, begun func()) {
 		p := &passer{w: w, cache: c, status: s, begun: begun}
-		defer func() { c.tell(r.Context(), "", s.reason) }()
+		defer func() { c.tell(r.Context(), "", p.status.reason) }()
 		next.ServeHTTP(p.writer(), r)
 		p.finish()
 		status = p.code

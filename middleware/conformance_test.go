@@ -17,7 +17,7 @@ func conformance() []show {
 	shows := slices.Concat(
 		storeShows(), fieldShows(), freshnessShows(), dateShows(), ageShows(), heuristicShows(), reuseShows(), varyShows(),
 		validateShows(), updateShows(), headShows(), invalidateShows(), requestShows(), directiveShows(), staleShows(),
-		targetedShows(), statusShows(), conditionShows(), rangeShows(),
+		targetedShows(), statusShows(), conditionShows(), rangeShows(), partShows(), postShows(),
 	)
 	slices.SortStableFunc(shows, func(a, b show) int { return strings.Compare(a.name, b.name) }) // maps have no order
 	return shows

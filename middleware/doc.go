@@ -70,8 +70,14 @@
 // The fields by which clients ask for less than the whole (If-None-Match, If-Modified-Since) are taken out of the request
 // for the handler, and answered here; if there is a stored response that has a validator, the request asks for news about
 // that. Requests with a body, with If-Match, If-Unmodified-Since or Upgrade, and other methods go to the handler as they
-// are, and so do HEAD and Range when nothing that is stored can answer them. A range is served from a complete response;
-// partial ones are not stored.
+// are, and so do HEAD and Range when nothing that is stored can answer them.
+//
+// A range is served from a complete response, or from a part. If a handler answers a request for one range with a 206 that a
+// 200 with its fields could be stored as, its part is stored beside the whole responses, and never in place of one. It takes a
+// Content-Range with all three numbers, a body of just this length, up to MaxBody, and a request without Cookie and
+// Authorization. Parts are put together under one strong ETag, up to 16 with gaps between them; together they have MaxBody at
+// most. When they are all there is, they are stored as the whole response. Requests for ranges never wait for each other's
+// handlers: while one stores a part, others of the same resource are answered without storing theirs.
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background, with a copy of the
 // request that has the values of its context, chi's route included, and no client: what it flushes goes nowhere.
@@ -107,6 +113,8 @@
 // variants of it stay until they are stale. What your services invalidate with Purge and its like has no such limit. A
 // handler that answers POST as it answers GET lets anybody remove its pages: register it for GET alone.
 //
+// Options.StorePosts has the response to a POST stored for GET, if it says so itself (RFC 9110, section 9.3.3).
+//
 // # Where it stands among other middlewares
 //
 //	r.Use(middleware.RequestID, middleware.Recoverer, cors.Handler) // what says something of its own to each client
@@ -131,7 +139,7 @@
 //	Authorization      (or Proxy-Authorization, or a certificate) if the page is the same for everybody, say public or s-maxage
 //	Cookie             if the page is the same for everybody, say public, s-maxage or max-age, or Vary: Cookie
 //	Vary: *            name the fields on which the page depends
-//	status             it is never stored (206, 304, 428, 429, 431, 511)
+//	status             it is never stored (304, 428, 429, 431, 511; a 206 that nobody asked for)
 //	must-understand    the status isn't known here: leave the directive out
 //	too large          raise Options.MaxBody
 //	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
@@ -142,7 +150,7 @@
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why
 //	method             the answer to a HEAD
-//	range              an answer to Range when the whole isn't stored
+//	range              an answer to Range that is no part which can be stored, see above; or another part is being stored
 //	bypass             a request with a body, with If-Match or If-Unmodified-Since, for a Host that is none; or the cache is closed
 //	request: no-store  the client says so
 //	alone              the request waited for WaitTimeout, or for a response that was for others
@@ -153,5 +161,6 @@
 // tags.go, budget.go and update.go decide, and do nothing else; cache.go and exchange.go are the way of a request, run.go,
 // recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, turns.go how many run
 // that nobody else gets, serve.go what all others get, codec.go what stands in the store,
-// change.go what unsafe methods do, purge.go what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
+// partial.go and partrecorder.go have the parts, change.go what unsafe methods do, post.go what a POST brings for GET, purge.go
+// what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
 package middleware

@@ -244,7 +244,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 // look answers with a stored response, or has the handler answer this request alone.
 func (x *exchange) look() {
 	switch {
-	case x.stored():
+	case x.stored(), x.storedPart():
 	case x.asked.onlyIfCached:
 		http.Error(x.w, "not in the cache, and only-if-cached was asked for", http.StatusGatewayTimeout)
 	case x.asked.noStore:
@@ -252,7 +252,7 @@ func (x *exchange) look() {
 	case x.r.Method == http.MethodHead:
 		x.head()
 	default:
-		x.alone("uri-miss")
+		x.ranged()
 	}
 }
 

@@ -126,6 +126,13 @@ type Options struct {
 	// then purge any page. Default: off.
 	InvalidateLocations bool
 
+	// StorePosts has a response to POST stored for GET requests for the same URL if it says so: its status is 200, its
+	// Content-Location is that URL, and it has a lifetime of its own (RFC 9110, section 9.3.3). What a body made of it, which
+	// anybody can send, is then what all get, so a handler that echoes bodies must not answer in this way. It is stored like
+	// by cacheguard.Cache.Set: if another request changes the resource at the same time, the older of the two responses may
+	// stay for its lifetime. Requests that say who asks are excepted. Default: off.
+	StorePosts bool
+
 	// Hosts are hosts that are one site: a request for the first of two is taken for one of the second, by the cache and by
 	// the handler, which finds it in Request.Host (and in X-Forwarded-Host, where that is trusted). Names are compared without
 	// regard to case and to the ports of http and https. By default requests for two spellings of one host share nothing,

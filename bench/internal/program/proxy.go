@@ -101,6 +101,7 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	flags.IntVar(&o.LocalBytes, "local", 0, "Options.LocalBytes")
 	flags.BoolVar(&o.IgnoreRequestDirectives, "ignore-request-directives", false, "Options.IgnoreRequestDirectives")
 	flags.BoolVar(&o.InvalidateLocations, "invalidate-locations", false, "Options.InvalidateLocations")
+	flags.BoolVar(&o.StorePosts, "store-posts", false, "Options.StorePosts")
 	normalize := flags.String("normalize", "", "Options.Normalize, separated by commas")
 	flags.BoolVar(&o.ShowKey, "show-key", false, "Options.ShowKey")
 	targeted := flags.String("targeted", "", "Options.TargetedFields, separated by commas")

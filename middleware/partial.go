@@ -1,0 +1,261 @@
+package middleware
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Parts of a resource, which handlers answer requests with Range with, are stored apart from its whole responses, under a
+// key of their own: whatever ranges a client asks for, no whole response goes for it. There is one such value for each
+// resource. It has the status 206, its body is the parts one after another, and its header has a Content-Range for each of
+// them. Parts stand together only under one strong ETag (RFC 9111, section 3.4); once they are all there is, they are
+// stored as a whole response.
+//
+// Nothing of this is done for a request that says who asks.
+
+// partKey is the key of the parts of a resource.
+func partKey(key string) string { return "p" + keySeparator + key }
+
+const mostParts = 16
+
+// inParts is a body of which some parts are known.
+type inParts struct {
+	spans []span // in order, with gaps between them
+	size  int    // of the whole
+}
+
+// parts reads the Content-Range of what is stored. It is false for what is no such response.
+func (res *response) parts() (p inParts, ok bool) {
+	lines := res.header["Content-Range"]
+	if res.status != http.StatusPartialContent || len(lines) == 0 || len(lines) > mostParts {
+		return p, false
+	}
+	total, last := 0, -1
+	for _, line := range lines {
+		s, size, ok := parseContentRange(line)
+		if !ok || s.start <= last || p.size != 0 && size != p.size {
+			return p, false
+		}
+		p.spans, p.size = append(p.spans, s), size
+		total, last = total+s.length(), s.end
+	}
+	return p, total == len(res.body)
+}
+
+// parseContentRange reads a Content-Range that says all (RFC 9110, section 14.4).
+func parseContentRange(line string) (s span, size int, ok bool) {
+	unit, rest, _ := strings.Cut(trimOWS(line), " ")
+	positions, complete, _ := strings.Cut(rest, "/")
+	first, last, _ := strings.Cut(positions, "-")
+	start, ok1 := position(first)
+	end, ok2 := position(last)
+	size, ok3 := position(complete)
+	if !strings.EqualFold(unit, "bytes") || !ok1 || !ok2 || !ok3 || end < start || end >= size {
+		return s, 0, false
+	}
+	return span{start, end + 1}, size, true
+}
+
+// cut returns the bytes of one range, if they are all there.
+func (res *response) cut(want span) ([]byte, bool) {
+	p, ok := res.parts()
+	if !ok {
+		return nil, false
+	}
+	at := 0
+	for _, s := range p.spans {
+		if s.start <= want.start && want.end <= s.end {
+			return res.body[at+want.start-s.start : at+want.end-s.start], true
+		}
+		at += s.length()
+	}
+	return nil, false
+}
+
+// with returns the parts of both responses, of which more is the newer one and decides about the header. It is false if they
+// can't be put together: not under one strong validator, or above the bounds.
+func (res *response) with(more *response, maxBody int) (*response, bool) {
+	tag := more.header.Get("Etag")
+	have, ok := res.parts()
+	add, also := more.parts()
+	if !ok || !also || have.size != add.size || !hasTag(more.header, nil) || !strings.HasPrefix(tag, `"`) ||
+		!slices.Equal(res.header["Etag"], more.header["Etag"]) ||
+		res.key != more.key || !slices.Equal(res.vary, more.vary) || res.selected != more.selected {
+		return nil, false
+	}
+	all := append(have.spans, add.spans...)
+	slices.SortFunc(all, func(a, b span) int { return a.start - b.start })
+	joined, total := all[:1], 0
+	for _, s := range all[1:] {
+		if last := &joined[len(joined)-1]; s.start <= last.end {
+			last.end = max(last.end, s.end)
+		} else {
+			joined = append(joined, s)
+		}
+	}
+	for _, s := range joined {
+		total += s.length()
+	}
+	if total > maxBody || len(joined) > mostParts {
+		return nil, false
+	}
+	both := *more
+	both.header = maps.Clone(res.header)
+	maps.Copy(both.header, more.header)
+	both.header["Content-Range"] = nil
+	both.body = make([]byte, 0, total)
+	for _, s := range joined {
+		both.header["Content-Range"] = append(both.header["Content-Range"], s.contentRange(have.size))
+		room := both.body[len(both.body) : len(both.body)+s.length()]
+		for _, from := range []*response{res, more} { // where both have something it is the same
+			from.copyInto(room, s)
+		}
+		both.body = both.body[:len(both.body)+len(room)]
+	}
+	return &both, true
+}
+
+// copyInto copies what there is of a range to where it belongs in room.
+func (res *response) copyInto(room []byte, to span) {
+	p, _ := res.parts()
+	at := 0
+	for _, s := range p.spans {
+		if from, end := max(s.start, to.start), min(s.end, to.end); from < end {
+			copy(room[from-to.start:], res.body[at+from-s.start:at+end-s.start])
+		}
+		at += s.length()
+	}
+}
+
+// whole returns the whole response if its parts are all there is of it.
+func (res *response) whole() (*response, bool) {
+	p, ok := res.parts()
+	if !ok || p.spans[0].length() != p.size {
+		return nil, false
+	}
+	all := *res
+	all.status, all.header = http.StatusOK, maps.Clone(res.header)
+	delete(all.header, "Content-Range")
+	return &all, true
+}
+
+// oneRange reports whether a request is for one range, with no condition but If-Range.
+func (x *exchange) oneRange() bool {
+	h := x.r.Header
+	return x.r.Method == http.MethodGet && len(h["Range"]) == 1 && !strings.Contains(h["Range"][0], ",") &&
+		h["If-None-Match"] == nil && h["If-Modified-Since"] == nil
+}
+
+// storedPart answers a request for one range with a stored part, if there is one that has all of it. Whoever asks for
+// anything else, or has conditions beside If-Range, gets the handler's answer.
+func (x *exchange) storedPart() bool {
+	h := x.r.Header
+	if !x.oneRange() {
+		return false
+	}
+	found, err := x.cache.loads.Peek(x.r.Context(), partKey(x.key))
+	res := found.Value
+	if err != nil || found.Status != cacheguard.StatusHit || res == nil || !res.answers(x.key, h) || !res.suits(x.r) {
+		return false
+	}
+	age := res.age + found.Age
+	p, ok := res.parts()
+	if !ok || !x.asked.takes(age, found.FreshFor, res.mustRevalidate) || !res.meetsIfRange(h["If-Range"]) {
+		return false
+	}
+	wanted, _ := parseRange(h["Range"][0], p.size)
+	if len(wanted) != 1 {
+		return false
+	}
+	body, ok := res.cut(wanted[0])
+	if !ok {
+		return false
+	}
+	to := x.w.Header()
+	res.copyHeader(to, answerRange, age, x.cache.hitStatus(found, x.key))
+	to["Content-Range"] = []string{wanted[0].contentRange(p.size)}
+	to["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.w.WriteHeader(http.StatusPartialContent)
+	_, _ = x.w.Write(body) // a client that is gone is told nothing
+	return true
+}
+
+// partOf returns what is to be stored of the head of a 206, and how long its body has to be, if it can be stored. What says
+// two things of its length is in doubt, and is not: neither its place in the whole nor its end is sure.
+func (c *Cache) partOf(r *http.Request, key string, status int, all, before http.Header, sent time.Time) (*response, verdict, int) {
+	all = canonical(all)
+	lines := all["Content-Range"]
+	if status != http.StatusPartialContent || len(lines) != 1 || all["Trailer"] != nil {
+		return nil, verdict{}, 0
+	}
+	s, _, ok := parseContentRange(lines[0])
+	if length := all["Content-Length"]; !ok || length != nil && !slices.Equal(length, []string{strconv.Itoa(s.length())}) ||
+		s.length() > c.opts.MaxBody {
+		return nil, verdict{}, 0
+	}
+	// As a 200 with these fields would be, for this cache knows what 206 means (RFC 9111, section 3).
+	v := c.rules.judge(r, http.StatusOK, c.selectingOnly(all, before), sent, time.Now())
+	if !v.share || !v.store || v.fresh <= 0 {
+		return nil, v, 0
+	}
+	v.revalidate, v.ifError, v.keep = 0, 0, 0
+	res := c.kept(r, key, status, all, before, v)
+	delete(res.header, "Content-Length") // of what is stored others get other lengths
+	if len(res.header["Content-Range"]) != 1 || res.header["Content-Md5"] != nil || res.header["Content-Digest"] != nil {
+		return nil, v, 0
+	}
+	return res, v, s.length()
+}
+
+// kept is a response to r as it may be given to others, without its body. Both headers are canonical.
+func (c *Cache) kept(r *http.Request, key string, status int, all, before http.Header, v verdict) *response {
+	own := maps.Clone(ownFields(all, before))
+	if vary := c.selecting(all, before); len(vary) > 0 {
+		own["Vary"] = vary
+	}
+	if own["Date"] == nil {
+		own["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	}
+	res := &response{
+		key: key, status: status, age: v.age, mustRevalidate: v.mustRevalidate, guessed: v.guessed,
+		header: storedHeader(own, v.drop),
+	}
+	res.vary, _ = varyOf(own)
+	res.selected = selectedBy(res.vary, r.Header)
+	return res
+}
+
+// completed stores the parts of a resource as a whole response, if that is what they are by now and there is none that is
+// fresh. They are read again under its lease, so that what was purged meanwhile doesn't come back.
+func (x *exchange) completed() {
+	ctx, cancel := context.WithTimeout(x.r.Context(), publishTimeout)
+	defer cancel()
+	c := x.cache
+	nothing := cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
+	_, _ = c.loads.GetEntry(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+		found, err := c.loads.Peek(ctx, partKey(x.key))
+		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil || len(found.Value.vary) > 0 {
+			return nothing, nil // which variants there are is counted where they are made
+		}
+		all, ok := found.Value.whole()
+		if !ok {
+			return nothing, nil
+		}
+		h := maps.Clone(all.header)
+		h["Age"] = []string{strconv.Itoa(int((all.age + found.Age + time.Second - 1) / time.Second))}
+		now := time.Now()
+		v := c.rules.judge(x.r, all.status, h, now, now)
+		if !v.share {
+			return nothing, nil
+		}
+		all.age, all.guessed = v.age, v.guessed
+		return c.entry(v, all), nil
+	})
+}

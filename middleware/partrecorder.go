@@ -1,0 +1,374 @@
+package middleware
+
+import (
+	"context"
+	"hash/maphash"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// ranged has the handler answer a request for a range, and stores the part that comes of it.
+func (x *exchange) ranged() {
+	if x.oneRange() && !identified(x.r, nil) && x.cache.parts.begins(x.key) {
+		defer x.cache.parts.ends(x.key)
+		next := x.next
+		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.record(w, r, next) })
+	}
+	x.alone("uri-miss")
+}
+
+// record runs the handler under the lease of the resource's parts, so that what is purged meanwhile is not stored.
+func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	h := x.cache.hold(r.Context(), partKey(x.key))
+	if h == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+	asked := *r // as it is before the handler may change it
+	asked.Header = r.Header.Clone()
+	p := &partRecorder{x: x, asked: &asked, to: w, header: w.Header().Clone(), lease: h, sent: time.Now()}
+	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
+	defer p.release() // also when the handler panics
+	next.ServeHTTP(p, r)
+	p.finish()
+}
+
+// partRecorder is the ResponseWriter of a handler that answers a request for a range. A part that can be stored is written to
+// memory, from where a goroutine that its client alone can block writes it: no client holds the lease, or a slot. Anything
+// else, and what is flushed, goes to the client as it comes.
+//
+// The handler has a header map of its own, for it may change that while the client gets its head.
+type partRecorder struct {
+	x      *exchange
+	asked  *http.Request
+	to     http.ResponseWriter
+	header http.Header
+	before http.Header
+	lease  *holding
+	sent   time.Time // the request, to the handler
+
+	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
+	decided bool       // the head is written
+	on      bool       // it is recorded
+	stored  bool
+	res     *response
+	verdict verdict
+	length  int         // of the part
+	head    http.Header // for the client, until it is sent
+	gone    int         // how much of the body was written to the client
+	flowing bool        // somebody writes
+	broken  bool        // nothing more is to be written
+	thrown  any         // what the client's writer panicked with
+	idle    sync.Cond
+}
+
+func (p *partRecorder) Header() http.Header { return p.header }
+
+func (p *partRecorder) WriteHeader(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writeHeader(status)
+}
+
+func (p *partRecorder) writeHeader(status int) {
+	c := p.x.cache
+	switch {
+	case p.decided:
+		if !p.on {
+			p.to.WriteHeader(status) // the server logs that it is too late
+		}
+		return
+	case status >= 200 || status == http.StatusSwitchingProtocols:
+		p.decided = true
+		if p.res, p.verdict, p.length = c.partOf(p.asked, p.x.key, status, p.header, p.before, p.sent); p.res != nil {
+			p.on, p.head = true, p.header.Clone()
+			p.res.body = make([]byte, 0, p.length)
+			p.says(true)
+			return
+		}
+		if status == http.StatusOK || status == http.StatusPartialContent && p.verdict.remember {
+			c.parts.none(p.x.key, c.opts.HitForMiss)
+		}
+		p.lease.put(nothingStored)
+	}
+	p.sync(p.header)
+	p.to.WriteHeader(status)
+}
+
+// sync makes the client's header what the handler's is.
+func (p *partRecorder) sync(header http.Header) {
+	clear(p.to.Header())
+	maps.Copy(p.to.Header(), header)
+}
+
+func (p *partRecorder) Write(b []byte) (int, error) {
+	if !p.keep(b) {
+		return p.to.Write(b)
+	}
+	return len(b), nil
+}
+
+// keep records, or ends the recording: nobody knows which is right, the Content-Range or more than that.
+func (p *partRecorder) keep(b []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.decided {
+		p.writeHeader(http.StatusOK)
+	}
+	if !p.on || len(p.res.body)+len(b) > p.length {
+		p.pass()
+		return false
+	}
+	if p.res.body = append(p.res.body, b...); len(p.res.body)-p.gone > buffered && !p.flowing {
+		p.flowing = true
+		go func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.flow()
+		}()
+	}
+	return true
+}
+
+// ReadFrom lets the client's writer read by itself if nothing is recorded.
+func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
+	if !p.keep(nil) {
+		return io.Copy(p.to, src)
+	}
+	return io.Copy(writerOnly{p}, src)
+}
+
+// Unwrap gives whoever flushes, or takes the connection over, the client's writer, with what was written until then.
+func (p *partRecorder) Unwrap() http.ResponseWriter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pass()
+	return p.to
+}
+
+// Flush is for handlers that ask for it by type.
+func (p *partRecorder) Flush() { _ = p.FlushError() }
+
+// FlushError sends what was written to the client now.
+func (p *partRecorder) FlushError() error {
+	if !p.keep(nil) {
+		return http.NewResponseController(p.to).Flush()
+	}
+	return http.NewResponseController(p.Unwrap()).Flush()
+}
+
+// flow writes to the client what there is. flowing is set by its caller.
+func (p *partRecorder) flow() {
+	defer func() {
+		p.flowing = false
+		p.idle.Broadcast()
+	}()
+	for !p.broken && (p.head != nil || p.gone < len(p.res.body)) {
+		head, b := p.head, p.res.body[p.gone:min(p.gone+flowChunk, len(p.res.body))]
+		p.head, p.gone = nil, p.gone+len(b)
+		p.broken = p.unlocked(head, b) != nil
+	}
+}
+
+// unlocked writes to the client while the handler goes on. A panic in there is the handler's.
+func (p *partRecorder) unlocked(head http.Header, b []byte) (err error) {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	defer func() {
+		if v := recover(); v != nil {
+			p.mu.Lock()
+			p.thrown, p.broken = v, true
+			p.mu.Unlock()
+		}
+	}()
+	if head != nil {
+		p.sync(head)
+		p.to.WriteHeader(http.StatusPartialContent)
+	}
+	_, err = p.to.Write(b)
+	return err
+}
+
+// pass ends the recording, and waits until the client has what was recorded, or can't have it.
+func (p *partRecorder) pass() {
+	if !p.on {
+		return
+	}
+	if !p.stored {
+		p.lease.put(nothingStored)
+		p.says(false)
+	}
+	for p.flowing {
+		p.idle.Wait()
+	}
+	p.flowing = true
+	p.flow()
+	p.on = false
+	if v := p.thrown; v != nil {
+		p.thrown = nil
+		panic(v)
+	}
+}
+
+// says has Cache-Status and observers told whether the part is stored.
+func (p *partRecorder) says(stored bool) {
+	var to *passer
+	switch w := p.to.(type) {
+	case *passer:
+		to = w
+	case hijackablePasser:
+		to = w.passer
+	default:
+		return
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.status.stored, to.status.reason = stored, cacheguard.ReasonRange; stored {
+		to.status.reason = 0
+	}
+}
+
+// finish stores the part, if it is whole.
+func (p *partRecorder) finish() {
+	p.mu.Lock()
+	complete := p.on && len(p.res.body) == p.length && !slices.ContainsFunc(sortedNames(p.header), func(name string) bool {
+		return strings.HasPrefix(name, http.TrailerPrefix)
+	})
+	p.mu.Unlock()
+	if !complete {
+		return
+	}
+	c, res := p.x.cache, p.res
+	if prev := p.lease.prev; prev != nil {
+		if both, ok := prev.with(res, c.opts.MaxBody); ok {
+			res = both
+		}
+	}
+	e := c.entry(p.verdict, res)
+	p.stored = !e.NoShare && !e.NoStore && p.lease.put(e)
+	if _, whole := res.whole(); whole && p.stored {
+		p.x.completed()
+	}
+}
+
+// release is called at the end, whichever way the handler has ended.
+func (p *partRecorder) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.decided {
+		p.lease.put(nothingStored)
+		p.sync(p.header)
+		return
+	}
+	p.pass()
+	maps.Copy(p.to.Header(), p.header) // its trailer
+}
+
+var nothingStored = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
+
+// holding is a lease that is held while a handler runs elsewhere.
+type holding struct {
+	prev   *response // what stood there
+	once   sync.Once
+	result chan cacheguard.Entry[*response]
+	over   chan struct{}
+	stored bool // set before over is closed
+}
+
+// holdTimeout is for how long a request waits for a lease. Who else has it stores something for the same resource.
+const holdTimeout = 20 * time.Millisecond
+
+// hold takes a key's lease, or returns nil if that can't be had at once. It has to be put back.
+func (c *Cache) hold(ctx context.Context, key string) *holding {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h := &holding{result: make(chan cacheguard.Entry[*response], 1), over: make(chan struct{})}
+	granted := make(chan *response)
+	go func() {
+		defer close(h.over)
+		defer cancel()
+		res, err := c.loads.RefreshEntry(ctx, key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+			select {
+			case granted <- prev.Value:
+			case <-ctx.Done():
+				return nothingStored, nil
+			}
+			select {
+			case e := <-h.result:
+				return e, nil
+			case <-ctx.Done():
+				return nothingStored, nil
+			}
+		})
+		h.stored = err == nil && res.FreshFor > 0
+	}()
+	timer := time.NewTimer(holdTimeout)
+	defer timer.Stop()
+	select {
+	case h.prev = <-granted:
+		return h
+	case <-timer.C:
+	case <-h.over:
+	}
+	cancel()
+	return nil
+}
+
+// put gives the lease back with what is to be stored, and reports whether it is. Only the first one counts.
+func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
+	h.once.Do(func() {
+		h.result <- e
+		if e.NoShare {
+			return
+		}
+		<-h.over
+		stored = h.stored
+	})
+	return stored
+}
+
+// partial is which resources' parts this process stores: one request's at a time, and none for a while of those whose parts
+// can't be stored.
+type partial struct {
+	mu   sync.Mutex // guards what follows
+	busy map[string]bool
+	not  map[uint64]time.Time // by the key's hash: until when
+	seed maphash.Seed
+}
+
+const mostUnparted = 4096
+
+func (p *partial) begins(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy == nil {
+		p.busy, p.not, p.seed = map[string]bool{}, map[uint64]time.Time{}, maphash.MakeSeed()
+	}
+	if p.busy[key] || time.Now().Before(p.not[maphash.String(p.seed, key)]) {
+		return false
+	}
+	p.busy[key] = true
+	return true
+}
+
+func (p *partial) ends(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.busy, key)
+}
+
+// none says that a resource's parts can't be stored.
+func (p *partial) none(key string, during time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.not) >= mostUnparted {
+		clear(p.not)
+	}
+	p.not[maphash.String(p.seed, key)] = time.Now().Add(during)
+}

@@ -1,0 +1,145 @@
+package middleware
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// mostPosts is how many responses to POST a cache records at a time, each up to MaxBody: those requests are not counted.
+const mostPosts = 16
+
+// postRecorder records, if it can be stored, a response to POST that says of itself that a GET of the same URL would be
+// answered with it (RFC 9110, section 9.3.3). Its client gets it as it comes.
+type postRecorder struct {
+	http.ResponseWriter
+	cache  *Cache
+	asGet  *http.Request // the same URL and fields
+	key    string        // as it is before the handler is called, like all of asGet
+	target target
+	before http.Header
+	sent   time.Time
+
+	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
+	decided bool
+	res     *response // nil: it is not stored
+	verdict verdict
+}
+
+// recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to be called.
+func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
+	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) {
+		return nil
+	}
+	if c.posts.Add(1) > mostPosts {
+		c.posts.Add(-1)
+		return nil
+	}
+	asked := *asGet // as it is before the handler may change it
+	asked.Header = asGet.Header.Clone()
+	p := &postRecorder{ResponseWriter: w, cache: c, asGet: &asked, before: canonical(w.Header().Clone()), sent: time.Now()}
+	p.key = c.keys.key(&asked)
+	p.target, _ = c.keys.target(&asked)
+	return p
+}
+
+func (p *postRecorder) end() { p.cache.posts.Add(-1) }
+
+func (p *postRecorder) WriteHeader(status int) {
+	p.head(status)
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *postRecorder) head(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.decided || status < 200 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	p.decided = true
+	all := canonical(p.Header())
+	if v, ok := p.forGet(status, all); ok {
+		p.res, p.verdict = p.cache.kept(p.asGet, p.key, status, all, p.before, v), v
+	}
+}
+
+// forGet reports whether a response to POST is stored for GET: it has to name the URL that it answered as its own, and to
+// have a lifetime of its own.
+func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) {
+	c := p.cache
+	if location := all["Content-Location"]; status != http.StatusOK || len(location) != 1 || !p.target.is(location[0]) || all["Trailer"] != nil {
+		return v, false
+	}
+	all = c.selectingOnly(all, p.before)
+	now := time.Now()
+	if _, basis := c.rules.lifetime(c.rules.directives(all), status, all, now); basis != explicit {
+		return v, false
+	}
+	v = c.rules.judge(p.asGet, status, all, p.sent, now)
+	return v, v.share && v.store && v.fresh > 0
+}
+
+// is reports whether a reference is to the resource itself.
+func (t target) is(reference string) bool {
+	own, err := url.Parse(t.scheme + "://" + t.host + t.uri)
+	if err != nil {
+		return false
+	}
+	to, err := own.Parse(reference)
+	return err == nil && to.User == nil && to.Fragment == "" && origin(to.Scheme, to.Host) == origin(t.scheme, t.host) &&
+		to.RequestURI() == own.RequestURI()
+}
+
+func (p *postRecorder) Write(b []byte) (int, error) {
+	p.head(http.StatusOK)
+	p.mu.Lock()
+	if p.res != nil && len(p.res.body)+len(b) <= p.cache.opts.MaxBody {
+		p.res.body = append(p.res.body, b...)
+	} else {
+		p.res = nil
+	}
+	p.mu.Unlock()
+	return p.ResponseWriter.Write(b)
+}
+
+func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOnly{p}, src) }
+
+// Unwrap is for http.ResponseController. A response that is flushed is stored all the same, one whose connection is taken over
+// has no body that could be.
+func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Flush is for handlers that ask for it by type.
+func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter).Flush() }
+
+// store is called when the handler has returned, and what stood there was removed.
+func (p *postRecorder) store(ctx context.Context) {
+	p.head(http.StatusOK)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, res := p.cache, p.res
+	if res == nil {
+		return
+	}
+	if length := res.header["Content-Length"]; length != nil && !slices.Equal(length, []string{strconv.Itoa(len(res.body))}) {
+		return
+	}
+	for name := range p.Header() {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return
+		}
+	}
+	if res.header["Content-Type"] == nil && res.header["Content-Encoding"] == nil && len(res.body) > 0 {
+		res.header = maps.Clone(res.header)
+		res.header["Content-Type"] = []string{http.DetectContentType(res.body)}
+	}
+	if e := c.entry(p.verdict, res); !e.NoShare && !e.NoStore && c.admits(res, p.verdict) {
+		_ = c.loads.SetEntry(ctx, res.key, e) // the loader has logged it
+	}
+}
