@@ -144,7 +144,7 @@ func TestSlowClientOfARange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cache := newCache(t, middleware.Options{MaxLoads: 1})
+				cache := newCache(t, middleware.Options{MaxLoads: 8})
 				var runs atomic.Int32
 				h := cache.Handler(c.handler(&runs))
 				gate, done := make(chan struct{}), make(chan struct{})

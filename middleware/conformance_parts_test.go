@@ -127,7 +127,7 @@ func postShows() []show {
 		not("created", `201 | `+own),
 		not("private", own+` | Cache-Control: private`),
 		not("with_a_cookie", own+` | Set-Cookie: a=b`),
-		script("9110-9.3.3/for_somebody", own+`, public`, "POST | Cookie: user=1 -> run", "-> run", "POST | Authorization: x -> run", "-> run"),
+		script("9110-9.3.3/for_somebody", fresh+`, public | Content-Location: /`, "POST | Cookie: user=1 -> run | body / 1", "-> run | body / 2", "POST | Authorization: x -> run | body / 3", "-> run | body / 4"),
 		script("9110-9.3.3/other_methods", own, "PUT -> run", "-> run", "PATCH -> run", "-> run"),
 	), with(middleware.Options{StorePosts: true, DefaultTTL: 60e9, Heuristic: 0.5, MaxBody: 5},
 		not("freshness_by_the_options", `Content-Location: / | body 123`),

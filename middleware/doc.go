@@ -74,10 +74,11 @@
 //
 // A range is served from a complete response, or from a part. If a handler answers a request for one range with a 206 that a
 // 200 with its fields could be stored as, its part is stored beside the whole responses, and never in place of one. It takes a
-// Content-Range with all three numbers, a body of just this length, up to MaxBody, and a request without Cookie and
-// Authorization. Parts are put together under one strong ETag, up to 16 with gaps between them; together they have MaxBody at
+// Content-Range with all three numbers, a body of just this length, up to MaxBody, and a request that
+// doesn't say who asks. Parts are put together under one strong ETag, up to 16 with gaps between them; together they have MaxBody at
 // most. When they are all there is, they are stored as the whole response. Requests for ranges never wait for each other's
-// handlers: while one stores a part, others of the same resource are answered without storing theirs.
+// handlers: while one stores a part, others of the same resource are answered without storing theirs, and so are all beyond an
+// eighth of MaxLoads.
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background, with a copy of the
 // request that has the values of its context, chi's route included, and no client: what it flushes goes nowhere.

@@ -147,17 +147,21 @@ func FuzzContentRange(f *testing.F) {
 // A resource whose parts can't be stored costs no lease for each request.
 func TestUnstorablePartsAreRemembered(t *testing.T) {
 	var p partial
-	if !p.begins("a") || p.begins("a") || !p.begins("b") {
+	if !p.begins("a", 3) || p.begins("a", 3) || !p.begins("b", 3) {
 		t.Fatal("one request of each resource at a time")
 	}
+	if !p.begins("d", 3) || p.begins("e", 3) {
+		t.Fatal("only so many resources at a time")
+	}
+	p.ends("d")
 	p.ends("a")
-	if !p.begins("a") {
+	if !p.begins("a", 3) {
 		t.Error("not after its end")
 	}
 	p.ends("a")
 	p.none("a", time.Hour)
 	p.none("c", -time.Hour)
-	if p.begins("a") || !p.begins("c") {
+	if p.begins("a", 3) || !p.begins("c", 3) {
 		t.Error("what can't be stored is stored, or never again")
 	}
 	for i := range 3 * mostUnparted {

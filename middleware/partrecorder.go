@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"hash/maphash"
 	"io"
 	"maps"
 	"net/http"
@@ -16,7 +15,7 @@ import (
 
 // ranged has the handler answer a request for a range, and stores the part that comes of it.
 func (x *exchange) ranged() {
-	if x.oneRange() && !identified(x.r, nil) && x.cache.parts.begins(x.key) {
+	if x.oneRange() && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
 		next := x.next
 		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.record(w, r, next) })
@@ -336,21 +335,32 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 // partial is which resources' parts this process stores: one request's at a time, and none for a while of those whose parts
 // can't be stored.
 type partial struct {
-	mu   sync.Mutex // guards what follows
-	busy map[string]bool
-	not  map[uint64]time.Time // by the key's hash: until when
-	seed maphash.Seed
+	mu     sync.Mutex // guards what follows
+	busy   map[string]bool
+	not    map[digest]time.Time // until when
+	digest digester
 }
 
-const mostUnparted = 4096
+const (
+	mostUnparted = 4096
+	recordShare  = 8 // the loads of a process for each request that records a part, which has the slot of one
+)
 
-func (p *partial) begins(key string) bool {
+// mostRecorded is how many requests record parts at a time: so few that they leave the slots to others.
+func (c *Cache) mostRecorded() int {
+	if c.opts.MaxLoads <= 0 { // there is no limit, or a Limiter
+		return defaultMaxLoads / recordShare
+	}
+	return c.opts.MaxLoads / recordShare
+}
+
+func (p *partial) begins(key string, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.busy == nil {
-		p.busy, p.not, p.seed = map[string]bool{}, map[uint64]time.Time{}, maphash.MakeSeed()
+		p.busy, p.not = map[string]bool{}, map[digest]time.Time{}
 	}
-	if p.busy[key] || time.Now().Before(p.not[maphash.String(p.seed, key)]) {
+	if p.busy[key] || len(p.busy) >= most || time.Now().Before(p.not[p.digest.of(key)]) {
 		return false
 	}
 	p.busy[key] = true
@@ -370,5 +380,5 @@ func (p *partial) none(key string, during time.Duration) {
 	if len(p.not) >= mostUnparted {
 		clear(p.not)
 	}
-	p.not[maphash.String(p.seed, key)] = time.Now().Add(during)
+	p.not[p.digest.of(key)] = time.Now().Add(during)
 }
