@@ -205,9 +205,11 @@ func (p *passer) Unwrap() http.ResponseWriter { return p.w }
 func (p *passer) Flush()                      { _ = p.FlushError() }
 
 func (p *passer) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		p.decided(status)
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		inform(p.w, status)
+		return
 	}
+	p.decided(status)
 	p.w.WriteHeader(status)
 }
 

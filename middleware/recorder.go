@@ -106,7 +106,7 @@ func (rec *recorder) head(status int) {
 			header := rec.headers()
 			rec.heads = append(rec.heads, func() {
 				rec.sync(header, nil)
-				rec.w.WriteHeader(status)
+				inform(rec.w, status)
 			})
 			rec.flows()
 		}
