@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/middleware"
@@ -30,9 +31,17 @@ func shown(r *http.Request) string {
 	return "nobody"
 }
 
-// asUser sends a request of a user who says so by a certificate or to a proxy.
+// asUser sends a GET of a user who says so by a certificate or to a proxy.
 func asUser(h http.Handler, user, by string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "https://example.com/account", nil)
+	return asUserWith(h, user, by, "GET")
+}
+
+// asUserWith is asUser with a method and fields.
+func asUserWith(h http.Handler, user, by, method string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "https://example.com/account", nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	switch {
 	case user == "nobody":
 	case by == "certificate":
@@ -43,6 +52,56 @@ func asUser(h http.Handler, user, by string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// No part is stored, and nothing of a POST, that was made for a request which says who asks: even if all may have it. What is
+// fresh only by the options isn't served to such a request.
+func TestNothingOfUsersIsRecorded(t *testing.T) {
+	for _, by := range []string{"certificate", "Proxy-Authorization", "Authorization", "Cookie"} {
+		for _, method := range []string{"GET", "POST"} {
+			t.Run(method+"/"+by, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					runs, lifetime := 0, "public, max-age=60"
+					h := newCache(t, middleware.Options{StorePosts: true, DefaultTTL: time.Hour}).Handler(http.HandlerFunc(
+						func(w http.ResponseWriter, r *http.Request) {
+							runs++
+							w.Header().Set("Content-Location", "/account")
+							if lifetime != "" {
+								w.Header().Set("Cache-Control", lifetime)
+							}
+							if r.Header.Get("Range") != "" {
+								w.Header().Set("Content-Range", "bytes 0-4/10")
+								w.WriteHeader(http.StatusPartialContent)
+							}
+							fmt.Fprintf(w, "run %d", runs)
+						}))
+					ask := func(user, method string, run int) {
+						t.Helper()
+						var header []string
+						if method == "GET" {
+							header = []string{"Range", "bytes=0-4"}
+						}
+						if got := asUserWith(h, user, by, method, header...).Body.String(); got != fmt.Sprint("run ", run) {
+							t.Errorf("%s of %s: %q, want run %d", method, user, got, run)
+						}
+					}
+					ask("alice", method, 1)
+					ask("alice", "GET", 2) // to whom it would be given
+					ask("nobody", method, 3)
+					if method == "POST" { // whose response is the next one's
+						ask("alice", "GET", 3)
+						return
+					}
+					ask("alice", "GET", 3)
+					lifetime = ""
+					asUserWith(h, "nobody", by, "POST")
+					ask("nobody", "GET", 5)
+					ask("nobody", "GET", 5)
+					ask("alice", "GET", 6)
+				})
+			})
+		}
+	}
 }
 
 // A TLS client certificate and Proxy-Authorization say who asks as Authorization does: a lifetime alone, the options or a date
