@@ -1,15 +1,19 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -206,9 +210,11 @@ func TestRangeFlowsWhileItIsMade(t *testing.T) {
 type goneWriter struct {
 	*httptest.ResponseRecorder
 	panics bool
+	writes *int
 }
 
 func (w goneWriter) Write([]byte) (int, error) {
+	*w.writes++
 	if w.panics {
 		panic(http.ErrAbortHandler)
 	}
@@ -221,19 +227,24 @@ func TestClientOfARangeLeaves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cache := newCache(t, middleware.Options{})
 			var runs atomic.Int32
-			h := cache.Handler(pieceOf(&runs, func() {}))
-			r := httptest.NewRequest("GET", "/", nil)
+			ctx, leave := context.WithCancel(t.Context())
+			h := cache.Handler(pieceOf(&runs, func() { leave(); synctest.Wait() }))
+			r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 			r.Header.Set("Range", "bytes=1048576-")
+			writes := 0
 			func() {
 				defer func() {
 					if v := recover(); panics != (v == http.ErrAbortHandler) {
 						t.Errorf("panic: %v", v)
 					}
 				}()
-				h.ServeHTTP(goneWriter{httptest.NewRecorder(), panics}, r)
+				h.ServeHTTP(goneWriter{httptest.NewRecorder(), panics, &writes}, r)
 			}()
 			if got := asks(h, "GET", "/", "Range", "bytes=1048576-"); got.Body.Len() != 1<<20 || runs.Load() != 1 {
 				t.Errorf("%d bytes after %d runs", got.Body.Len(), runs.Load())
+			}
+			if writes != 1 {
+				t.Errorf("%d writes to a client that has gone", writes)
 			}
 		})
 	}
@@ -259,7 +270,7 @@ func TestPartsThatAreNone(t *testing.T) {
 		"short":    {func(w http.ResponseWriter, r *http.Request) { head(w); fmt.Fprint(w, "0123") }, "0123"},
 		"long":     {func(w http.ResponseWriter, r *http.Request) { head(w); fmt.Fprint(w, "012"); fmt.Fprint(w, "345") }, "012345"},
 		"no body":  {func(w http.ResponseWriter, r *http.Request) { head(w) }, ""},
-		"nothing":  {func(w http.ResponseWriter, r *http.Request) {}, ""},
+		"nothing":  {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Said", "1") }, ""},
 		"two 206s": {func(w http.ResponseWriter, r *http.Request) { head(w); head(w); fmt.Fprint(w, "0123") }, "0123"},
 		"flushed": {func(w http.ResponseWriter, r *http.Request) {
 			head(w)
@@ -296,6 +307,9 @@ func TestPartsThatAreNone(t *testing.T) {
 					}()
 					if got := w.Body.String(); got != c.want {
 						t.Errorf("got %q", got)
+					}
+					if name == "nothing" && w.Result().Header.Get("X-Said") == "" || name == "trailer" && w.Result().Trailer.Get("Sum") == "" {
+						t.Errorf("got %v", w.Result())
 					}
 					if got := strings.Join(told.take(), " "); name != "panic" && got != "range" {
 						t.Errorf("observers are told %q", got)
@@ -354,6 +368,63 @@ func TestPartsByTheOptionsAreForNobodyInParticular(t *testing.T) {
 		ranged(h, "0-4", "Authorization", "x")
 		if runs.Load() != 3 {
 			t.Errorf("%d runs", runs.Load())
+		}
+	})
+}
+
+// A part is selected by the request as it came, however many handlers may run.
+func TestPartsAreSelectedByWhatWasAsked(t *testing.T) {
+	for _, most := range []int{-1, 0, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			var runs atomic.Int32
+			varied := strong.Clone()
+			varied.Set("Vary", "X-Size")
+			pieces := inPieces(&runs, varied)
+			h := newCache(t, middleware.Options{MaxLoads: most}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Set("X-Size", "unknown")
+				pieces(w, r)
+			}))
+			for _, size := range []string{"1", "1"} {
+				ranged(h, "0-4", "X-Size", size)
+			}
+			if runs.Load() != 1 {
+				t.Errorf("MaxLoads %d: %d runs", most, runs.Load())
+			}
+		})
+	}
+}
+
+// Nor does a request for a range wait for another process that stores a part of the same resource.
+func TestRangesWaitForNoOtherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer func() { _ = store.Close() }()
+		gate, runs := make(chan struct{}), &atomic.Int32{}
+		pieces := inPieces(runs, strong)
+		var handlers []http.Handler
+		for range 2 {
+			cache, err := middleware.New(store, middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cache.Close() }()
+			handlers = append(handlers, cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Range") == "bytes=0-4" {
+					<-gate
+				}
+				pieces(w, r)
+			})))
+		}
+		first := make(chan string)
+		go func() { first <- ranged(handlers[0], "0-4") }()
+		synctest.Wait()
+		began := time.Now()
+		if got := ranged(handlers[1], "5-9"); got != "56789" || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("got %q after %v", got, time.Since(began))
+		}
+		close(gate)
+		if got := <-first; got != "01234" {
+			t.Errorf("got %q", got)
 		}
 	})
 }

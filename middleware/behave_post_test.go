@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,7 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{StorePosts: true})
 		gate := make(chan struct{})
-		answer := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, strings.NewReader(digits)) }
+		answer := func(w http.ResponseWriter, r *http.Request) {}
 		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "max-age=60")
 			w.Header().Set("Content-Location", r.URL.Path)
@@ -35,6 +36,13 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 				t.Errorf("%s: %q", target, got)
 			}
 		}
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			lifetime := w.Header()["Cache-Control"]
+			delete(w.Header(), "Cache-Control")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header()["Cache-Control"] = lifetime
+			_, _ = io.Copy(w, strings.NewReader(digits))
+		}
 		asks(h, "POST", "/copied")
 		expect("/copied", digits)
 		answer = func(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +58,25 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 		}
 		asks(h, "POST", "/short")
 		expect("/short", "by GET")
+		answer = func(w http.ResponseWriter, r *http.Request) {}
+		asks(h, "POST", "/nothing")
+		expect("/nothing", "")
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, digits)
+			w.Header().Set(http.TrailerPrefix+"Sum", "1")
+		}
+		asks(h, "POST", "/trailer")
+		expect("/trailer", "by GET")
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			lifetime := w.Header()["Cache-Control"]
+			delete(w.Header(), "Cache-Control")
+			w.WriteHeader(http.StatusOK)
+			w.Header()["Cache-Control"] = lifetime
+			w.WriteHeader(http.StatusOK) // which is too late
+			fmt.Fprint(w, digits)
+		}
+		asks(h, "POST", "/late")
+		expect("/late", "by GET")
 		answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "012"); panic(http.ErrAbortHandler) }
 		func() {
 			defer func() { _ = recover() }()
@@ -63,7 +90,9 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 			go func() { asks(h, "POST", "/slow"); done <- true }()
 		}
 		synctest.Wait()
-		asks(h, "POST", "/seventeenth")
+		for range 20 {
+			asks(h, "POST", "/seventeenth")
+		}
 		expect("/seventeenth", "by GET")
 		close(gate)
 		for range 16 {
@@ -72,4 +101,51 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 		asks(h, "POST", "/later")
 		expect("/later", digits)
 	})
+}
+
+// What is stored of a POST is selected by the request as it came, has nothing of what somebody in front said to its client, and
+// counts among the variants of its URL.
+func TestPostsAreStoredForTheirLike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		inner := newCache(t, middleware.Options{StorePosts: true, MaxVariants: 2}).Handler(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				r.Header.Set("X-Size", "unknown")
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("Content-Location", "/")
+				w.Header().Set("Vary", "X-Size")
+				fmt.Fprint(w, "run ", runs)
+			}))
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Client", r.Header.Get("X-Client"))
+			inner.ServeHTTP(w, r)
+		})
+		for i, size := range []string{"1", "2", "3"} {
+			asks(h, "POST", "/", "X-Size", size, "X-Client", "poster")
+			got := asks(h, "GET", "/", "X-Size", size, "X-Client", "reader")
+			want := fmt.Sprint("run ", i+1)
+			if size == "3" {
+				want = "run 4"
+			}
+			if got.Body.String() != want || len(got.Header()["X-Client"]) != 1 || got.Header().Get("X-Client") != "reader" {
+				t.Errorf("size %s: %q, %v; want %s", size, got.Body, got.Header(), want)
+			}
+		}
+	})
+}
+
+// A POST for a Host that is none goes by.
+func TestPostForNoHost(t *testing.T) {
+	h := newCache(t, middleware.Options{StorePosts: true}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Content-Location", "/")
+		fmt.Fprint(w, digits)
+	}))
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Host = "a b"
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Body.String() != digits {
+		t.Errorf("got %q", w.Body)
+	}
 }

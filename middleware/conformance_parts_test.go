@@ -23,7 +23,7 @@ func partShows() []show {
 		return script(name, reply, ask, ask)
 	}
 	shows := []show{
-		script("3.3/part_is_used_for_ranges_in_it", part(fresh, "0-4/10", "01234"), askHead,
+		script("3.3/part_is_used_for_ranges_in_it", part(fresh, "0-4/10", "01234"), askHead+" | Cache-Status*=stored",
 			"| Range: bytes=1-2 -> hit 206 | Content-Range: bytes 1-2/10 | Content-Length: 2 | body 12 | Age | "+fresh,
 			"| Range: bytes=0-4 -> hit 206 | Content-Range: bytes 0-4/10 | body 01234"),
 		script("3.3/part_is_used_for_the_last_bytes", part(fresh, "5-9/10", "56789"), askTail,
@@ -50,6 +50,10 @@ func partShows() []show {
 		script("3.3/part_goes_when_the_resource_changes", then(head, "204", head), askHead, "POST -> run 204", "| Range: bytes=0-1 -> run 206"),
 		script("3.3/part_displaces_nothing", then(fresh, head), "-> run | body / 1",
 			"| Cache-Control: no-cache | Range: bytes=0-4 -> run 206", "-> hit | body / 1"),
+		script("3.3/part_after_a_whole_is_not_stored_soon", then(fresh, head), "| Range: bytes=0-4 -> run", askHead, askHead, "wait 1h",
+			askHead, "| Range: bytes=0-4 -> hit 206"),
+		script("3.3/part_after_a_private_one_is_not_stored_soon", then(part(`Cache-Control: private`, "0-4/10", "01234"), head), askHead,
+			askHead, askHead, "wait 1h", askHead, "| Range: bytes=0-4 -> hit 206"),
 		script("9110-13.1.5/part_has_the_tag", head, askHead, `| If-Range: "a" | Range: bytes=0-1 -> hit 206`,
 			`| If-Range: "b" | Range: bytes=0-1 -> run 206`),
 
@@ -120,6 +124,10 @@ func postShows() []show {
 		stored("varies", own+` | Vary: Foo`, "| Foo: 1 -> run", "-> hit | body / 1"),
 		not("without_content_location", fresh),
 		not("other_content_location", fresh+` | Content-Location: /b`),
+		not("fragment", own+`#a`),
+		not("user", fresh+` | Content-Location: http://somebody@cache.example/`),
+		not("stale_from_the_start", `Cache-Control: max-age=0, stale-while-revalidate=60 | Content-Location: /`),
+		not("declared_trailer", own+` | Trailer: X-Sum`),
 		not("other_host", fresh+` | Content-Location: http://elsewhere.example/`),
 		not("other_query", own+`?a`),
 		not("two_content_locations", own+` | Content-Location: /`),
@@ -129,9 +137,11 @@ func postShows() []show {
 		not("with_a_cookie", own+` | Set-Cookie: a=b`),
 		script("9110-9.3.3/for_somebody", fresh+`, public | Content-Location: /`, "POST | Cookie: user=1 -> run | body / 1", "-> run | body / 2", "POST | Authorization: x -> run | body / 3", "-> run | body / 4"),
 		script("9110-9.3.3/other_methods", own, "PUT -> run", "-> run", "PATCH -> run", "-> run"),
+	), append(with(middleware.Options{},
+		not("unless_an_option_says_so", own),
 	), with(middleware.Options{StorePosts: true, DefaultTTL: 60e9, Heuristic: 0.5, MaxBody: 5},
 		not("freshness_by_the_options", `Content-Location: / | body 123`),
 		not("freshness_by_the_options_and_public", `Cache-Control: public | Last-Modified: `+longAgo+` | Content-Location: / | body 123`),
 		not("above_max_body", own+` | body 123456`),
-		stored("at_max_body", own+` | body 12345`, "-> hit | body 12345"))...)
+		stored("at_max_body", own+` | body 12345`, "-> hit | body 12345"))...)...)
 }

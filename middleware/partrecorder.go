@@ -157,9 +157,7 @@ func (p *partRecorder) Flush() { _ = p.FlushError() }
 
 // FlushError sends what was written to the client now.
 func (p *partRecorder) FlushError() error {
-	if !p.keep(nil) {
-		return http.NewResponseController(p.to).Flush()
-	}
+	p.keep(nil) // which decides the head
 	return http.NewResponseController(p.Unwrap()).Flush()
 }
 
@@ -172,7 +170,7 @@ func (p *partRecorder) flow() {
 	for !p.broken && (p.head != nil || p.gone < len(p.res.body)) {
 		head, b := p.head, p.res.body[p.gone:min(p.gone+flowChunk, len(p.res.body))]
 		p.head, p.gone = nil, p.gone+len(b)
-		p.broken = p.unlocked(head, b) != nil
+		p.broken = p.unlocked(head, b) != nil || p.broken
 	}
 }
 
