@@ -75,6 +75,31 @@ func TestFleetPanic(t *testing.T) {
 	}
 }
 
+// Who comes while others have their second try takes what comes of it, in each process: an error, too.
+func TestFleetSecondTryIsTheLast(t *testing.T) {
+	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
+		holds := []*gate{f.gate(), f.gate()}
+		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
+			run, _, _ := f.counts()
+			holds[min(run, 2)-1].pass()
+			http.Error(w, "no", http.StatusServiceUnavailable)
+		})
+		first := f.start(0, get("/catalog"))
+		f.awaitRunning(1)
+		second := f.start(0, get("/catalog"))
+		f.awaitWaiting(2)
+		holds[0].open()
+		first.reply(t).want(t, 503, "no\n")
+		f.awaitRuns(2)
+		third := f.start(1, get("/catalog"))
+		f.awaitWaiting(2)
+		holds[1].open()
+		second.reply(t).want(t, 503, "no\n")
+		third.reply(t).want(t, 503, "Service Unavailable\n")
+		f.wantRuns(2, "three requests")
+	})
+}
+
 // Responses that end too early are neither given to those who wait nor stored: one of these runs the handler again.
 func TestFleetNotWhole(t *testing.T) {
 	for name, broken := range map[string]func(w http.ResponseWriter){

@@ -80,18 +80,29 @@ func (s *stage) wantFailures(processes int, when string) int {
 // awaitRunning returns when so many handlers run at the same time.
 func (s *stage) awaitRunning(n int) {
 	s.tb.Helper()
+	s.awaitCounts(fmt.Sprintf("%d that run", n), func() bool { return s.running == n })
+}
+
+// awaitRuns returns when so many handlers have begun.
+func (s *stage) awaitRuns(n int) {
+	s.tb.Helper()
+	s.awaitCounts(fmt.Sprintf("%d begun", n), func() bool { return s.runs == n })
+}
+
+func (s *stage) awaitCounts(want string, reached func() bool) {
+	s.tb.Helper()
 	timeout := time.After(longWait)
 	for {
 		s.mu.Lock()
-		running, changed := s.running, s.changed
+		good, changed := reached(), s.changed
 		s.mu.Unlock()
-		if running == n {
+		if good {
 			return
 		}
 		select {
 		case <-changed:
 		case <-timeout:
-			s.tb.Fatalf("after %v %v; want %d that run", longWait, s, n)
+			s.tb.Fatalf("after %v %v; want %s", longWait, s, want)
 		}
 	}
 }
