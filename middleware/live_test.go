@@ -23,7 +23,7 @@ import (
 
 // window asks for a page by HTTP/2 with a flow-control window of so many bytes, reads nothing but what comes by itself, and
 // never lets the server send more.
-func window(t *testing.T, address, path string, size uint32) net.Conn {
+func window(t testing.TB, address, path string, size uint32) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -49,7 +49,7 @@ func window(t *testing.T, address, path string, size uint32) net.Conn {
 }
 
 // stuck asks by HTTP/1 and reads one byte of the response.
-func stuck(t *testing.T, address, path string) net.Conn {
+func stuck(t testing.TB, address, path string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
