@@ -58,6 +58,12 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 		}
 		asks(h, "POST", "/short")
 		expect("/short", "by GET")
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Location", "http://somebody@example.com/user")
+			fmt.Fprint(w, digits)
+		}
+		asks(h, "POST", "/user")
+		expect("/user", "by GET")
 		answer = func(w http.ResponseWriter, r *http.Request) {}
 		asks(h, "POST", "/nothing")
 		expect("/nothing", "")
