@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // A mutant breaks one rule in one place, and the check that it is for finds it. The files are the machine, the slot, and for
@@ -280,13 +282,19 @@ var mutants = []mutant{
 
 var failsBy = regexp.MustCompile(`fails by "(\w+)"`)
 
+// testWithoutRace explores one scene in a test of its own, without the race detector: there is one goroutine.
+func testWithoutRace(t *testing.T, scene string, flags ...string) ([]byte, error) {
+	run := "^TestExplore$/^" + regexp.QuoteMeta(strings.ReplaceAll(scene, " ", "_")) + "$"
+	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=5m", "-run", run}, flags...)
+	return exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput()
+}
+
 // TestMutants builds each mutant and lets the explorer find it. What no mutant can break would prove nothing.
 func TestMutants(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("skipped with -short and with the race detector: each mutant is compiled")
+	if testing.Short() || raceEnabled && !childproc.Full() {
+		t.Skip("skipped with -short, and with the race detector unless CACHEGUARD_TEST is full: each mutant is compiled")
 	}
-	tool, err := exec.LookPath("go")
-	if err != nil {
+	if _, err := exec.LookPath("go"); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
 	for _, m := range mutants {
@@ -314,10 +322,7 @@ func TestMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			run := "^TestExplore$/^" + regexp.QuoteMeta(strings.ReplaceAll(m.scene, " ", "_")) + "$"
-			test := exec.CommandContext(t.Context(), tool,
-				"test", "-count=1", "-vet=off", "-timeout=2m", "-overlay", overlay, "-run", run, ".")
-			out, err := test.CombinedOutput()
+			out, err := testWithoutRace(t, m.scene, "-overlay", overlay)
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:
