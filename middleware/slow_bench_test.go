@@ -58,8 +58,15 @@ func BenchmarkBehindSlowClients(b *testing.B) {
 		"a byte a second": func(b *testing.B, address, path string) net.Conn {
 			conn := stuck(b, address, path)
 			go func() {
-				for err := error(nil); err == nil; time.Sleep(time.Second) {
-					_, err = conn.Read(make([]byte, 1))
+				for {
+					if _, err := conn.Read(make([]byte, 1)); err != nil {
+						return
+					}
+					select {
+					case <-time.After(time.Second):
+					case <-b.Context().Done():
+						return
+					}
 				}
 			}()
 			return conn
