@@ -1,0 +1,205 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// release gives a lease up.
+func (r *run[V]) release(m *miss[V]) {
+	c := r.cache
+	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, m.asked.token) })
+}
+
+// fill stores the results of a load.
+func (r *run[V]) fill(all []*miss[V]) {
+	if len(all) == 1 {
+		fill := all[0].fill()
+		ans, err := r.cache.store.Fill(r.values, fill.Key, fill.Grant, fill.Frame, fill.TTL)
+		r.filled(all[0], ans, err)
+		return
+	}
+	fills := make([]FillAsk, len(all))
+	for i, m := range all {
+		fills[i] = m.fill()
+	}
+	for i, reply := range complete(r.cache.store.FillMany(r.values, fills), len(fills)) {
+		r.filled(all[i], reply.Answer, reply.Err)
+	}
+}
+
+func (m *miss[V]) fill() FillAsk {
+	frame.Seal(m.own.out.frame, m.own.header)
+	return FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
+}
+
+// filled takes what became of a result that the store has been asked to keep.
+func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
+	c, h, out := r.cache, m.own.header, &m.own.out
+	if m.Claims { // of a write, which is told of by what Update returns
+		m.own.stored = err == nil && ans == FillStored
+		r.step(m, protocol.Event{Kind: protocol.Stored})
+		return
+	}
+	res := out.result()
+	e := protocol.Event{Kind: protocol.Stored}
+	switch {
+	case err != nil:
+		c.near.drop(m.key.Key)
+		c.down(r.ctx, &c.storing, m.name, err)
+		c.observe(r.ctx, Event{Kind: EventFillUnknown, Key: m.name, Err: err})
+		res.Degraded = true
+		e.Kind = protocol.Unsure
+	case ans == FillStored:
+		c.observe(r.ctx, Event{Kind: EventFilled, Key: m.name})
+		c.up(r.ctx, &c.storing)
+		if h.Unshared {
+			c.near.drop(m.key.Key)
+			break
+		}
+		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
+		res.FreshFor += h.Soft
+		c.near.replace(m.key.Key, m.asked.near, found[V]{
+			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: ID(h.ID), id: frame.ID(out.frame),
+			tags: out.tags, stamp: h.Stamp,
+		})
+	default: // for those who waited from before, and nobody else
+		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
+	}
+	m.own.res = res
+	r.step(m, e)
+}
+
+// conclude tells the store, and by it everybody who waits, why there is no value.
+func (r *run[V]) conclude(m *miss[V]) {
+	c := r.cache
+	o, backoff := Outcome{}, time.Duration(0)
+	if m.State == protocol.Failing {
+		m.own.res.Status = StatusLoaded
+		o, backoff = c.failed(m)
+	} else {
+		o = c.notStored(r.ctx, m)
+	}
+	c.settle(func(ctx context.Context) error { return c.tell(ctx, m, o, backoff) })
+}
+
+// failed is the outcome of a load that has failed, and for how long nobody repeats it.
+func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
+	err, failures := m.own.out.err, m.ans.Failures+1
+	backoff = c.opts.backoff(failures, time.Until(m.until()))
+	c.failures.remember(m.key.Key, m.asked.token, err, backoff, c.opts.LeaseTTL)
+	c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, backoff+grace(backoff), err)
+	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
+}
+
+// notStored is the outcome of a load whose result is not stored.
+func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
+	m.own.res = m.own.out.result()
+	switch e := &m.own.out.entry; {
+	case e.NoShare && e.LeaveStored:
+		return Outcome{Kind: OutcomeUnshared, Note: m.note}
+	case !e.NoShare:
+		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
+	}
+	c.near.drop(m.key.Key) // what is there is out of date
+	return c.unstored(m)
+}
+
+// maxCarried is the largest frame that goes along with an outcome instead of being loaded again.
+const maxCarried = 4 << 10
+
+// unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
+// everybody for themselves, in parallel. What stands in the store goes: it is out of date.
+func (c *Cache[V]) unstored(m *miss[V]) Outcome {
+	out, h := &m.own.out, m.own.header
+	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
+		return Outcome{Kind: OutcomeUnshared, Note: m.note, Drop: m.had.id != nil}
+	}
+	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0
+	f := slices.Clone(out.frame)
+	frame.Seal(f, h)
+	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
+}
+
+// tell ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this load, so that
+// a lost message costs them no second load, and its own back-off, so that the next one can grow.
+func (c *Cache[V]) tell(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
+	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, max(2*backoff, c.opts.LeaseTTL+time.Second), backoff)
+}
+
+// storable reports whether a result with this header is to be stored, and can be.
+func (out loaded[V]) storable(h frame.Header) bool {
+	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
+}
+
+// header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.
+func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
+	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
+	ttl := c.opts.TTL
+	if out.notFound {
+		ttl = c.opts.NegativeTTL
+	} else { // what does not exist is not served for longer than NegativeTTL, which is there to be short
+		h.Revalidate, h.IfError = c.opts.StaleWhileRevalidate, c.opts.StaleIfError
+	}
+	if out.entry.NoShare {
+		h.Revalidate, h.IfError = 0, 0
+		if h.Soft = out.entry.TTL; h.Soft > 0 {
+			h.Unshared, h.Null, h.Created = true, out.notFound || out.unkept(), c.store.Now()
+		}
+		return h
+	}
+	if out.entry.NoStore || ttl < 0 {
+		return h
+	}
+	// The load's own word counts, and exactly that.
+	if h.Soft = out.entry.TTL; h.Soft == 0 {
+		h.Soft = jittered(ttl, c.opts.Jitter)
+	}
+	if d := out.entry.StaleWhileRevalidate; d != 0 {
+		h.Revalidate = max(d, 0)
+	}
+	if d := out.entry.StaleIfError; d != 0 {
+		h.IfError = max(d, 0)
+	}
+	h.Created = c.store.Now()
+	return h
+}
+
+// settle does what ends a lease once, and if that fails, goes on trying behind the callers' backs.
+func (c *Cache[V]) settle(end func(context.Context) error) {
+	ctx := context.Background()
+	if err := end(ctx); err != nil {
+		c.down(ctx, &c.leasing, "", err)
+		c.background(end)
+	}
+}
+
+// background repeats what ends a lease until it worked, or until the lease is over by itself.
+func (c *Cache[V]) background(end func(context.Context) error) {
+	// The lease may have been renewed a moment ago.
+	until := time.Now().Add(c.opts.LeaseTTL)
+	if !c.life.begin() { // closing: one try, at once
+		_ = end(context.Background())
+		return
+	}
+	go func() {
+		defer c.life.end()
+		for pause := 20 * time.Millisecond; ; pause *= 2 {
+			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
+				return
+			}
+			if !c.life.sleep(pause) { // closing: once more, at once
+				_ = end(context.Background())
+				return
+			}
+		}
+	}()
+}
+
+// givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.
+func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }
