@@ -78,12 +78,9 @@ func TestForgedGenerations(t *testing.T) {
 					}
 					forge()
 					forge()
-					marker := func() { // behind it everything was heard
-						b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "another")) })
-					}
-					marker()
+					b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "another")) }, generation)
 					served(t, what, a, b)
-					b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "t")) })
+					b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "t")) }, generation)
 					for _, r := range []*replica{a, b} {
 						if res, err := r.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
 							t.Errorf("an invalidation after the forged one left %+v, %v", res, err)
