@@ -148,26 +148,16 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // look opens the values that are there after all, and reads the generations of all their tags in one trip. An error means that
 // nobody can say which of them have been invalidated.
 func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
-	c := r.cache
 	there := make([]found[V], len(replies))
 	var some []int
 	for i, reply := range replies {
 		if reply.Err == nil && reply.Answer.State == LeaseValue {
-			if there[i] = c.open(reply.Answer.Frame); there[i].res.Status != StatusMiss {
+			if there[i] = r.cache.open(reply.Answer.Frame); there[i].res.Status != StatusMiss {
 				some = append(some, i)
 			}
 		}
 	}
-	if len(some) == 0 {
-		return there, nil
-	}
-	of, at, err := c.generations(r.values, there, some)
-	for _, i := range some {
-		if got := &there[i]; err != nil || !got.after(of, at, c.store.Now()) {
-			*got = found[V]{id: got.id}
-		}
-	}
-	return there, err
+	return there, r.cache.validate(r.values, there, some)
 }
 
 // answered takes the answer to the question for the lease, with the value in it.

@@ -28,28 +28,39 @@ type Cache[V any] struct {
 
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
-	changed   changes                  // of which this process knows
 	waits     waits                    // of those flights, for loads in other processes
-	failures  failures                 // of loads in this process, as error values
-	heard     heard                    // of invalidations by tag
-	owed      owed                     // those of which the store could not be told
-	hints     hints                    // which tags values have
-	restraint restraint                // from refreshing what another process loads or what has failed
 	near      *near[V]                 // the process-local tier; nil if there is none
-	bare      bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
-	untold    *untold                  // counts what it answers, if the observer is not told of each; else nil
-	loads     loads
+	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
+	loads     loads                    // under way
+	life      life
+	knowledge
+	listeners
+	health
+}
 
+// knowledge is what this process remembers of keys and tags, from what it did itself and from messages.
+type knowledge struct {
+	changed   changes   // of keys, counted
+	failures  failures  // of loads in this process, as error values
+	restraint restraint // from refreshing what another process loads or what has failed
+	heard     heard     // invalidations by tag
+	owed      owed      // those of which the store could not be told
+	hints     hints     // which tags values have
+}
+
+// listeners is who is told of something, and what tells the cache.
+type listeners struct {
 	tracer         LoadTracer // the observer, if it is one
+	untold         *untold    // counts what the local tier answers, if the observer is not told of each; else nil
 	detachObserver func()
+	stopListening  func()
+}
 
-	life          life
-	stopListening func()
-	corruptSaid   atomic.Bool
-	reading       trouble
-	leasing       trouble
-	storing       trouble
-	changing      trouble
+// health is what the cache has said of the store. Reads can work while leases don't (out of memory, read-only), so each has
+// its own trouble.
+type health struct {
+	reading, leasing, storing, changing trouble
+	corruptSaid                         atomic.Bool
 }
 
 // New makes a typed read-through cache on a store that other caches and other processes share. It reports every
@@ -70,7 +81,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c.attach()
-	c.bare = c.near != nil && (opts.Observer == nil || c.untold != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
+	c.plain = c.near != nil && (opts.Observer == nil || c.untold != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	if l := opts.Limiter; l != nil && l.fleet != nil {
@@ -147,8 +158,7 @@ func newID() (id ID) {
 	return id
 }
 
-// trouble is what the store can't do at present. Reads can work while leases don't (out of memory, read-only), so each
-// has its own.
+// trouble is what the store can't do at present.
 type trouble struct {
 	what string
 	said atomic.Bool

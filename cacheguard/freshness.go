@@ -78,21 +78,26 @@ func jittered(d time.Duration, jitter float64) time.Duration {
 
 // found is what stands in the store under a key.
 type found[V any] struct {
-	res                 Result[V]     // StatusMiss, StatusHit or StatusStale
-	good                use           // what res is good for
-	keeps               time.Duration // for how long that lasts, at most
-	revalidate, ifError time.Duration // its stale windows
-	took                time.Duration // how long its load took
-	early               bool          // it is fresh, and this reader is to refresh it
-	marked              bool          // by a soft tag, since its load began
-	unshared            bool          // it is no value for any caller, only the previous one of the next load
-	passing             bool          // and for now every call loads for itself
+	res      Result[V]     // StatusMiss, StatusHit or StatusStale
+	good     use           // what res is good for
+	keeps    time.Duration // for how long that lasts, at most
+	early    bool          // it is fresh, and this reader is to refresh it
+	marked   bool          // by a soft tag, since its load began
+	unshared bool          // it is no value for any caller, only the previous one of the next load
+	passing  bool          // and for now every call loads for itself
+	corrupt  error         // why it is no value
+	made
+}
+
+// made is what its frame says of where it comes from.
+type made struct {
+	id                  []byte        // of whatever stands there, for LeaseAsk.Seen
 	load                ID            // the load that made it
+	took                time.Duration // how long that took
+	note                []byte        // of its tracer
 	tags                frame.Tags    // what it depends on
 	stamp               int64         // and as of when, on the clock of the generations
-	id                  []byte        // of whatever stands there, for LeaseAsk.Seen
-	note                []byte        // of that load's tracer
-	corrupt             error         // why it is no value
+	revalidate, ifError time.Duration // its stale windows
 }
 
 // use is what it is good for on the way to another.

@@ -160,6 +160,16 @@ func (h *hints) of(id string) *hint {
 	return untagged
 }
 
+// ofMany returns the hints for many keys, and what to ask the store for.
+func (h *hints) ofMany(keys []Key) (hints []*hint, asked tagSet) {
+	hints, asked.all = make([]*hint, len(keys)), []string{}
+	for i, k := range keys {
+		hints[i] = h.of(k.Key)
+		asked.add(hints[i].list())
+	}
+	return hints, asked
+}
+
 // note remembers which tags the key's value has.
 func (h *hints) note(id string, tags frame.Tags) {
 	hash := maphash.String(h.seed, id)

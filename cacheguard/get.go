@@ -18,7 +18,7 @@ import (
 // process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
-	if c.bare && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
+	if c.plain && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.near.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
 			if c.untold != nil {
 				c.untold.add(e.res.NotFound)

@@ -88,6 +88,17 @@ func (n *near[V]) stamp(id string) (m moment) {
 	return m
 }
 
+// stamps is stamp for many keys; nil if there is no tier.
+func (n *near[V]) stamps(keys []Key) (all []moment) {
+	if n != nil {
+		all = make([]moment, len(keys))
+		for i, k := range keys {
+			all[i] = n.stamp(k.Key)
+		}
+	}
+	return all
+}
+
 // moment says up to which change of a key, and up to which invalidation by tag, a value is known to be true.
 type moment struct {
 	local.Stamp

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
@@ -88,126 +89,65 @@ func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
 // generations that came with it, if they did.
 func (c *Cache[V]) current(ctx context.Context, got found[V], of Generations) (found[V], error) {
 	if len(of) == 0 || of[0] == 0 {
-		tags := got.tags.All()
-		var err error
-		if of, err = c.store.Generations(ctx, c.opts.Name, tags); err != nil {
-			return found[V]{id: got.id}, err
-		}
-		if len(of) != 1+len(tags) {
-			return found[V]{id: got.id}, errGenerations
-		}
+		one := []found[V]{got}
+		err := c.validate(ctx, one, []int{0})
+		return one[0], err
 	}
-	for i, generation := range of {
-		if got.stamp > generation { // in the same microsecond nobody knows which was first
-			continue
-		}
-		if i == 0 || !got.tags.Soft(i-1) {
-			return found[V]{id: got.id}, nil
-		}
-		got.mark(c.store.Now().Sub(time.UnixMicro(generation)))
-	}
+	got.checkAgainst(of, nil, c.store)
 	return got, nil
 }
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
-// keyErrs are errors by the number of the key; nil is none at all.
-type keyErrs map[int]error
-
-func (e keyErrs) at(i int) error { return e[i] }
-
 // readMany is read for many keys.
-func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], keyErrs) {
-	tags := []string{}
-	var at map[string]int // of tags
-	hints := make([]*hint, len(keys))
-	for i, k := range keys {
-		hints[i] = c.hints.of(k.Key)
-		for _, tag := range hints[i].list() {
-			if _, ok := at[tag]; !ok {
-				if at == nil {
-					at = make(map[string]int)
-				}
-				at[tag] = len(tags)
-				tags = append(tags, tag)
-			}
-		}
-	}
-	var before []moment
-	if c.near != nil {
-		before = make([]moment, len(keys))
-		for i, k := range keys {
-			before[i] = c.near.stamp(k.Key)
-		}
-	}
-	replies, of := c.store.GetMany(ctx, keys, tags)
-	all := make([]found[V], len(keys))
-	var errs keyErrs
-	failed := func(i int, err error) {
-		if errs == nil {
-			errs = keyErrs{}
-		}
-		errs[i] = err
-		all[i] = found[V]{id: all[i].id}
-	}
-	if len(replies) != len(keys) {
-		for i := range keys {
-			failed(i, errReplies)
-		}
-		return all, errs
-	}
-	if len(of) != 1+len(tags) || of[0] == 0 {
+func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[int]error) {
+	hints, asked := c.hints.ofMany(keys)
+	before := c.near.stamps(keys)
+	replies, of := c.store.GetMany(ctx, keys, asked.all)
+	if len(of) != 1+len(asked.all) || of[0] == 0 {
 		of = nil
 	}
+	all := make([]found[V], len(keys))
 	var unsure []int // what has tags that weren't asked for
+	var errs map[int]error
+	failed := func(i int, err error) {
+		if errs == nil {
+			errs = make(map[int]error)
+		}
+		errs[i] = err
+	}
 	now := c.store.Now()
-	for i := range replies {
-		r := &replies[i]
-		switch {
-		case r.Err != nil:
+	for i, r := range complete(replies, len(keys)) {
+		got := &all[i]
+		if r.Err != nil {
 			failed(i, r.Err)
 			continue
-		case r.Answer != nil:
-			c.openInto(&all[i], r.Answer, now)
 		}
-		if all[i].res.Status == StatusMiss {
+		if r.Answer != nil {
+			c.openInto(got, r.Answer, now)
+		}
+		if got.res.Status == StatusMiss {
 			continue
 		}
-		if hints[i] != untagged || len(all[i].tags) > 0 {
-			c.hints.note(keys[i].Key, all[i].tags)
+		if hints[i] != untagged || len(got.tags) > 0 {
+			c.hints.note(keys[i].Key, got.tags)
 		}
-		known := of != nil
-		if known && len(all[i].tags) > 0 {
-			for _, tag := range all[i].tags.All() {
-				if _, ok := at[tag]; !ok {
-					known = false
-					break
-				}
-			}
-		}
-		if !known {
+		if of != nil && asked.covers(got.tags) {
+			got.checkAgainst(of, asked.at, c.store)
+		} else {
 			unsure = append(unsure, i)
-		} else if !all[i].after(of, at, now) {
-			all[i] = found[V]{id: all[i].id}
 		}
 	}
-	if len(unsure) > 0 {
-		of, at, err := c.generations(ctx, all, unsure)
+	if err := c.validate(ctx, all, unsure); err != nil {
 		for _, i := range unsure {
-			if err != nil {
-				failed(i, err)
-			} else if !all[i].after(of, at, now) {
-				all[i] = found[V]{id: all[i].id}
-			}
+			failed(i, err)
 		}
 	}
 	if len(errs) < len(keys) {
 		c.up(ctx, &c.reading)
 	}
-	if c.near != nil {
-		for i, k := range keys {
-			c.near.keep(k.Key, before[i], all[i])
-		}
+	for i := range before {
+		c.near.keep(keys[i].Key, before[i], all[i])
 	}
 	return all, errs
 }
@@ -217,42 +157,88 @@ var (
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 
-// generations reads those of all tags of some values.
-func (c *Cache[V]) generations(ctx context.Context, all []found[V], some []int) (Generations, map[string]int, error) {
-	var tags []string
-	at := make(map[string]int)
-	for _, i := range some {
-		for _, tag := range all[i].tags.All() {
-			if _, ok := at[tag]; !ok {
-				at[tag] = len(tags)
-				tags = append(tags, tag)
-			}
-		}
-	}
-	of, err := c.store.Generations(ctx, c.opts.Name, tags)
-	if err == nil && len(of) != 1+len(tags) {
-		err = errGenerations
-	}
-	return of, at, err
+// tagSet is tags that a store is asked about in one trip, each once.
+type tagSet struct {
+	all []string
+	at  map[string]int // in all
 }
 
-// after reports whether a value was loaded after the last invalidation of its cache and its tags, and ages it if it was not
-// after that of a soft one; at says where they are after the first of the generations.
-func (got *found[V]) after(of Generations, at map[string]int, now time.Time) bool {
-	if got.stamp <= of[0] {
-		return false
+func (s *tagSet) add(tags []string) {
+	for _, tag := range tags {
+		if _, ok := s.at[tag]; ok {
+			continue
+		}
+		if s.at == nil {
+			s.at = make(map[string]int)
+		}
+		s.at[tag] = len(s.all)
+		s.all = append(s.all, tag)
 	}
-	if len(got.tags) > 0 {
-		for i, tag := range got.tags.All() {
-			generation := of[1+at[tag]]
-			if got.stamp > generation {
-				continue
-			}
-			if !got.tags.Soft(i) {
-				return false
-			}
-			got.mark(now.Sub(time.UnixMicro(generation)))
+}
+
+// covers reports whether all of these tags are in the set.
+func (s *tagSet) covers(tags frame.Tags) bool {
+	if len(tags) == 0 {
+		return true
+	}
+	for _, tag := range tags.All() {
+		if _, ok := s.at[tag]; !ok {
+			return false
 		}
 	}
 	return true
+}
+
+// validate reads the generations of all tags of some values, in one trip, and leaves of what was invalidated that something
+// unusable is there. An error means that nobody can say what was: then that is so for all of them.
+func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) error {
+	if len(some) == 0 {
+		return nil
+	}
+	var asked tagSet
+	for _, i := range some {
+		asked.add(all[i].tags.All())
+	}
+	of, err := c.store.Generations(ctx, c.opts.Name, asked.all)
+	if err == nil && len(of) != 1+len(asked.all) {
+		err = errGenerations
+	}
+	for _, i := range some {
+		if got := &all[i]; err != nil {
+			got.forget()
+		} else {
+			got.checkAgainst(of, asked.at, c.store)
+		}
+	}
+	return err
+}
+
+// forget leaves of a value that something unusable is there.
+func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id}} }
+
+// checkAgainst leaves of a value that something unusable is there if its cache or one of its tags was invalidated since it was
+// loaded, and ages it if one of its soft tags was. at says where the tags are after the first of the generations; nil: in the
+// order in which the value has them.
+func (got *found[V]) checkAgainst(of Generations, at map[string]int, clock interface{ Now() time.Time }) {
+	if got.stamp <= of[0] { // in the same microsecond nobody knows which was first
+		got.forget()
+		return
+	}
+	if len(got.tags) == 0 {
+		return
+	}
+	for i, tag := range got.tags.All() {
+		n := i
+		if at != nil {
+			n = at[tag]
+		}
+		switch generation := of[1+n]; {
+		case got.stamp > generation:
+		case got.tags.Soft(i):
+			got.mark(clock.Now().Sub(time.UnixMicro(generation)))
+		default:
+			got.forget()
+			return
+		}
+	}
 }

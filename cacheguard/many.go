@@ -200,7 +200,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	all, errs := c.readMany(ctx, ks)
 	for i, key := range keys {
 		id, got := ks[i].Key, &all[i]
-		err := errs.at(i)
+		err := errs[i]
 		switch {
 		case err == nil && got.good == useNone:
 			c.missed(ctx, key, *got)
@@ -280,7 +280,8 @@ func (m *many[V]) join(ctx context.Context) {
 		p.flight = f
 		m.began = append(m.began, p)
 		if c.changed.count(id) != p.asked.changed { // who joins from now on must not get what was read before
-			p.had, p.Seen = found[V]{id: p.had.id}, protocol.Nothing
+			p.had.forget()
+			p.Seen = protocol.Nothing
 		}
 		if c.opts.SoftTimeout > 0 && p.had.good != useNone && p.storeErr == nil {
 			f.Hold()

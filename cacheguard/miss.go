@@ -24,18 +24,23 @@ type miss[V any] struct {
 	key    Key    // the key as the store sees it
 	load   loader[V]
 
+	sight[V]
+	asked  question // for the lease
+	ans    LeaseAnswer
+	own    own[V]
+	note   []byte // of the load whose outcome this is
+	waits  waiting
+	turn   *turn    // the slot in hand
+	work   *work[V] // its load
+	plan   plan
+	parted atomic.Bool // the run does not go on for this one any more
+}
+
+// sight is what was seen of the store last.
+type sight[V any] struct {
 	had      found[V]  // what stands there and can't be used
 	at       time.Time // when it was seen
 	storeErr error     // why the store can't be used
-	asked    question  // for the lease
-	ans      LeaseAnswer
-	own      own[V]
-	note     []byte // of the load whose outcome this is
-	waits    waiting
-	turn     *turn    // the slot in hand
-	work     *work[V] // its load
-	plan     plan
-	parted   atomic.Bool // the run does not go on for this one any more
 }
 
 // question is what a miss knows of the question for the lease that it has asked last.
@@ -63,9 +68,10 @@ type plan struct {
 	left    bool // nobody waits for this flight any more
 }
 
-// missed makes a miss of what a look-up found, or of why the store could not be used.
+// missOf makes a miss of what a look-up found, or of why the store could not be used.
 func (c *Cache[V]) missOf(name string, k Key, load loader[V], got found[V], storeErr error) *miss[V] {
-	m := &miss[V]{name: name, key: k, load: load, storeErr: storeErr}
+	m := &miss[V]{name: name, key: k, load: load}
+	m.storeErr = storeErr
 	m.Config, m.Down = c.protocol, storeErr != nil
 	m.saw(got)
 	m.Seen = got.use()

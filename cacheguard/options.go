@@ -155,56 +155,75 @@ const (
 
 // withDefaults returns the options with every default in place, or everything that is wrong with them.
 func (o Options[V]) withDefaults() (Options[V], error) {
-	var errs []error
-	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("cacheguard: Options."+format, args...))
-	}
+	var bad complaints
 	switch {
 	case o.Name == "":
-		wrong("Name is required")
+		bad.add("Name is required")
 	case len(o.Name) > maxName:
-		wrong("Name has %d bytes, at most %d are allowed", len(o.Name), maxName)
+		bad.add("Name has %d bytes, at most %d are allowed", len(o.Name), maxName)
 	case strings.ContainsAny(o.Name, "{}"):
-		wrong("Name %q has a brace", o.Name)
+		bad.add("Name %q has a brace", o.Name)
 	}
-	duration := func(name string, d *time.Duration, def, least time.Duration, off bool) {
-		switch {
-		case *d == 0:
-			*d = def
-		case *d < 0 && off:
-			*d = -1
-		case *d < least:
-			wrong("%s is %v, below the least of %v", name, *d, least)
-		case *d > maxTTL:
-			wrong("%s is %v, above the most of %v", name, *d, maxTTL)
-		}
+	o.defaultTimes(&bad)
+	o.defaultNumbers(&bad)
+	switch l := &o.Local; {
+	case l.Entries < 0:
+		bad.add("Local.Entries is %d, it can't be negative", l.Entries)
+	case l.Entries == 0 && (l.TTL != 0 || l.Weigh != nil || l.Clone != nil):
+		bad.add("Local.Entries is required for a local tier")
 	}
-	duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
-	duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)
-	duration("ErrorTTL", &o.ErrorTTL, time.Second, minTTL, true)
-	duration("StaleWhileRevalidate", &o.StaleWhileRevalidate, 0, minTTL, true)
-	duration("StaleIfError", &o.StaleIfError, 0, minTTL, true)
-	duration("SoftTimeout", &o.SoftTimeout, 0, time.Microsecond, true)
+	bad.duration("Local.TTL", &o.Local.TTL, time.Minute, minTTL, false)
+	if o.StrongReads && o.Local.Entries > 0 {
+		bad.add("StrongReads and Options.Local exclude each other")
+	}
+	if o.StrongReads && o.SoftTimeout > 0 {
+		bad.add("StrongReads and Options.SoftTimeout exclude each other")
+	}
+	if o.OnStoreDown > FailClosed {
+		bad.add("OnStoreDown is %d, which is no StorePolicy", o.OnStoreDown)
+	}
+	if o.Codec == nil {
+		o.Codec = defaultCodec[V]()
+	}
+	if o.ErrorText == nil {
+		o.ErrorText = error.Error
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(bad...)
+}
+
+func (o *Options[V]) defaultTimes(bad *complaints) {
+	bad.duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
+	bad.duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)
+	bad.duration("ErrorTTL", &o.ErrorTTL, time.Second, minTTL, true)
+	bad.duration("StaleWhileRevalidate", &o.StaleWhileRevalidate, 0, minTTL, true)
+	bad.duration("StaleIfError", &o.StaleIfError, 0, minTTL, true)
+	bad.duration("SoftTimeout", &o.SoftTimeout, 0, time.Microsecond, true)
 	o.StaleWhileRevalidate, o.StaleIfError, o.SoftTimeout = max(o.StaleWhileRevalidate, 0), max(o.StaleIfError, 0), max(o.SoftTimeout, 0)
-	duration("Backoff", &o.Backoff, 10*time.Second, minTTL, false)
-	duration("LeaseTTL", &o.LeaseTTL, 3*time.Second, minLease, false)
-	duration("LoadTimeout", &o.LoadTimeout, 30*time.Second, minTTL, false)
+	bad.duration("Backoff", &o.Backoff, 10*time.Second, minTTL, false)
+	bad.duration("LeaseTTL", &o.LeaseTTL, 3*time.Second, minLease, false)
+	bad.duration("LoadTimeout", &o.LoadTimeout, 30*time.Second, minTTL, false)
+}
+
+func (o *Options[V]) defaultNumbers(bad *complaints) {
 	switch {
 	case o.Jitter == 0:
 		o.Jitter = 0.1
 	case o.Jitter < 0:
 		o.Jitter = 0
 	case !(o.Jitter < 1): // also not a number
-		wrong("Jitter is %v, it must be below 1", o.Jitter)
+		bad.add("Jitter is %v, it must be below 1", o.Jitter)
 	}
 	switch {
 	case o.EarlyRefresh <= 0:
 		o.EarlyRefresh = 0
 	case !(o.EarlyRefresh <= maxBeta): // also not a number
-		wrong("EarlyRefresh is %v, it must be at most %v", o.EarlyRefresh, maxBeta)
+		bad.add("EarlyRefresh is %v, it must be at most %v", o.EarlyRefresh, maxBeta)
 	}
 	if o.MaxLoads != 0 && o.Limiter != nil {
-		wrong("MaxLoads and Options.Limiter exclude each other")
+		bad.add("MaxLoads and Options.Limiter exclude each other")
 	}
 	if o.MaxLoads == 0 {
 		o.MaxLoads = defaultLimits
@@ -218,36 +237,31 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	case o.MaxWaiters < 0:
 		o.MaxWaiters = 0
 	}
-	if o.OnStoreDown > FailClosed {
-		wrong("OnStoreDown is %d, which is no StorePolicy", o.OnStoreDown)
-	}
 	switch {
 	case o.MaxValueSize == 0:
 		o.MaxValueSize = 8 << 20
 	case o.MaxValueSize < 0:
-		wrong("MaxValueSize is %d, it can't be negative", o.MaxValueSize)
+		bad.add("MaxValueSize is %d, it can't be negative", o.MaxValueSize)
 	}
-	switch l := &o.Local; {
-	case l.Entries < 0:
-		wrong("Local.Entries is %d, it can't be negative", l.Entries)
-	case l.Entries == 0 && (l.TTL != 0 || l.Weigh != nil || l.Clone != nil):
-		wrong("Local.Entries is required for a local tier")
+}
+
+// complaints is what is wrong with options.
+type complaints []error
+
+func (c *complaints) add(format string, args ...any) {
+	*c = append(*c, fmt.Errorf("cacheguard: Options."+format, args...))
+}
+
+// duration puts the default in place, or looks at what is there. off: it may be negative.
+func (c *complaints) duration(name string, d *time.Duration, def, least time.Duration, off bool) {
+	switch {
+	case *d == 0:
+		*d = def
+	case *d < 0 && off:
+		*d = -1
+	case *d < least:
+		c.add("%s is %v, below the least of %v", name, *d, least)
+	case *d > maxTTL:
+		c.add("%s is %v, above the most of %v", name, *d, maxTTL)
 	}
-	if o.StrongReads && o.Local.Entries > 0 {
-		wrong("StrongReads and Options.Local exclude each other")
-	}
-	if o.StrongReads && o.SoftTimeout > 0 {
-		wrong("StrongReads and Options.SoftTimeout exclude each other")
-	}
-	duration("Local.TTL", &o.Local.TTL, time.Minute, minTTL, false)
-	if o.Codec == nil {
-		o.Codec = defaultCodec[V]()
-	}
-	if o.ErrorText == nil {
-		o.ErrorText = error.Error
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	return o, errors.Join(errs...)
 }

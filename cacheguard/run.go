@@ -29,8 +29,12 @@ type run[V any] struct {
 	urged   chan struct{} // closed when somebody can't wait for the run to get its turn
 
 	late func() // called when a load returns after it was given up; nil for most
-
 	mail mail
+	agenda[V]
+}
+
+// agenda is what is still to be done in a run.
+type agenda[V any] struct {
 	todo []*miss[V] // for which something is to be done
 	open int        // misses that have not landed
 	left bool       // nobody waits for one of them any more
@@ -40,7 +44,8 @@ type run[V any] struct {
 // newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx' values, but doesn't end with it,
 // unless it is a claim. life.begin has been called for it.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
-	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{}), open: len(all)}
+	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{})}
+	r.open = len(all)
 	if r.values = context.WithoutCancel(ctx); !all[0].Claims {
 		ctx = r.values
 	}

@@ -65,8 +65,8 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
 		c.near.replace(m.key.Key, m.asked.near, found[V]{
-			res: res, good: useFresh, keeps: h.Hard() - res.Age, took: h.Took, load: ID(h.ID), id: frame.ID(out.frame),
-			tags: out.tags, stamp: h.Stamp,
+			res: res, good: useFresh, keeps: h.Hard() - res.Age,
+			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
 		})
 	default: // for those who waited from before, and nobody else
 		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
