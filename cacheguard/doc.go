@@ -111,9 +111,9 @@
 // without finding it. The store keeps the time of each tag's last invalidation, by its own clock, and each value has the
 // time from before its load. A value counts if that is later than the last invalidation of each of its tags and of the
 // whole cache; a tie is a miss. So a tag may be known only after the load, and an old result is refused whenever it
-// arrives. What this costs a read of Redis: on a single server the times are read in the same trip as the value, one
-// more command, once this process has seen that a value is there and what tags it has (a value that is met for the first
-// time costs a trip more). In a cluster they lie on another node than the value; a process reads them once, and then
+// arrives. What this costs a read of Redis: on a single server the times are read in the same trip as the value: without
+// tags in the same command, with tags in one more, once this process has seen which they are (a value with tags that is met
+// for the first time costs a trip more). In a cluster they lie on another node than the value; a process reads them once, and then
 // hears of changes. If Redis loses them, all values of the cache are misses.
 //
 // MarkStaleTags is to Entry.SoftTags what InvalidateTags is to Tags: the values are stale then, and not gone. In the store

@@ -125,7 +125,6 @@ func raise(v *atomic.Int64, n int64) {
 // trip. A wrong hint costs a trip.
 type hints struct {
 	seed   maphash.Seed
-	seen   [1024]atomic.Uint64                           // a bit by the key's hash: something was there
 	tagged atomic.Pointer[[1 << 14]atomic.Pointer[hint]] // by the key's hash; nil until a value has tags
 }
 
@@ -135,24 +134,13 @@ type hint struct {
 	tags []string
 }
 
-// untagged is the hint that a value is there, and perhaps without tags.
+// untagged is the hint that a value has no tags, as far as is known.
 var untagged = &hint{tags: []string{}}
 
-// list is what to ask the store for; nil asks for nothing.
-func (h *hint) list() []string {
-	if h == nil {
-		return nil
-	}
-	return h.tags
-}
-
-// of returns the hint for a key; nil says that probably nothing is there.
+// of returns the hint for a key.
 func (h *hints) of(id string) *hint {
-	hash := maphash.String(h.seed, id)
-	if h.seen[hash%1024].Load()&(1<<(hash>>10%64)) == 0 {
-		return nil
-	}
 	if all := h.tagged.Load(); all != nil {
+		hash := maphash.String(h.seed, id)
 		if one := all[hash%uint64(len(all))].Load(); one != nil && one.id == id {
 			return one
 		}
@@ -165,17 +153,13 @@ func (h *hints) ofMany(keys []Key) (hints []*hint, asked tagSet) {
 	hints, asked.all = make([]*hint, len(keys)), []string{}
 	for i, k := range keys {
 		hints[i] = h.of(k.Key)
-		asked.add(hints[i].list())
+		asked.add(hints[i].tags)
 	}
 	return hints, asked
 }
 
 // note remembers which tags the key's value has.
 func (h *hints) note(id string, tags frame.Tags) {
-	hash := maphash.String(h.seed, id)
-	if word, bit := &h.seen[hash%1024], uint64(1)<<(hash>>10%64); word.Load()&bit == 0 {
-		word.Or(bit)
-	}
 	all := h.tagged.Load()
 	if all == nil {
 		if len(tags) == 0 {
@@ -184,7 +168,7 @@ func (h *hints) note(id string, tags frame.Tags) {
 		h.tagged.CompareAndSwap(nil, new([1 << 14]atomic.Pointer[hint]))
 		all = h.tagged.Load()
 	}
-	place := &all[hash%uint64(len(all))]
+	place := &all[maphash.String(h.seed, id)%uint64(len(all))]
 	switch one := place.Load(); {
 	case len(tags) == 0:
 		if one != nil && one.id == id {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -409,16 +408,16 @@ func (r *registers) heardEverywhere(w *changing) error {
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 	scripts := make(map[string]func(redistest.Command) bool)
 	for _, name := range r.scripts {
-		script, err := os.ReadFile("redisstore/" + name + ".lua")
+		script, err := redisScript(name)
 		if err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.failed = append(r.failed, err)
 			return
 		}
-		scripts[name] = redistest.IsEval(string(script))
+		scripts[name] = redistest.IsEval(script)
 	}
-	reads := redistest.IsCommand("GET", "ZMSCORE")
+	reads := redistest.IsCommand("GET", "MGET", "ZMSCORE")
 	steps := append(slices.Collect(maps.Values(scripts)), reads)
 	struck := func(f *redistest.Fault) bool {
 		defer f.Disarm()

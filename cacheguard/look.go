@@ -51,7 +51,7 @@ func over(ctx context.Context) bool {
 // read returns what the store has under a key; what was invalidated by a tag is not there.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	asked := c.hints.of(k.Key)
-	raw, of, err := c.store.Get(ctx, k, asked.list())
+	raw, of, err := c.store.Get(ctx, k, asked.tags)
 	if err != nil {
 		return found[V]{}, err
 	}
@@ -60,7 +60,7 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 		return got, nil
 	}
 	c.hints.note(k.Key, got.tags)
-	if asked == nil || !bytes.Equal(asked.raw, got.tags) {
+	if !bytes.Equal(asked.raw, got.tags) {
 		of = nil
 	}
 	return c.current(ctx, got, of)

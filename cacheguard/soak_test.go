@@ -226,11 +226,11 @@ func (s *soak) strike(ctx context.Context, f fault) error {
 	case faultDropReply:
 		steps := []string{"lease", "fill", "conclude", "renew", "release", "claim", "invalidate"}
 		step := steps[f.pick%len(steps)]
-		script, err := os.ReadFile("redisstore/" + step + ".lua")
+		script, err := redisScript(step)
 		if err != nil {
 			return err
 		}
-		lost := p.DropReply(redistest.IsEval(string(script)))
+		lost := p.DropReply(redistest.IsEval(script))
 		select {
 		case <-lost.Struck():
 			s.weather.note("the reply to a %s is lost", step)

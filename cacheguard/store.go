@@ -22,12 +22,12 @@ import (
 // them, and each grant says what that clock said before. A value counts if the stamp of its load is later than the
 // generation of its cache and those of all its tags.
 type Store interface {
-	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes (a wrong type)
-	// is returned as an empty, non-nil frame. Unless tags is nil, it comes with the generations of the key's cache
+	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes (a wrong type) is
+	// returned as an empty, non-nil frame, or where generations are read along with it, as none. Unless tags is nil, it comes with the generations of the key's cache
 	// and of these tags, in the same trip if the store can; only those that came with a frame matter.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
-	// GetMany is Get for many keys of one cache, in one trip if the store can.
+	// GetMany is Get for many keys of one cache, in one trip if the store can. An empty frame may be nil there.
 	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
 
 	// Generations returns the generations of a cache and of tags of it. If the store doesn't know since when the cache

@@ -37,7 +37,7 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				})
 				r.listens(t)
 				gate := make(chan struct{})
-				late := proxy.DelayReply(redistest.IsCommand("GET"), gate)
+				late := proxy.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 				o := newOrigin("v")
 
 				ctx, leave := leaving()
@@ -112,7 +112,7 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		_, err := r.cache.Peek(t.Context(), "k")
 		return err == nil
 	})
-	if sent := proxy.Counts()["GET"]; sent > 9*128 { // four batches on their way, their repetitions, and the last Peek
+	if sent := proxy.Counts()["MGET"]; sent > 9*128 { // four batches on their way, their repetitions, and the last Peek
 		t.Errorf("%d reads were sent after their readers had left", sent)
 	}
 }
@@ -126,7 +126,7 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, 2*time.Minute })
 	r.listens(t)
 	gate := make(chan struct{})
-	late := proxy.DelayReply(redistest.IsCommand("MGET"), gate)
+	late := proxy.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 	const all = 1000
 	var readers sync.WaitGroup
 	var answered atomic.Int32

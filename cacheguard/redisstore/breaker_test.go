@@ -194,7 +194,7 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	r.get(t, "k", newOrigin("v").load).is(t, "v")
 	for range 5 {
 		gate := make(chan struct{})
-		fault := p.DelayReply(redistest.IsCommand("GET"), gate)
+		fault := p.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		// A value that came in the last moment, by another way, is as good.
 		if v, err := r.cache.Get(ctx, "k", mustNotLoad(t)); v != "v" && !errors.Is(err, context.DeadlineExceeded) {
@@ -270,6 +270,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		want   string
 	}{
 		{"get", []any{keys, channels, "-get"}, getting, "+get:"},
+		{"mget", []any{keys, channels, "-mget"}, gettingBoth, "+mget:"},
 		{"keys", []any{"resetkeys", "~other:*", channels}, getting, "~" + prefix + ":*:"},
 		{"scripts", []any{keys, channels, "-evalsha", "-eval"}, leasing, "+evalsha:"},
 		{"inside a script", []any{keys, channels, "-mget"}, leasing, "+mget:"},
@@ -283,6 +284,11 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			t.Errorf("%s: got %v; want that the user lacks %s", c.name, err, c.want)
 		}
 	}
+}
+
+func gettingBoth(ctx context.Context, s *redisstore.Store) error {
+	_, _, err := s.Get(ctx, cacheguard.Key{Cache: "test", Key: "k"}, []string{})
+	return err
 }
 
 func getting(ctx context.Context, s *redisstore.Store) error {

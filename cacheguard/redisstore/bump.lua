@@ -1,25 +1,18 @@
 -- Invalidates what has one of the tags, or without tags the whole cache.
--- KEYS: generations, a sorted set in which '' is the whole cache
+-- KEYS: generations, a sorted set in which '' is the whole cache, and that one alone, for values without tags
 -- ARGV: channel, message without its generation, most tags to remember, tags
 -- Returns the generation: microseconds since 1970
-local time = redis.call('TIME')
-local now = time[1] .. string.format('%06d', time[2])
-local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-if last[2] and not ((tonumber(last[2]) or 2^53) <= now + 86400e6) then -- a day ahead: nobody knows since when
-  last[2] = string.format('%.0f', now + 86400e6)
-  redis.call('DEL', KEYS[1])
-  redis.call('ZADD', KEYS[1], last[2], '')
-end
-if last[2] and tonumber(last[2]) >= tonumber(now) then
-  now = string.format('%.0f', last[2] + 1) -- the clock was set back: stamps have gone on from here
-end
+local now, last = later(KEYS[1], KEYS[2])
 -- A removal comes first, for after one Redis takes what follows, also when memory is short.
-if #ARGV == 3 or string.find(last.err or '', 'WRONGTYPE', 1, true) then
+if #ARGV == 3 then
+  redis.call('DEL', KEYS[1], KEYS[2])
+elseif string.find(last.err or '', 'WRONGTYPE', 1, true) then
   redis.call('DEL', KEYS[1])
 else
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(0')
 end
 redis.call('ZADD', KEYS[1], 'NX', now, '')
+redis.call('SET', KEYS[2], now, 'NX')
 for i = 4, #ARGV do
   redis.call('ZADD', KEYS[1], 'GT', now, ARGV[i])
 end

@@ -30,8 +30,10 @@
 // string, the cache as a whole; the score is when that was, in microseconds since 1970 on the clock of the server that
 // has the set. The first lease of a cache makes it, as old as the moment before its own grant. A value counts if its stamp
 // is later than the score of the whole and of each of its tags; without the set none does, so what an eviction or a
-// restart forgets can't come back as fresh. Because it is one name, nothing of it is evicted without the rest. It is
-// read with each value, so policies of eviction by use keep it; volatile policies never evict it, for it has no TTL.
+// restart forgets can't come back as fresh. The score of the whole stands once more by itself, in <prefix>:{<cache>}:all: a
+// value without tags is read along with that one, by one MGET. Each of the two is made anew from the other, or as of now,
+// when it has been evicted. They are read with the values that they are about, so policies of eviction by use keep them;
+// volatile policies never evict them, for they have no TTL.
 //
 // On a single server the stamp is the number of the lease's grant. In a cluster it is read from the set's node once the
 // lease is granted, which costs the load one trip. While that node is away the stamp is an estimate of its clock, 250 ms
@@ -94,7 +96,8 @@
 // the clock of the node that has it; the empty member is the whole cache. The script that grants a lease reads that clock
 // before the load begins, and the frame carries what it said. A value counts if that is later than the scores of its
 // tags and of the whole cache, which are read in the same trip as the value, once the process has seen which tags it
-// has. When the set was lost, evicted or overwritten, all values are from before that moment. When the clock was
+// has. When the set was lost, evicted or overwritten, all values with tags are from before that moment, and the others, too,
+// if the score of the whole that stands by itself was lost with it. When the clock was
 // set back, what is written and loaded counts on from the last score, unless that is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. Beyond that a tenth of them is forgotten, with every value that

@@ -4,18 +4,18 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 
 // The scripts' texts, for faults that strike one of them.
 var (
-	LeaseScript       = leaseLua
+	LeaseScript       = laterLua + leaseLua
 	FillScript        = fillLua
 	ConcludeScript    = concludeLua
 	RenewScript       = renewLua
 	ReleaseScript     = releaseLua
-	ClaimScript       = claimLua
+	ClaimScript       = laterLua + claimLua
 	InvalidateScript  = invalidateLua
 	ClockScript       = clockLua
 	ProbeScript       = probeLua
-	BumpScript        = bumpLua
+	BumpScript        = laterLua + bumpLua
 	MarkScript        = markLua
-	GenerationsScript = generationsLua
+	GenerationsScript = laterLua + generationsLua
 )
 
 // ValueName is where a key's value stands.
@@ -40,6 +40,9 @@ func FilledMessage(k cacheguard.Key, load cacheguard.ID) []byte {
 
 // ChangedMessage is the message of a change.
 func ChangedMessage(k cacheguard.Key) []byte { return encodeMessage(kindChanged, k, cacheguard.ID{}) }
+
+// WholeName is where the generation of a whole cache stands by itself.
+func WholeName(prefix, cache string) string { return names{prefix: prefix}.whole(cache) }
 
 // GenerationsName is where a cache's generations stand.
 func GenerationsName(prefix, cache string) string { return names{prefix: prefix}.generations(cache) }

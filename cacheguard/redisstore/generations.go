@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,18 @@ func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 
 // lookAtGenerations reads what is there, in one command, and returns nil if that is not all.
 func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []string) cacheguard.Generations {
+	if len(tags) == 0 {
+		name := s.names.whole(cache)
+		whole, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+			all := redis.NewStringSliceCmd(ctx, "mget", name) // to which nothing, or what is no string, is no error
+			_ = rdb.Process(ctx, all)
+			return strings.Join(all.Val(), ""), all.Err()
+		})
+		if n := wholeOf(whole); err == nil && n != 0 {
+			return cacheguard.Generations{n}
+		}
+		return nil
+	}
 	name := s.names.generations(cache)
 	scores, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]float64, error) {
 		return rdb.ZMScore(ctx, name, append([]string{""}, tags...)...).Result()
@@ -74,6 +87,15 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 		return of
 	}
 	return nil
+}
+
+// wholeOf is the generation of a whole cache as it stands by itself, or 0 if it is none: then the script that is asked repairs it.
+func wholeOf(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
+		return 0
+	}
+	return n
 }
 
 // generationsOf takes everything for unknown when one of the scores can't be a generation: the script that is asked then
@@ -98,7 +120,7 @@ func (s *Store) readGenerations(ctx context.Context, cache string, tags []string
 		args[i] = tag
 	}
 	reply, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
-		return generationsScript.Run(ctx, rdb, []string{name}, args...).Slice()
+		return generationsScript.Run(ctx, rdb, []string{name, s.names.whole(cache)}, args...).Slice()
 	})
 	if err != nil {
 		return 0, nil, err
@@ -161,7 +183,7 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 	}
 	args[1] = encodeMessage(kindTags, cacheguard.Key{Cache: cache}, cacheguard.ID{}, payload...)
 	reply, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return bumpScript.Run(ctx, rdb, []string{name}, args...).Text()
+		return bumpScript.Run(ctx, rdb, []string{name, s.names.whole(cache)}, args...).Text()
 	})
 	if err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
 -- Asks for the right to load a key, with the double check inside.
--- KEYS: value, lease, and where they are on the same node the generations of the cache
+-- KEYS: value, lease, and where they are on the same node the generations of the cache and that of the whole of it
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
 -- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
 --       | outcome, load, ms left of the back-off, kind, payload
@@ -58,19 +58,15 @@ if lease then
   -- overwritten.
 end
 
-local time = redis.call('TIME')
-local number = time[1] .. string.format('%06d', time[2])
-local last = KEYS[3] and redis.pcall('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-if last and not ((tonumber(last) or 2^53) <= number + 86400e6) then -- a day ahead: nobody knows since when
-  last = string.format('%.0f', number + 86400e6)
-  redis.call('DEL', KEYS[3])
-  redis.call('ZADD', KEYS[3], last, '')
-end
-if last and tonumber(last) >= tonumber(number) then
-  number = string.format('%.0f', last + 1) -- the clock was set back: what is loaded now is newer all the same
+local number, last
+if KEYS[3] then
+  number, last = later(KEYS[3], KEYS[4])
+else
+  local time = redis.call('TIME')
+  number = time[1] .. string.format('%06d', time[2])
 end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-if KEYS[3] and not last then -- all that is known of the cache may have been evicted: what was loaded before counts no more
-  redis.pcall('ZADD', KEYS[3], 'NX', string.format('%.0f', number - 1), '')
+if last and not last[2] then -- all that is known of the cache may have been evicted
+  begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
 end
 return {'granted', number, before}

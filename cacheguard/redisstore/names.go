@@ -11,7 +11,7 @@ import (
 //	value  <prefix>:<cache>:{<key>}
 //	lease  <prefix>:<cache>:{<key>}:lease
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
-//	generations  <prefix>:{<cache>}:tags
+//	generations  <prefix>:{<cache>}:tags, and of the whole cache <prefix>:{<cache>}:all
 //	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
 //	channel  <prefix>:messages
 //
@@ -73,6 +73,7 @@ func (n names) values(keys []cacheguard.Key) []string {
 func (n names) lease(value string) string       { return value + ":lease" }
 func (n names) next(value string) string        { return value + ":v2" }
 func (n names) generations(cache string) string { return n.prefix + ":{" + cache + "}:tags" }
+func (n names) whole(cache string) string       { return n.prefix + ":{" + cache + "}:all" }
 func (n names) permits(budget string) string    { return n.prefix + ":{" + budget + "}:permits" }
 func (n names) wanted(permits string) string    { return permits + ":wanted" }
 func (n names) channel() string                 { return n.prefix + ":messages" }

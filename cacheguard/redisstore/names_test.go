@@ -48,6 +48,7 @@ func TestNamesAreApart(t *testing.T) {
 		}
 		owns(n.clock(), whose{n.prefix, "clock"})
 		owns(n.generations(k.Cache), whose{n.prefix, fmt.Sprintf("generations of %q", k.Cache)})
+		owns(n.whole(k.Cache), whose{n.prefix, fmt.Sprintf("generation of the whole of %q", k.Cache)})
 		permits := n.permits(k.Cache)
 		owns(permits, whose{n.prefix, fmt.Sprintf("permits of %q", k.Cache)})
 		owns(n.wanted(permits), whose{n.prefix, fmt.Sprintf("wanted permits of %q", k.Cache)})

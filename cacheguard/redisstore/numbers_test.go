@@ -29,16 +29,21 @@ func tagsMessage(generation string, tags ...string) []byte {
 // served has each process load k once more at most, and then serve it.
 func served(t *testing.T, what string, all ...*replica) {
 	t.Helper()
+	servedOf(t, what, "k", []string{"t"}, all...)
+}
+
+func servedOf(t *testing.T, what, key string, tags []string, all ...*replica) {
+	t.Helper()
 	o := newOrigin("new")
 	for range 3 {
 		for _, r := range all {
-			if a := r.getEntry(t, "k", o.tagged("t")); a.err != nil || a.res.Value != "new" && a.res.Value != "old" {
+			if a := r.getEntry(t, key, o.tagged(tags...)); a.err != nil {
 				t.Fatalf("%s: got %+v, %v", what, a.res, a.err)
 			}
 		}
 	}
 	for _, r := range all {
-		if a := r.getEntry(t, "k", o.tagged("t")); a.res.Status != cacheguard.StatusHit {
+		if a := r.getEntry(t, key, o.tagged(tags...)); a.res.Status != cacheguard.StatusHit {
 			t.Errorf("%s: a value that was loaded is a %v; want a hit", what, a.res.Status)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type reader struct {
 	under   atomic.Int32 // direct reads under way
 	alarms  sync.Pool    // of *alarm
 	running sync.WaitGroup
+	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; it is not changed, but replaced
 
 	mu    sync.Mutex              // guards lanes and what is in them
 	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
@@ -170,10 +172,18 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 			r.alarms.Put(a)
 		}
 	}()
-	within := &readContext{Context: ctx, deadline: deadline, rung: a.rung}
-	if w.tags == nil {
+	within := &directRead{Context: ctx, deadline: deadline, rung: a.rung}
+	switch {
+	case w.tags == nil:
 		frame, err := r.s.frameOf(r.s.link.Direct().Get(within, w.name).Bytes())
 		return frame, nil, err
+	case len(w.tags) == 0:
+		within.args = [3]any{"mget", w.name, r.whole(w.cache)}
+		within.both = *redis.NewStringSliceCmd(within, within.args[:]...)
+		if err := r.s.link.Direct().Process(within, &within.both); err != nil {
+			return nil, nil, fmt.Errorf("redisstore: %w", explained(r.s, err))
+		}
+		return within.answer()
 	}
 	pipe := r.s.link.Direct().Pipeline()
 	value := pipe.Get(within, w.name)
@@ -185,6 +195,35 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	}
 	r.s.scored(read.Err())
 	return frame, generationsOf(read.Val()), nil // without generations, if they can't be read
+}
+
+// answer takes MGET's answer apart. It has nothing for a value of a wrong type, which is a miss like any other.
+func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
+	both := c.both.Val()
+	if len(both) != 2 {
+		return nil, nil, fmt.Errorf("redisstore: MGET answered %d values for 2 keys", len(both))
+	}
+	if both[0] == "" {
+		return nil, nil, nil
+	}
+	c.of[0] = wholeOf(both[1])
+	return bytesOf(both[0]), c.of[:], nil
+}
+
+// whole is the name of the generation of a whole cache, as an argument.
+func (r *reader) whole(cache string) any {
+	known := r.wholes.Load()
+	if known != nil {
+		if name, ok := (*known)[cache]; ok {
+			return name
+		}
+	}
+	next := map[string]any{cache: r.s.names.whole(cache)}
+	if known != nil {
+		maps.Copy(next, *known)
+	}
+	r.wholes.CompareAndSwap(known, &next) // or another one is there, and this one comes with the next read
+	return next[cache]
 }
 
 // batched adds the read to the next batch and waits for it, for ctx and limit at most.
@@ -313,32 +352,54 @@ func (r *reader) read(b *batch) {
 	}
 }
 
-// readMany is one command for all, and one for each cache of which generations are wanted. MGET gives nil for a value of a
-// wrong type, which is a miss like any other.
+// readMany is one command for all, and one for each cache of which the generations of tags are wanted. MGET gives nothing for
+// a value of a wrong type, which is a miss like any other.
 func (s *Store) readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames, error) {
-	pipe := rdb.Pipeline()
-	values := pipe.MGet(ctx, b.names...)
-	tags := make(map[string]*redis.FloatSliceCmd, len(b.tags))
-	for cache, all := range b.tags {
-		tags[cache] = pipe.ZMScore(ctx, s.names.generations(cache), all.tags...)
+	args := make([]any, 0, 1+len(b.names)+len(b.tags))
+	args = append(args, "mget")
+	for _, name := range b.names {
+		args = append(args, name)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	var untagged []*scores
+	var tagged []string
+	for cache, all := range b.tags {
+		if len(all.tags) == 1 {
+			untagged, args = append(untagged, all), append(args, s.reads.whole(cache))
+		} else {
+			tagged = append(tagged, cache)
+		}
+	}
+	values := redis.NewStringSliceCmd(ctx, args...)
+	if len(tagged) == 0 {
+		_ = rdb.Process(ctx, values)
+	} else {
+		pipe := rdb.Pipeline()
+		_ = pipe.Process(ctx, values)
+		scores := make([]*redis.FloatSliceCmd, len(tagged))
+		for i, cache := range tagged {
+			scores[i] = pipe.ZMScore(ctx, s.names.generations(cache), b.tags[cache].tags...)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		for i, cache := range tagged {
+			s.scored(scores[i].Err())
+			b.tags[cache].of = generationsOf(scores[i].Val())
+		}
+	}
 	vals, err := values.Result()
 	if err != nil {
 		return frames{}, err
 	}
-	if len(vals) != len(b.names) {
-		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(b.names))
+	if len(vals) != len(args)-1 {
+		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(args)-1)
 	}
-	got := frames{frames: make([][]byte, len(vals))}
-	for i, v := range vals {
-		if v, ok := v.(string); ok {
+	got := frames{frames: make([][]byte, len(b.names))}
+	for i, v := range vals[:len(b.names)] { // "" stands for nothing, too
+		if v != "" {
 			got.frames[i] = bytesOf(v)
 		}
 	}
-	for cache, cmd := range tags {
-		s.scored(cmd.Err())
-		b.tags[cache].of = generationsOf(cmd.Val())
+	for i, v := range vals[len(b.names):] {
+		untagged[i].of = cacheguard.Generations{wholeOf(v)}
 	}
 	return got, nil
 }
@@ -395,17 +456,21 @@ func newAlarm() *alarm {
 	return a
 }
 
-// readContext bounds a direct read. It has the values of the caller's context, for the client's hooks, but not its
-// end, which a read of a socket couldn't see anyway.
-type readContext struct {
+// directRead is one direct read, in one piece of memory. It is its own context, which has the values of the caller's, for
+// the client's hooks, but not its end, which a read of a socket couldn't see anyway.
+type directRead struct {
 	context.Context
 	deadline time.Time
 	rung     <-chan struct{}
+
+	args [3]any
+	both redis.StringSliceCmd // the value, and the generation of its cache
+	of   [1]int64             // that generation
 }
 
-func (c *readContext) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *readContext) Done() <-chan struct{}       { return c.rung }
-func (c *readContext) Err() error {
+func (c *directRead) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *directRead) Done() <-chan struct{}       { return c.rung }
+func (c *directRead) Err() error {
 	select {
 	case <-c.rung:
 		return context.DeadlineExceeded

@@ -7,6 +7,8 @@ import (
 )
 
 var (
+	//go:embed later.lua
+	laterLua string
 	//go:embed lease.lua
 	leaseLua string
 	//go:embed fill.lua
@@ -38,20 +40,20 @@ var (
 )
 
 var (
-	leaseScript      = redis.NewScript(leaseLua)
+	leaseScript      = redis.NewScript(laterLua + leaseLua)
 	fillScript       = redis.NewScript(fillLua)
 	concludeScript   = redis.NewScript(concludeLua)
 	renewScript      = redis.NewScript(renewLua)
 	releaseScript    = redis.NewScript(releaseLua)
-	claimScript      = redis.NewScript(claimLua)
+	claimScript      = redis.NewScript(laterLua + claimLua)
 	invalidateScript = redis.NewScript(invalidateLua)
 	clockScript      = redis.NewScript(clockLua)
 	permitScript     = redis.NewScript(permitLua)
 	unpermitScript   = redis.NewScript(unpermitLua)
 	probeScript      = redis.NewScript(probeLua)
 
-	generationsScript = redis.NewScript(generationsLua)
-	bumpScript        = redis.NewScript(bumpLua)
+	generationsScript = redis.NewScript(laterLua + generationsLua)
+	bumpScript        = redis.NewScript(laterLua + bumpLua)
 	markScript        = redis.NewScript(markLua)
 )
 
@@ -61,5 +63,7 @@ var scripts = []*redis.Script{
 }
 
 // sources has the text of each of scripts.
-var sources = []string{leaseLua, fillLua, concludeLua, renewLua, releaseLua, claimLua, invalidateLua, clockLua, permitLua, unpermitLua, probeLua,
-	generationsLua, bumpLua, markLua}
+var sources = []string{
+	laterLua + leaseLua, fillLua, concludeLua, renewLua, releaseLua, laterLua + claimLua, invalidateLua, clockLua, permitLua, unpermitLua,
+	probeLua, laterLua + generationsLua, laterLua + bumpLua, markLua,
+}

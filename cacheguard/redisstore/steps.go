@@ -59,10 +59,10 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	return s.near(k, value, s.names.lease(value)), []any{ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait}
 }
 
-// near is these names, and where they are on the same node that of the cache's generations.
+// near is these names, and where they are on the same node those of the cache's generations.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
-		names = append(names, s.names.generations(k.Cache))
+		names = append(names, s.names.generations(k.Cache), s.names.whole(k.Cache))
 	}
 	return names
 }

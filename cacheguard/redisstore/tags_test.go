@@ -56,6 +56,7 @@ func (r *replica) calls(t *testing.T, key string, load cacheguard.EntryFunc[stri
 }
 
 func (r *replica) generations() string { return redisstore.GenerationsName(r.prefix, "test") }
+func (r *replica) whole() string       { return redisstore.WholeName(r.prefix, "test") }
 
 // bumps are the ways to invalidate what has the tag "t".
 var bumps = map[string]func(context.Context, *cacheguard.Cache[string]) error{
@@ -187,7 +188,7 @@ func TestInvalidateTagsOutOfMemory(t *testing.T) {
 			if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
 				t.Errorf("an invalidated value is there: %+v, %v", res, err)
 			}
-			must(t, a.rdb.Del(t.Context(), a.generations()).Err()) // evicted
+			must(t, a.rdb.Del(t.Context(), a.generations(), a.whole()).Err()) // evicted
 			for _, key := range []string{"k", "other", "plain"} {
 				if res, err := b.cache.Peek(t.Context(), key); err != nil || res.Status != cacheguard.StatusMiss {
 					t.Errorf("%s, of which nobody knows the generation: %+v, %v", key, res, err)
@@ -240,7 +241,7 @@ func TestManyTagsAreForgotten(t *testing.T) {
 		for _, tag := range tags {
 			args = append(args, tag)
 		}
-		score, err := redis.NewScript(redisstore.BumpScript).Run(t.Context(), a.rdb, []string{a.generations()}, args...).Text()
+		score, err := redis.NewScript(redisstore.BumpScript).Run(t.Context(), a.rdb, []string{a.generations(), a.whole()}, args...).Text()
 		must(t, err)
 		return score
 	}

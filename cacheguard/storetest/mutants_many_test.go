@@ -96,18 +96,6 @@ var manyMutants = []mutant{
 		}),
 	},
 	{
-		name:   "many reads take what is empty for absent",
-		caught: []string{"many: reads"},
-		mutate: onGetMany(func(_ []cacheguard.Key, replies []cacheguard.Reply[[]byte]) []cacheguard.Reply[[]byte] {
-			for i := range replies {
-				if len(replies[i].Answer) == 0 {
-					replies[i].Answer = nil
-				}
-			}
-			return replies
-		}),
-	},
-	{
 		name:   "many reads are of 256 keys",
 		caught: []string{"many: a thousand"},
 		mutate: onGetMany(func(_ []cacheguard.Key, replies []cacheguard.Reply[[]byte]) []cacheguard.Reply[[]byte] {
