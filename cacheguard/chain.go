@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
 // chainKey is the context key of the innermost load that a context belongs to.
@@ -15,6 +17,7 @@ type link struct {
 	keys    []string
 	limiter *Limiter
 	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
+	job     *desk.Load   // what it offers, and its job may keep; nil: nothing
 	parent  *link
 	apart   bool   // no load, but where the slots of those above no longer count
 	began   uint64 // the load, on the flights' clock; 0 if that doesn't matter
@@ -79,10 +82,10 @@ func (c *Cache[V]) insideAny(ctx context.Context) bool {
 	return false
 }
 
-// insideLoad reports whether ctx belongs to a running load that has a slot of this limiter.
+// insideLoad reports whether ctx belongs to a running load that has a slot of this limiter, or to a job that has kept one.
 func insideLoad(ctx context.Context, limiter *Limiter) bool {
 	for l := chainOf(ctx); l != nil && !l.apart; l = l.parent {
-		if limiter != nil && l.limiter == limiter && !l.over.Load() {
+		if limiter != nil && l.limiter == limiter && (!l.over.Load() || l.job.Keeps()) {
 			return true
 		}
 	}

@@ -102,7 +102,11 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 		return
 	}
 	if desk.From(ctx) != nil {
-		ctx = desk.WithCrowd(ctx, all[0].flight.Announce)
+		var kept *desk.Load
+		ctx, kept = desk.WithLoad(ctx, all[0].flight.Announce, slot)
+		if slot != nil {
+			slot = kept.End
+		}
 	}
 	load := c.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
 	c.launch(ctx, w.name(), keys, slot, &w.note, load, w.ended)

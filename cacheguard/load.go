@@ -117,7 +117,7 @@ func (out loaded[V]) result() Result[V] {
 
 // launch calls the user's load of these keys, by do, on a goroutine of its own, so that a load which ignores its context, never
 // returns, panics or calls Goexit can't take its flights along. done gets how it ended for each of the keys, noted what the
-// tracer notes before. The slot is given back when do returns, however late that is.
+// tracer notes before. The slot is given back when do returns, however late that is, or later by a job that keeps it.
 func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot func(), noted *atomic.Pointer[[]byte],
 	do func(ctx context.Context, note []byte) []loaded[V], done func([]loaded[V])) {
 	over := &atomic.Bool{}
@@ -129,6 +129,7 @@ func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot 
 	}
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	if desk.From(ctx) != nil {
+		in.job = desk.LoadOf(ctx)
 		ctx = desk.With(ctx, nil) // it is for the call that began this load, not for those that the load makes
 	}
 	c.life.loads.Add(1)

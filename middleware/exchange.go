@@ -175,7 +175,7 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e c
 
 // handle runs the handler: here and for this client, if it is waiting for that, else behind its back.
 func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-	u := &run{cache: t.cache, key: t.key, guest: t.guest, announce: func(rec *recorder) { desk.Announce(ctx, rec) }, prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
+	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
 		if t.desk.Do(func() { u.here(ctx, t) }) {
 			select {

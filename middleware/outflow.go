@@ -114,7 +114,7 @@ func (rec *recorder) announce() {
 		shown := *rec.res
 		shown.body = nil
 		rec.shown = &shown
-		rec.run.announce(rec)
+		rec.run.load.Announce(rec)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
 // errIncomplete says that a handler promised more bytes than it wrote.
@@ -56,8 +57,7 @@ type run struct {
 	split  chan struct{} // closed when the load doesn't want the response any more
 	asks   bool          // for a 304
 	guest  bool          // it refreshes what is stored for all, for a request that says who asks
-
-	announce func(*recorder) // to those who wait in this process
+	load   *desk.Load
 
 	rec   *recorder
 	sent  time.Time

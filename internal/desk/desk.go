@@ -6,7 +6,10 @@
 // the call waits for the load, it does the job that the load brings.
 package desk
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Desk is where one caller takes one job at a time.
 type Desk struct {
@@ -73,17 +76,81 @@ func (d *Desk) Left() bool { return d.left }
 // With returns a context that has the desk; nil hides one that is there.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
 
-type crowdKey struct{}
+// Load is what a load offers to the job that it has brought. It is safe for concurrent use, and nil offers nothing.
+type Load struct {
+	announce func(word any)
 
-// WithCrowd returns a context for a load that can announce something to those who wait for it.
-func WithCrowd(ctx context.Context, announce func(word any)) context.Context {
-	return context.WithValue(ctx, crowdKey{}, announce)
+	mu    sync.Mutex // guards what follows
+	slot  func()     // gives back the load's slot; nil: it has none
+	kept  bool
+	ended bool
 }
 
-// Announce tells all who wait in this process for the load whose context this is.
-func Announce(ctx context.Context, word any) {
-	if announce, ok := ctx.Value(crowdKey{}).(func(any)); ok {
-		announce(word)
+type loadKey struct{}
+
+// WithLoad returns a context for a load that can announce something to those who wait for it, and whose slot, which may be nil,
+// a job may keep. End is to be called when the load has returned.
+func WithLoad(ctx context.Context, announce func(word any), slot func()) (context.Context, *Load) {
+	l := &Load{announce: announce, slot: slot}
+	return context.WithValue(ctx, loadKey{}, l), l
+}
+
+// LoadOf returns the load whose context this is, or nil.
+func LoadOf(ctx context.Context) *Load {
+	l, _ := ctx.Value(loadKey{}).(*Load)
+	return l
+}
+
+// Announce tells all who wait in this process for the load.
+func (l *Load) Announce(word any) {
+	if l != nil {
+		l.announce(word)
+	}
+}
+
+// Keep has the load's slot outlast the load, for a job that goes on, and returns what gives the slot back. It returns nil if the
+// load has no slot any more.
+func (l *Load) Keep() (release func()) {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slot == nil || l.ended || l.kept {
+		return nil
+	}
+	l.kept = true
+	return l.release
+}
+
+// End gives the slot back, unless the job keeps it.
+func (l *Load) End() {
+	l.mu.Lock()
+	l.ended = true
+	kept := l.kept
+	l.mu.Unlock()
+	if !kept {
+		l.release()
+	}
+}
+
+// Keeps reports whether the job has the load's slot.
+func (l *Load) Keeps() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept && l.slot != nil
+}
+
+func (l *Load) release() {
+	l.mu.Lock()
+	slot := l.slot
+	l.slot = nil
+	l.mu.Unlock()
+	if slot != nil {
+		slot()
 	}
 }
 

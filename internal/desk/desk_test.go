@@ -52,9 +52,47 @@ func (o only) Hears(word any) bool      { return word == o.value }
 // What a load announces reaches its crowd; without one nobody is told.
 func TestAnnounce(t *testing.T) {
 	var heard []any
-	Announce(t.Context(), "nobody")
-	Announce(WithCrowd(t.Context(), func(word any) { heard = append(heard, word) }), "all")
+	LoadOf(t.Context()).Announce("nobody")
+	ctx, _ := WithLoad(t.Context(), func(word any) { heard = append(heard, word) }, nil)
+	LoadOf(ctx).Announce("all")
 	if len(heard) != 1 || heard[0] != "all" {
 		t.Errorf("heard %v", heard)
+	}
+}
+
+// The slot of a load is given back once: when the load ends, or later by the job that has kept it.
+func TestKeep(t *testing.T) {
+	given := 0
+	load := func() *Load {
+		given = 0
+		ctx, _ := WithLoad(t.Context(), nil, func() { given++ })
+		return LoadOf(ctx)
+	}
+	l := load()
+	if l.End(); given != 1 || l.Keep() != nil || l.Keeps() {
+		t.Errorf("a load that nobody keeps gives its slot back %d times", given)
+	}
+	l = load()
+	release := l.Keep()
+	if l.Keep() != nil {
+		t.Error("kept twice")
+	}
+	if l.End(); given != 0 || !l.Keeps() {
+		t.Errorf("given back %d times while it is kept", given)
+	}
+	release()
+	if release(); given != 1 || l.Keeps() {
+		t.Errorf("given back %d times", given)
+	}
+	l = load()
+	l.Keep()() // before the load ends
+	if l.End(); given != 1 {
+		t.Errorf("given back %d times", given)
+	}
+	if LoadOf(t.Context()).Keep() != nil || LoadOf(t.Context()).Keeps() {
+		t.Error("what is no load has a slot")
+	}
+	if _, without := WithLoad(t.Context(), nil, nil); without.Keep() != nil {
+		t.Error("a load without a slot has one to be kept")
 	}
 }
