@@ -14,7 +14,7 @@ import (
 )
 
 // newCache is a cache on a store of its own, for the time of a test.
-func newCache(t *testing.T, opts middleware.Options) *middleware.Cache {
+func newCache(t testing.TB, opts middleware.Options) *middleware.Cache {
 	t.Helper()
 	store := memstore.New(memstore.Options{})
 	cache, err := middleware.New(store, opts)

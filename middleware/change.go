@@ -142,8 +142,8 @@ func origin(scheme, host string) string {
 
 // pass has the handler answer in its turn, and says so. It returns the status of the response.
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
-	err := c.counted(r, func(r *http.Request, begun func()) {
-		p := &passer{w: w, cache: c, status: s, begun: begun}
+	err := c.counted(r, func(r *http.Request, at *place) {
+		p := &passer{w: w, cache: c, status: s, place: at}
 		defer func() { c.tell(r.Context(), "", p.status.reason) }()
 		next.ServeHTTP(p.writer(), r)
 		p.finish()
@@ -158,8 +158,8 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 
 // untouched has the handler answer in its turn what is to be something else than HTTP.
 func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	err := c.counted(r, func(r *http.Request, begun func()) {
-		p := &passer{w: w, cache: c, silent: true, begun: begun}
+	err := c.counted(r, func(r *http.Request, at *place) {
+		p := &passer{w: w, cache: c, silent: true, place: at}
 		next.ServeHTTP(p.writer(), r)
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ type passer struct {
 	status  cacheStatus
 	silent  bool                                       // it says nothing in Cache-Status
 	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
-	begun   func()                                     // called when the client gets the first of it
+	place   *place                                     // of the handler
 
 	mu      sync.Mutex // guards what follows
 	code    int
@@ -195,8 +195,17 @@ func (p *passer) writer() http.ResponseWriter {
 
 type hijackablePasser struct{ *passer }
 
+// passerOf returns what pass has given a handler.
+func passerOf(w http.ResponseWriter) *passer {
+	if h, ok := w.(hijackablePasser); ok {
+		return h.passer
+	}
+	return w.(*passer)
+}
+
 func (h hijackablePasser) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	h.expose()
+	h.place.leave()
 	return http.NewResponseController(h.w).Hijack()
 }
 
@@ -206,6 +215,8 @@ func (p *passer) Flush()                      { _ = p.FlushError() }
 
 func (p *passer) WriteHeader(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols {
+		p.place.awaits()
+		defer p.place.resumes()
 		inform(p.w, status)
 		return
 	}
@@ -222,6 +233,9 @@ func (p *passer) decided(status int) {
 	}
 	h := p.w.Header()
 	p.code = status
+	if status == http.StatusSwitchingProtocols || isStream(h) {
+		p.place.leave()
+	}
 	if p.outdate != nil {
 		p.head = http.Header{"Location": slices.Clone(h["Location"]), "Content-Location": slices.Clone(h["Content-Location"])}
 	}
@@ -243,39 +257,53 @@ func (p *passer) expose() {
 	if first && p.outdate != nil {
 		p.outdate(p.code, p.head, false)
 	}
-	if first && p.begun != nil {
-		p.begun()
-	}
 }
 
-func (p *passer) wrote(n int) {
+// writes is called before so many bytes are written, and returns the handler's place if that may have to wait for the client.
+func (p *passer) writes(n int) (waiting *place) {
 	p.decided(http.StatusOK)
 	p.mu.Lock()
 	p.sent += n
-	large := p.sent > buffered && !p.outside
+	large, first := p.sent > buffered, !p.outside
 	p.mu.Unlock()
-	if large {
+	if !large {
+		return nil
+	}
+	if first {
 		p.expose()
 	}
+	return p.place
 }
 
 func (p *passer) Write(b []byte) (int, error) {
-	p.wrote(len(b))
+	at := p.writes(len(b))
+	at.awaits()
+	defer at.resumes()
 	return p.w.Write(b)
 }
 
+// behind is Write for a goroutine that the handler doesn't wait for, so that it works on.
+func (p *passer) behind(b []byte) error {
+	p.writes(len(b))
+	_, err := p.w.Write(b)
+	return err
+}
+
 func (p *passer) WriteString(s string) (int, error) {
-	p.wrote(len(s))
+	at := p.writes(len(s))
+	at.awaits()
+	defer at.resumes()
 	return io.WriteString(p.w, s)
 }
 
 func (p *passer) ReadFrom(src io.Reader) (int64, error) {
 	p.expose()
-	return io.Copy(p.w, src)
+	return p.place.copy(p.w, src)
 }
 
 func (p *passer) FlushError() error {
 	p.expose()
+	p.place.leave()
 	return http.NewResponseController(p.w).Flush()
 }
 

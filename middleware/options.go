@@ -69,8 +69,12 @@ type Options struct {
 	// MaxLoads is how many handlers run at a time in this process for requests that may be answered from the cache; up to
 	// 64 times as many more wait for their turn, for LoadTimeout at most. Beside them a quarter as many, one at least, run for
 	// GET and HEAD requests that can't be answered from the cache (Upgrade, If-Match, a body, no-store, a Range of what is not
-	// stored), with a queue of their own. A run counts until its handler returns or begins to send to its client what is for
-	// that client only: WebSockets and event streams count by their start. Default 1,024; negative: no limit.
+	// stored), with a queue of their own.
+	//
+	// A run counts until its handler returns. What is sent while the handler runs counts by its start: WebSockets, event
+	// streams, and what the handler flushes and nobody else gets. A handler that has waited for its own client for more than
+	// 25 ms altogether, in Write or in reading a body, isn't counted while it waits, and takes a place among the quarter before
+	// it goes on. If it gets none for a second it may go on without: one handler a second. Default 1,024; negative: no limit.
 	MaxLoads int
 
 	// Limiter takes MaxLoads' place: one budget for several caches. Requests that can't be answered from the cache still have

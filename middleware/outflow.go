@@ -101,7 +101,17 @@ func (rec *recorder) catchUp() {
 
 // drain waits until the client has what was written before, or can't have it.
 func (rec *recorder) drain() {
+	at := rec.place
+	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) { // the head alone doesn't leave the server
+		at = nil
+	}
+	at.awaits()
 	rec.catchUp()
+	if at != nil {
+		rec.mu.Unlock()
+		at.resumes() // which may take long
+		rec.mu.Lock()
+	}
 	if v := rec.thrown; v != nil {
 		rec.thrown = nil
 		panic(v)
@@ -219,6 +229,10 @@ func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
 
 // direct writes to the client without the lock, which those who read the response need.
 func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
+	var at *place
+	if rec.written > buffered { // else it stays in the server
+		at = rec.place
+	}
 	rec.flowing = true
 	rec.mu.Unlock()
 	defer func() {
@@ -226,5 +240,7 @@ func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
 		rec.flowing = false
 		rec.idle.Broadcast()
 	}()
+	at.awaits()
+	defer at.resumes()
 	return write()
 }

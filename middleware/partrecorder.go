@@ -32,7 +32,7 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 	asked := *r // as it is before the handler may change it
 	asked.Header = r.Header.Clone()
-	p := &partRecorder{x: x, asked: &asked, to: w, header: w.Header().Clone(), lease: h, sent: time.Now()}
+	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: time.Now()}
 	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
 	defer p.release() // also when the handler panics
 	next.ServeHTTP(p, r)
@@ -48,6 +48,7 @@ type partRecorder struct {
 	x      *exchange
 	asked  *http.Request
 	to     http.ResponseWriter
+	passer *passer // the same, without what only some have
 	header http.Header
 	before http.Header
 	lease  *holding
@@ -189,8 +190,7 @@ func (p *partRecorder) unlocked(head http.Header, b []byte) (err error) {
 		p.sync(head)
 		p.to.WriteHeader(http.StatusPartialContent)
 	}
-	_, err = p.to.Write(b)
-	return err
+	return p.passer.behind(b)
 }
 
 // pass ends the recording, and waits until the client has what was recorded, or can't have it.
@@ -202,12 +202,17 @@ func (p *partRecorder) pass() {
 		p.lease.put(nothingStored)
 		p.says(false)
 	}
+	at := p.passer.place
+	at.awaits()
 	for p.flowing {
 		p.idle.Wait()
 	}
 	p.flowing = true
 	p.flow()
 	p.on = false
+	p.mu.Unlock()
+	at.resumes() // which may take long
+	p.mu.Lock()
 	if v := p.thrown; v != nil {
 		p.thrown = nil
 		panic(v)
@@ -216,15 +221,7 @@ func (p *partRecorder) pass() {
 
 // says has Cache-Status and observers told whether the part is stored.
 func (p *partRecorder) says(stored bool) {
-	var to *passer
-	switch w := p.to.(type) {
-	case *passer:
-		to = w
-	case hijackablePasser:
-		to = w.passer
-	default:
-		return
-	}
+	to := p.passer
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	if to.status.stored, to.status.reason = stored, cacheguard.ReasonRange; stored {
@@ -257,6 +254,7 @@ func (p *partRecorder) finish() {
 
 // release is called at the end, whichever way the handler has ended.
 func (p *partRecorder) release() {
+	p.passer.place.leave() // whom what is left goes to may take any time
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.decided {

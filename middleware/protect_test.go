@@ -194,7 +194,21 @@ func TestStreamsCountByTheirStart(t *testing.T) {
 	}{
 		"flushed":  {"If-Match", `"x"`, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }},
 		"hijacked": {"Upgrade", "websocket", func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() }},
-		"written":  {"Cache-Control", "no-store", func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 1<<14)) }},
+		"switched": {"Upgrade", "websocket", func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) }},
+		"events, not flushed": {"Cache-Control", "no-store", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+			fmt.Fprint(w, "data: 1\n\n")
+		}},
+		"private, and flushed": {"Accept", "*/*", func(w http.ResponseWriter) {
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, strings.Repeat("x", 1<<14))
+			_ = http.NewResponseController(w).Flush()
+		}},
+		"private, and hijacked": {"Accept", "*/*", func(w http.ResponseWriter) {
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, strings.Repeat("x", 1<<14))
+			_, _, _ = http.NewResponseController(w).Hijack()
+		}},
 		"events": {"Accept", "text/event-stream", func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(w).Flush()

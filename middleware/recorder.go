@@ -42,6 +42,7 @@ type recorder struct {
 	written  int64
 	why      cacheguard.Reason // it is not stored
 	to       audience
+	place    *place // of a handler whose response is its client's alone, and which goes on
 	outflow
 
 	shown   *response // what those get who read while it is made, without its body; nil: nobody does
@@ -350,6 +351,7 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	if v.share || v.store {
 		v = verdict{remember: true} // too long, or a stream
 	}
+	rec.stays(why)
 	if v.failed {
 		rec.run.end(ending{err: &statusError{status: rec.status, client: rec.run.client}})
 	} else {
@@ -361,12 +363,34 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 }
 
+// stays keeps the slot of the load, which is about to end, for the handler. What is sent while its handler runs is counted by
+// its start.
+func (rec *recorder) stays(why cacheguard.Reason) {
+	turns := rec.run.cache.turns
+	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
+		rec.status == http.StatusSwitchingProtocols || isStream(rec.header)
+	if turns == nil || rec.w == nil || rec.over || stream {
+		return
+	}
+	if release := rec.run.load.Keep(); release != nil {
+		rec.place = turns.place(release)
+	}
+}
+
+// streams gives the slot back without the lock, for a budget of the fleet is told of that.
+func (rec *recorder) streams() {
+	at := rec.place
+	rec.mu.Unlock()
+	defer rec.mu.Lock()
+	at.leave()
+}
+
 // abort ends the run of a handler that didn't return.
 func (rec *recorder) abort(err error) {
+	rec.returned()
 	defer rec.tell() // holding nobody up
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	rec.finished()
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
@@ -376,15 +400,21 @@ func (rec *recorder) abort(err error) {
 // tell tells the observer if the response is not stored, once the handler is done.
 func (rec *recorder) tell() { rec.run.cache.tell(rec.run.req.Context(), rec.run.key, rec.why) }
 
-func (rec *recorder) finished() {
+// returned is called when the handler has ended, before its client is waited for.
+func (rec *recorder) returned() {
+	rec.mu.Lock()
 	rec.over = true
 	if rec.timer != nil {
 		rec.timer.Stop()
 	}
+	at := rec.place
+	rec.mu.Unlock()
+	at.leave()
 }
 
 // finish ends the run of a handler that returned.
 func (rec *recorder) finish() {
+	rec.returned()
 	defer rec.tell() // holding nobody up
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -396,7 +426,6 @@ func (rec *recorder) finish() {
 		}
 		rec.head(http.StatusOK)
 	}
-	rec.finished()
 	trailer := rec.trailers()
 	defer func() { // after those who wait were told
 		rec.drain()
@@ -436,7 +465,6 @@ func (rec *recorder) finish() {
 // silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in front to make something of,
 // and is for nobody else.
 func (rec *recorder) silent() {
-	rec.finished()
 	if rec.w == nil {
 		rec.run.end(ending{err: errNothing})
 		return

@@ -1,27 +1,35 @@
 package middleware
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // turns is a budget of runs whose responses are for their own clients from the start: they neither take the slots of loads nor
-// are they without bounds. A nil one has no bounds. It is safe for concurrent use.
+// are they without bounds. Handlers that have lost their place to a slow client take one of these to go on, see place. A nil
+// one has no bounds. It is safe for concurrent use.
 type turns struct {
-	slots    chan struct{}
-	waiting  atomic.Int64
+	most     int
 	patience time.Duration
+
+	mu      sync.Mutex // guards what follows
+	running int
+	begin   list.List // of chan struct{}, closed when the turn is handed over: who wants to begin, in order
+	goOn    list.List // the same: who wants to go on
+	resumed bool      // the last turn that was handed over was for one of those
+	beyond  time.Time // when a handler last went on without one
 }
 
 const (
-	passShare  = 4  // the loads of a process for each of these runs
-	queueShare = 64 // and how many wait for each that runs
+	passShare   = 4           // the loads of a process for each of these runs
+	queueShare  = 64          // and how many wait for each that runs
+	beyondAfter = time.Second // see again
 )
 
 func newTurns(o Options) *turns {
@@ -36,54 +44,131 @@ func newTurns(o Options) *turns {
 	if patience <= 0 {
 		patience = defaultLoadTimeout
 	}
-	return &turns{slots: make(chan struct{}, max(1, most/passShare)), patience: patience}
+	return &turns{most: max(1, most/passShare), patience: patience}
 }
 
-// take waits for a turn, until ctx ends at most, and returns what ends it, which may be called more than once.
-func (t *turns) take(ctx context.Context) (end func(), err error) {
-	if t == nil {
-		return func() {}, nil
-	}
-	end = sync.OnceFunc(func() { <-t.slots })
-	select {
-	case t.slots <- struct{}{}:
-		return end, nil
-	default:
-	}
-	defer t.waiting.Add(-1)
-	if n := t.waiting.Add(1); n > int64(queueShare*cap(t.slots)) {
-		return nil, fmt.Errorf("%w: %d requests wait that can't be answered from the cache", cacheguard.ErrOverloaded, n-1)
+// take waits for a turn, until ctx ends at most.
+func (t *turns) take(ctx context.Context) error {
+	in, err := t.queue(&t.begin, queueShare*t.most)
+	if err != nil || in == nil {
+		return err
 	}
 	timer := time.NewTimer(t.patience)
 	defer timer.Stop()
 	select {
-	case t.slots <- struct{}{}:
-		return end, nil
+	case <-in.Value.(chan struct{}):
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	case <-timer.C:
-		return nil, fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
+		err = fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
 	}
+	if !t.leave(&t.begin, in) { // it was handed over in the last moment
+		t.release()
+	}
+	return err
+}
+
+// queue takes a turn, or a place in a queue that has no more than so many.
+func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running < t.most {
+		t.running++
+		return nil, nil
+	}
+	if n := q.Len(); n >= most {
+		return nil, fmt.Errorf("%w: %d requests wait that can't be answered from the cache", cacheguard.ErrOverloaded, n)
+	}
+	return q.PushBack(make(chan struct{})), nil
+}
+
+// leave gives up a place in a queue. It is false if the turn has been handed over.
+func (t *turns) leave(q *list.List, in *list.Element) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-in.Value.(chan struct{}):
+		return false
+	default:
+		q.Remove(in)
+		return true
+	}
+}
+
+// again takes a turn for a handler that has begun, and reports whether it got one. Such handlers and those which want to begin
+// are served by turns: neither a queue of new requests nor a crowd of slow clients keeps the other waiting for good.
+//
+// It doesn't end with the client, or one could have its handler go on uncounted by leaving. But a handler may hold what those
+// with a turn wait for: a lock, the last connection to the database. So if there is no turn for a second, the one who has
+// waited for longest goes on without, and one in each second after that.
+func (t *turns) again() bool {
+	in, _ := t.queue(&t.goOn, int(^uint(0)>>1))
+	if in == nil {
+		return true
+	}
+	timer := time.NewTimer(beyondAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-in.Value.(chan struct{}):
+			return true
+		case now := <-timer.C:
+			if t.goesBeyond(in, now) {
+				return false
+			}
+			timer.Reset(beyondAfter)
+		}
+	}
+}
+
+func (t *turns) goesBeyond(in *list.Element, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.goOn.Front() != in || now.Sub(t.beyond) < beyondAfter {
+		return false
+	}
+	t.beyond = now
+	t.goOn.Remove(in)
+	return true
+}
+
+// release hands a turn over.
+func (t *turns) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := &t.goOn
+	if q.Len() == 0 || t.resumed && t.begin.Len() > 0 {
+		q = &t.begin
+	}
+	if first := q.Front(); first != nil {
+		t.resumed = q == &t.goOn
+		close(q.Remove(first).(chan struct{}))
+		return
+	}
+	t.running--
 }
 
 // runOf is the context key of what runs for a cache: a request that its handler sends through the cache is a part of the same
 // run, and must not wait for a turn that this one has.
 type runOf struct{ cache *Cache }
 
-// counted runs the handler for a GET or HEAD in its turn. begun is to be called when the response has begun to leave for the
-// client: a run counts until then, so that neither a client that reads slowly nor an event stream has a turn.
-func (c *Cache) counted(r *http.Request, serve func(r *http.Request, begun func())) error {
-	if !isRead(r.Method) || r.Context().Value(runOf{c}) != nil {
-		serve(r, func() {})
+// counted runs the handler for a GET or HEAD in its turn.
+func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) error {
+	if c.turns == nil || !isRead(r.Method) || r.Context().Value(runOf{c}) != nil {
+		serve(r, nil)
 		return nil
 	}
-	end, err := c.turns.take(r.Context())
-	if err != nil {
+	if err := c.turns.take(r.Context()); err != nil {
 		return err
 	}
-	defer end()
+	p := c.turns.place(c.turns.release)
+	defer p.leave()
 	inside := r.WithContext(context.WithValue(r.Context(), runOf{c}, true))
+	if r.Body != nil && r.Body != http.NoBody {
+		inside.Body = upload{r.Body, p}
+	}
 	defer func() { r.Pattern = inside.Pattern }() // of a mux inside, for whoever is outside
-	serve(inside, end)
+	serve(inside, p)
 	return nil
 }

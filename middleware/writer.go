@@ -48,8 +48,9 @@ func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
 	if direct {
 		rec.mu.Lock()
 		rec.drain()
+		at := rec.place
 		rec.mu.Unlock()
-		return io.Copy(rec.w, src)
+		return at.copy(rec.w, src)
 	}
 	return io.Copy(writerOnly{rec}, src)
 }
@@ -93,6 +94,7 @@ func (rec *recorder) FlushError() error {
 	if rec.w == nil {
 		return nil
 	}
+	rec.streams()
 	rec.drain()
 	_, err := rec.direct(func() (int, error) { return 0, http.NewResponseController(rec.w).Flush() })
 	return err
@@ -123,6 +125,7 @@ func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errOver
 	}
 	rec.stop(cacheguard.ReasonTakenOver) // before the client is waited for
+	rec.streams()
 	rec.drain()
 	conn, rw, err := http.NewResponseController(rec.w).Hijack()
 	if err == nil {
