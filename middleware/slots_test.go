@@ -98,7 +98,7 @@ func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"bytes":    func(w http.ResponseWriter) { _, _ = w.Write(piece) },
 		"a string": func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) },
-		"a reader": func(w http.ResponseWriter) { _, _ = io.Copy(w, struct{ io.Reader }{bytes.NewReader(piece)}) },
+		"a reader": func(w http.ResponseWriter) { _, _ = io.Copy(w, &maker{bytes.NewReader(piece)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -129,6 +129,53 @@ func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// maker takes 30 ms to make what is read from it.
+type maker struct{ made *bytes.Reader }
+
+func (m *maker) Read(b []byte) (int, error) {
+	if m.made.Len() > 0 {
+		<-time.After(30 * time.Millisecond)
+	}
+	return m.made.Read(b)
+}
+
+// A handler whose response is recorded, for it can be stored, doesn't wait for its client: it counts while that doesn't read.
+func TestRecordedPartsCountToTheirEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{MaxLoads: 8})
+		var runs working
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs.begins()
+			defer runs.ends()
+			work := func() { <-time.After(time.Second) }
+			if r.Header.Get("Range") != "" {
+				pieceOf(&runs.all, work)(w, r)
+				return
+			}
+			work()
+		}))
+		goOn := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			w := &stalled{ResponseRecorder: httptest.NewRecorder(), goOn: goOn}
+			if h.ServeHTTP(w, asksAlone("Range", "/")); w.Body.Len() != 1<<20 {
+				t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
+			}
+		})
+		<-time.After(time.Second / 2)
+		for range 10 {
+			all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), asksAlone("If-Match", "/")) })
+		}
+		<-time.After(time.Minute)
+		if n := runs.peak.Load(); n != 2 || runs.now.Load() != 0 {
+			t.Errorf("%d handlers worked at a time, want 2; %d work", n, runs.now.Load())
+		}
+		close(goOn)
+		all.Wait()
+		wantSlots(t, cache, "If-Match", 2)
+	})
 }
 
 // But no client that doesn't read holds a place, however many there are: who comes next is answered within the handler's time
