@@ -130,7 +130,8 @@
 // # Why a response is not stored
 //
 // Cache-Status has "stored" if the response is stored, as far as that is known when its head is sent: if it has a
-// Content-Length, or is complete by then. Otherwise its parameter "detail" says why not. Observers are told the same at the
+// Content-Length, or is complete by then. Of a purge while the handler ran, after which what is stored is served to nobody, it
+// doesn't know. Otherwise its parameter "detail" says why not. Observers are told the same at the
 // end, as Event.Reason of EventUnstored, and count it. The words, and what to do:
 //
 //	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
