@@ -39,5 +39,6 @@
 // # What it doesn't find
 //
 // What depends on who waits at the same time, on a session that only your own login makes (give Config.Users), on fields that
-// nobody has named, or on several changes at once. A finding is a fact: the two requests repeat it. No finding is no proof.
+// nobody has named, or on several changes at once. Nothing of the TLS handshake is varied but that there is one: neither the
+// server's name nor a client's certificate. A user of Config.Users can have a certificate: let the function set r.TLS. A finding is a fact: the two requests repeat it. No finding is no proof.
 package middlewaretest
