@@ -45,22 +45,26 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 			_ = a.Unlock(ctx)
 		}
 	}()
+	var err error
 	for _, name := range names {
-		held, err := lock(within, name)
-		if err == nil {
-			a.held = append(a.held, held)
-			go a.watch(held)
-			err = a.Err()
+		var held Lock
+		if held, err = lock(within, name); err != nil {
+			break
 		}
-		if err != nil && ctx.Err() == nil && context.Cause(within) == ErrLost {
-			err = ErrLost
-		}
-		if errors.Is(err, ErrLost) {
-			return nil, fmt.Errorf("lock: one of %d locks ended before all of them were held: %w", len(names), err)
-		}
-		if err != nil {
-			return nil, err
-		}
+		a.held = append(a.held, held)
+		go a.watch(held)
+	}
+	switch {
+	case err == nil:
+		err = a.Err() // only now: asked after each name, thousands of locks would be asked millions of times
+	case ctx.Err() == nil && context.Cause(within) == ErrLost:
+		err = ErrLost
+	}
+	if errors.Is(err, ErrLost) {
+		return nil, fmt.Errorf("lock: one of %d locks ended before all of them were held: %w", len(names), err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	given = true
 	return a, nil

@@ -203,6 +203,68 @@ func TestLockAllLosesOneMeanwhile(t *testing.T) {
 	})
 }
 
+// asked counts how often its locks are asked whether they are held.
+type asked struct {
+	lock.Locker
+	times int
+}
+
+type askedLock struct {
+	lock.Lock
+	of *asked
+}
+
+func (a *asked) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	held, err := a.Locker.Lock(ctx, name)
+	return askedLock{held, a}, err
+}
+
+func (l askedLock) Err() error {
+	l.of.times++
+	return l.Lock.Err()
+}
+
+// Each lock is asked for its state once: thousands of names don't cost millions of questions.
+func TestLockAllAsksEachOnce(t *testing.T) {
+	const n = 100
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	locker := &asked{Locker: newShelf()}
+	a, err := lock.LockAll(t.Context(), locker, names...)
+	wantErr(t, "LockAll", err, nil)
+	if locker.times != n {
+		t.Errorf("%d locks were asked %d times", n, locker.times)
+	}
+	wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
+}
+
+// A lock that ended while its timer stood still is found by asking, before all of them count as held.
+func TestLockAllFindsWhatHasEnded(t *testing.T) {
+	s := newShelf()
+	_, err := lock.LockAll(t.Context(), ended{s}, "a", "b")
+	wantErr(t, "LockAll", err, lock.ErrLost)
+	if len(s.taken) > 0 {
+		t.Errorf("%v are still held", s.taken)
+	}
+}
+
+// ended has the first lock have ended, of which nothing but Err says so.
+type ended struct{ *shelf }
+
+type endedLock struct{ lock.Lock }
+
+func (e ended) Lock(ctx context.Context, name string) (lock.Lock, error) {
+	held, err := e.shelf.Lock(ctx, name)
+	if name == "a" {
+		held = endedLock{held}
+	}
+	return held, err
+}
+
+func (endedLock) Err() error { return lock.ErrLost }
+
 // slowly has Unlock return when its context ends, or panic.
 type slowly struct {
 	*shelf
