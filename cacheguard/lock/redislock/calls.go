@@ -13,6 +13,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
 // calls are those that wait in this process, and the one subscription that wakes them. It stands from the first of them
@@ -77,7 +78,7 @@ func (c *calls) settle(ctx context.Context, most time.Duration) {
 	}
 }
 
-// ready begins the subscription and waits for it.
+// ready begins the subscription and waits for it. ctx is one of the keeper's.
 func (c *calls) ready(ctx context.Context) error {
 	sub := c.subscribe()
 	if sub == nil {
@@ -89,7 +90,7 @@ func (c *calls) ready(ctx context.Context) error {
 	case <-sub.Ended():
 		return lock.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("subscribing to %s: %w", c.channel, errors.Join(ctx.Err(), sub.Last()))
+		return fmt.Errorf("subscribing to %s: %w", c.channel, errors.Join(tenure.Why(ctx), sub.Last()))
 	}
 }
 

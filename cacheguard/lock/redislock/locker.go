@@ -136,10 +136,10 @@ func (l *Locker) Warm(ctx context.Context) error {
 		}
 		return struct{}{}, nil
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = l.calls.ready(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
+	case ctx.Err() != nil:
 		err = tenure.Why(ctx)
 	}
 	if err != nil {

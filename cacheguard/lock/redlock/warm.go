@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -41,7 +42,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("redlock: warming up: %w", tenure.Why(ctx))
+		return fmt.Errorf("redlock: warming up: %w", errors.Join(slices.Insert(errs, 0, tenure.Why(ctx))...))
 	case len(l.masters)-len(errs) < quorum(len(l.masters)):
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(errs...))
 	default:
