@@ -59,8 +59,12 @@
 //	ZPOPMIN             who is next?
 //	DEL                 nobody: the lock is free
 //
+// Options.Fair adds GET and ZRANGE, which look whether somebody waits. Until a call of this locker has waited, no place in
+// line is possible, and there is no ZREM.
+//
 // Both steps run on the caller's goroutine while Redis answers, for another one costs more than the step. So if Redis stops
-// answering just then, a call notices the end of its context after OpTimeout at the latest.
+// answering just then, a call notices the end of its context after OpTimeout at the latest. A call whose deadline is nearer
+// than OpTimeout does pay for another goroutine: it takes about half as long again.
 //
 // A call that waits asks once for its place, and again every third of Lease. A hand-over is the step of Unlock, in which the
 // next one gets the lock, and one message on the channel of its process, however many others wait: a message in a channel
@@ -87,5 +91,10 @@
 //
 // Redis has to be 6.2 or later. With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem
 // +zpopmin +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
-// +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time.
+// +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time. When a right is missing, the error
+// of a script doesn't say which; ACL LOG does.
+//
+// Whoever can write these keys, or publish to the channels, is trusted with the locks: the message of a hand-over is
+// believed without asking, if its token is larger. Keep other subscriptions off the channels, also by a pattern (PSUBSCRIBE
+// *): Redis counts them as somebody who hears the message, so that a process that died while it waited costs up to one Lease.
 package redislock
