@@ -22,7 +22,8 @@
 //   - A holder hears of it: Lost is closed when the lock could not be renewed in time, was taken away, or was held for
 //     longer than MaxHold.
 //   - Only the owner gives a lock back. Each call of Lock is an owner of its own; one whose answer was lost asks again and
-//     recognises its lock, and one that is given up takes back what it may have been given.
+//     recognises its lock, and one that is given up takes back what it may have been given. If Redis doesn't answer to
+//     that, or to Unlock, it is told again until it does, for up to one Lease.
 //   - Fencing tokens grow with each holder of a name: each is the server's clock in microseconds, or the last one and one.
 //     They grow also after some or all of what is in Redis was lost, unless the clock has been set back.
 //   - A lock that is given back is the next one's who waits, in the order of their calls, and of no newcomer. (In a

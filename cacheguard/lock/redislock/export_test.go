@@ -40,3 +40,6 @@ func Leave(ctx context.Context, rdb *redis.Client, prefix, name, owner string) e
 	return releaseScript.Run(ctx, rdb, []string{n.lock, n.line, n.seen, n.given(owner), n.fence},
 		owner, "1", "1", 1000, 1000).Err()
 }
+
+// Debts is how many locks are to be given back when Redis answers again.
+func (l *Locker) Debts() int { return l.debts.Len() }

@@ -26,6 +26,7 @@ type Locker struct {
 	again   any    // in ms: for how long an Unlock may be sent again
 	asked   atomic.Int64
 	keeper  *tenure.Keeper
+	debts   *tenure.Debts // locks that Redis may have given, or still have
 	calls   *calls
 }
 
@@ -47,6 +48,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 		link: link, opts: opts, process: uuid.NewString(), lease: millis(opts.Lease), again: millis(2 * opts.OpTimeout),
 		keeper: tenure.NewKeeper(),
 	}
+	l.debts = tenure.NewDebts(l.keeper, firstPoll)
 	l.calls = &calls{
 		link: link, channel: l.channels() + l.process, logger: opts.Logger,
 		refused: make(chan struct{}), ears: make(map[string]*ear),
@@ -108,7 +110,7 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 		Name: q.name, Token: a.token, Until: a.until,
 		Renew: func(ctx context.Context) (until time.Time, held bool, err error) { return l.renew(ctx, q) },
 		Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
-		Release: func(ctx context.Context) error { return l.release(ctx, q) }, Prompt: l.link.Prompt,
+		Release: func(ctx context.Context) error { return l.giveBack(ctx, q) }, Prompt: l.link.Prompt,
 	})
 }
 
@@ -116,7 +118,7 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 func (l *Locker) abandon(q *question) {
 	l.keeper.Go(func() {
 		q.asking.Wait() // or the release could overtake what it is to undo
-		_ = l.release(context.Background(), q)
+		_ = l.giveBack(context.Background(), q)
 	}) // what stays nevertheless ends by itself
 }
 

@@ -117,6 +117,24 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	}
 }
 
+// giveBack is release, which is tried again in the background if Redis doesn't answer: it may be standing still, and carry
+// out when it goes on what gave this question the lock. After one Lease what it has given until now has ended by itself.
+func (l *Locker) giveBack(ctx context.Context, q *question) error {
+	release := func(ctx context.Context) (answered bool, err error) {
+		err = l.release(ctx, q)
+		return err == nil || errors.Is(err, lock.ErrLost) || !redislink.NoAnswer(err), err
+	}
+	until := time.Now().Add(l.opts.Lease)
+	answered, err := release(ctx)
+	if !answered {
+		l.debts.Owe(until, func() bool {
+			answered, _ := release(context.Background())
+			return answered
+		})
+	}
+	return err
+}
+
 // run runs a script, with its keys and arguments, within OpTimeout.
 func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {

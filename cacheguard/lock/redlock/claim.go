@@ -171,6 +171,20 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 		if !there {
 			return answer{master: m.index, said: free}
 		}
-		return c.l.release(ctx, m, debt{key: c.key, token: c.token, name: c.name, until: time.Now().Add(c.l.opts.Lease)})
+		return c.releaseAt(ctx, m)
 	})
+}
+
+// releaseAt gives the lock back on one master. If that doesn't answer, it is tried again until the lock has ended by itself.
+func (c *claim) releaseAt(ctx context.Context, m *master) answer {
+	release := func(ctx context.Context) answer { return m.release(ctx, c.key, c.token, c.l.channel(), c.name) }
+	began := time.Now()
+	a := release(ctx)
+	switch {
+	case a.said == nothing:
+		m.debts.Owe(began.Add(c.l.opts.Lease), func() bool { return release(context.Background()).said != nothing })
+	case a.place > 0:
+		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // it may be this process that took long
+	}
+	return a
 }

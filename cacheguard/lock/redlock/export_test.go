@@ -55,9 +55,4 @@ func (l *Locker) Listening() bool {
 }
 
 // Debts is how many locks are owed to a master.
-func (l *Locker) Debts(master int) int {
-	o := &l.masters[master].debts
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.all)
-}
+func (l *Locker) Debts(master int) int { return l.masters[master].debts.Len() }

@@ -52,6 +52,7 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 		if err != nil {
 			return nil, err
 		}
+		m.debts = tenure.NewDebts(l.keeper, opts.NodeTimeout)
 		l.masters = append(l.masters, m)
 	}
 	return l, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
 // master is one of the independent servers. It is safe for concurrent use.
@@ -21,8 +22,8 @@ type master struct {
 	link    *redislink.Link // for messages
 	timeout time.Duration   // of each request
 	logger  *slog.Logger
-	silent  atomic.Bool // the last request was not answered
-	debts   debts
+	silent  atomic.Bool   // the last request was not answered
+	debts   *tenure.Debts // locks that it may have
 }
 
 // said is what a master says of a lock: whose it is there.

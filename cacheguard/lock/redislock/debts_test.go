@@ -1,0 +1,79 @@
+package redislock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Redis stands still, a call is given up, and Redis goes on and carries out what the call had sent: nobody has that lock,
+// and it doesn't stand in the way until its lease is over.
+func TestGivenUpWhileRedisStandsStill(t *testing.T) {
+	const prefix, name = "debts", "n"
+	l, proxy, rdb := indebted(t, prefix)
+	isAcquire := redistest.IsEval(redislock.AcquireScript)
+	question, again := proxy.HoldBack(isAcquire, redistest.Hangup), proxy.HoldBack(isAcquire, redistest.Hangup)
+	heal := loseReleases(proxy)
+	if _, err := l.Lock(t.Context(), name); err == nil {
+		t.Fatal("Lock returned no error")
+	}
+	<-again.Struck()
+	await(t, "the release gets no answer", func() bool { return l.Debts() == 1 })
+	_, err := question.Release(t.Context())
+	must(t, err)
+	if !has(t, rdb, prefix, name) {
+		t.Fatal("the late question didn't get the lock")
+	}
+	heal()
+	await(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
+	await(t, "nothing is owed", func() bool { return l.Debts() == 0 })
+}
+
+// An Unlock that gets no answer is done when Redis answers again.
+func TestUnlockReachesRedisThatComesBack(t *testing.T) {
+	const prefix, name = "unlocks", "n"
+	l, proxy, rdb := indebted(t, prefix)
+	held := locked(t, l, name)
+	heal := loseReleases(proxy)
+	if err := held.Unlock(t.Context()); err == nil {
+		t.Error("Unlock returned no error")
+	}
+	heal()
+	await(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
+}
+
+// indebted is a locker behind a proxy, whose locks don't end by themselves in the time of a test.
+func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy, *redis.Client) {
+	t.Helper()
+	addr := redistest.Shared(t).Addr()
+	proxy := newProxy(t, addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: patience})
+	must(t, l.Warm(t.Context()))
+	return l, proxy, client(t, addr)
+}
+
+// loseReleases loses what gives locks back, until heal.
+func loseReleases(proxy *redistest.Proxy) (heal func()) {
+	var faults []*redistest.Fault
+	for range 1000 {
+		faults = append(faults, proxy.DropCommand(redistest.IsEval(redislock.ReleaseScript), redistest.Hangup))
+	}
+	return func() {
+		for _, f := range faults {
+			f.Disarm()
+		}
+	}
+}
+
+func has(t *testing.T, rdb *redis.Client, prefix, name string) bool {
+	t.Helper()
+	n, err := rdb.Exists(t.Context(), redislock.LockName(prefix, name)).Result()
+	must(t, err)
+	return n == 1
+}
