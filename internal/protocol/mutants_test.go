@@ -282,9 +282,12 @@ var mutants = []mutant{
 
 var failsBy = regexp.MustCompile(`fails by "(\w+)"`)
 
-// testWithoutRace explores one scene in a test of its own, without the race detector: there is one goroutine.
-func testWithoutRace(t *testing.T, scene string, flags ...string) ([]byte, error) {
-	run := "^TestExplore$/^" + regexp.QuoteMeta(strings.ReplaceAll(scene, " ", "_")) + "$"
+// testWithoutRace explores scenes in a test of its own, without the race detector.
+func testWithoutRace(t *testing.T, scenes []string, flags ...string) ([]byte, error) {
+	for i, name := range scenes {
+		scenes[i] = regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_"))
+	}
+	run := "^TestExplore$/^(" + strings.Join(scenes, "|") + ")$"
 	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=5m", "-run", run}, flags...)
 	return exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput()
 }
@@ -322,7 +325,7 @@ func TestMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, err := testWithoutRace(t, m.scene, "-overlay", overlay)
+			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", overlay)
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:
