@@ -50,6 +50,18 @@ var mutants = []mutant{
 	},
 	{"1: a copy of a fill is refused", atStore, "			k = Stored\n", "", "late copies", "storedButRefused"},
 	{
+		"1: a fill that is refused counts as stored", atStore,
+		"		if LoadOf(s.Frame) == string(token[:]) {",
+		"		if true {",
+		"late copies", "refusedButStored",
+	},
+	{
+		"1: a fill is refused beside an old value", atStore,
+		"	s.Frame, s.Until = frame, After(now, ttl)\n",
+		"	if s.Frame != \"\" {\n		return Gone, s.endLease(TellsReleased)\n	}\n	s.Frame, s.Until = frame, After(now, ttl)\n",
+		"refreshes", "refusedUndisturbed",
+	},
+	{
 		"1: a load without the lease is stored", machine,
 		"	case Returned, Unstorable:\n		return m.land(0, LandOwn)",
 		"	case Returned, Unstorable:\n		m.State = Settling\n		return Fill, 0",
@@ -92,6 +104,12 @@ var mutants = []mutant{
 		"	*s = Slot{}",
 		"	*s = Slot{Record: s.Record}",
 		"fails", "errorAfterRepair",
+	},
+	{
+		"3: a lease leaves the record", atStore,
+		"	s.Record = Record{}\n	s.Lease = Lease{Token",
+		"	s.Lease = Lease{Token",
+		"fails, no back-off", "leaseAndRecord",
 	},
 
 	{
@@ -143,6 +161,12 @@ var mutants = []mutant{
 		"		return m.land(CancelLoad|Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)",
 		"		return m.land(Release, LandEnded)\n	case Alone:\n		return m.land(CancelLoad, LandEnded)",
 		"leaves", "loadLeftBehind",
+	},
+	{
+		"5: who gives up cancels what it waits for", machine,
+		"	case Begun, Queued, Following, Spared, Leaving:\n		return m.land(m.endTurn(), LandEnded)",
+		"	case Begun, Queued, Following, Spared, Leaving:\n		return m.land(m.endTurn()|CancelLoad, LandEnded)",
+		"leaves", "cancelsNothing",
 	},
 
 	{
@@ -267,10 +291,22 @@ var mutants = []mutant{
 		"quiet", "notPushed",
 	},
 	{
+		"12: a renewal begins another load", machine,
+		"	case Renewed:\n		m.Until = e.Sent + m.LeaseTTL\n",
+		"	case Renewed:\n		m.Until = e.Sent + m.LeaseTTL\n		return Load, 0\n",
+		"renewed and changed", "twoLoadsOfOne",
+	},
+	{
 		"13: a miss follows with its slot in hand", machine,
 		"		switch do := m.endTurn(); {",
 		"		switch do := Do(0); {",
 		"quiet slots", "turnKept",
+	},
+	{
+		"13: a grant that nobody waits for keeps its slot", machine,
+		"		return m.land(m.endTurn()|Release, LandEnded)",
+		"		return m.land(Release, LandEnded)",
+		"leaves", "turnLost",
 	},
 	{
 		"16: who waits relies on messages alone", "explore_steps_test.go",
