@@ -281,3 +281,24 @@ func TestUpdateWithoutAStore(t *testing.T) {
 		}
 	})
 }
+
+// TestUpdateEndsOlderFlights: a call that begins after Update has returned doesn't join a load without the lease that read the
+// origin before the write.
+func TestUpdateEndsOlderFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &noLeases{Store: memstore.New(memstore.Options{})}
+		c := openOn(t, store, cacheguard.Options[string]{})
+		o, w := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
+		update := updating(t.Context(), t, c, w.load)
+		write := w.next()
+		store.down.Store(true)
+		early := getting(t.Context(), t, c, "k", o.load)
+		load := o.next() // reads what is there before the write
+		store.down.Store(false)
+		write.gives("new")
+		update.gives("new", nil)
+		getting(t.Context(), t, c, "k", o.load).gives("new", nil)
+		load.gives("old")
+		early.gives("old", nil)
+	})
+}

@@ -191,6 +191,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	}
 	runs = true
 	r.work()
+	c.seal(id) // a flight that has begun since may load without the lease, from before the write
 	out, _ := m.flight.Result(context.Background())
 	var err error
 	if !m.own.stored { // somebody else may have read the origin before this write and stored it after the claim was lost
