@@ -29,13 +29,15 @@
 //     conclusion and a renewal carry token and number (Slot.holding); a question whose token has the lease is granted
 //     again, with the number in place (Slot.Ask); a fill that finds its own value is stored (Slot.Fill). Only a load
 //     that began with a grant in hand is stored (Miss.alone). Checks: lateFill, believesTooLong, waitsForItself,
-//     storedButRefused, fillsWithoutLease.
+//     storedButRefused, refusedButStored, refusedUndisturbed, fillsWithoutLease.
 //  2. An ending has the name of its load. Who is told to wait remembers whose load it waits for (Miss.answered), and
 //     asks again with that name; a record answers those who name its load, and everybody during the back-off
 //     (Slot.Ask); from a message only the ending of that load is taken, anything else means: look again. Checks:
 //     secondLoadForWaiter, errorFromBefore, anothersOutcome.
 //  3. A load that leaves no value leaves a record in the lease's place, if the lease is still its own (Slot.Conclude),
-//     so that a lost message costs no second load. A change removes it. Checks: secondLoadForWaiter, errorAfterRepair.
+//     so that a lost message costs no second load. A change removes it, and so does a lease. If the result is for one caller,
+//     each of the others loads for itself, waits for nobody and takes no turns (Miss.left, Miss.answered, Miss.begin).
+//     Checks: secondLoadForWaiter, errorAfterRepair, leaseAndRecord, waitsForOthers, asksApart.
 //  4. A lease that is gone seals the flight: the load goes on for those who have joined, and is not stored. If another
 //     load has it, the load is cancelled and its callers follow the other (Miss.leading). After MaxRestarts a process
 //     loads without the lease (Miss.again). No caller sees that a lease was lost. Checks: joinsOld, loadsBesideHolder,
@@ -43,22 +45,26 @@
 //  5. A load that was given up here, because everybody left or the cache closes, has not failed: its lease is released
 //     and leaves no record (Miss.end). A grant that nobody waits for any more is given back (Miss.granted). A release
 //     ends its own lease only (Slot.Release). The last one to leave seals the flight. Checks: errorWithoutFailure,
-//     leaseLeftBehind, loadsForNobody, loadLeftBehind, releasesAnothers, abandonedToCaller.
+//     leaseLeftBehind, loadsForNobody, loadLeftBehind, releasesAnothers, abandonedToCaller, cancelsNothing.
 //  6. An invalidation removes value, lease and record in one step (Slot.Invalidate). Its process seals its flights
 //     before it, and again after it, also if the store has failed; another process seals when the message arrives, and
 //     seals every flight when messages arrive again after a break. Checks: joinsOld, olderThanTold, olderThanChange.
 //  7. A mark leaves the value, which may be served as stale, and ends the lease in the same step (Slot.MarkStale). A
 //     refresh that nobody waits for does not wait for others (Miss.answered). Checks: olderThanChange, waitsForNobody.
 //  8. A claim removes the value and takes the lease over in one step, whoever holds it (Slot.Claim): what was loaded
-//     before is refused. Checks: olderThanTold, olderThanChange.
+//     before is refused. A write that has lost its lease goes on, for it may be half done; if its result isn't stored, or it
+//     has failed, its caller invalidates, and no record tells of it (Miss.leading). When it returns, its process seals its
+//     flights. Checks: olderThanTold, olderThanChange, cancelsWrite, tellsOfWrite.
 //  11. Only durations cross the wire. A lease counts from before the question or the renewal was sent (Miss.granted,
 //     Miss.leading); one that has ended when its grant is looked at is given back; one that could not be renewed until
 //     its end counts as gone. Checks: believesTooLong, loadWithoutLease, joinsOld.
 //  12. While a lease is alive there is one load among the processes that get answers: no lease beside a lease or beside
 //     a value that the asker hasn't seen (Slot.Ask). Those who wait are told, and listen before they ask. Checks:
-//     secondLoad, twoLoads, notPushed.
-//  13. Nobody waits for another load with a slot in hand (Miss.endTurn). Checks: turnKept, turnLost.
-//  16. A lost message costs no more than what is left of the lease: who follows has a timer. Check: waitsForEver.
+//     secondLoad, twoLoadsOfOne, notPushed.
+//  13. Nobody waits for another load with a slot in hand (Miss.endTurn). Who is refused one is told
+//     so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
+//  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
+//     an end. Checks: waitsForEver, waitsTooLong.
 //
 // What the numbers leave out is not decided here: tags, the local tier, versions of frames and the grouping of many
 // keys.
@@ -67,18 +73,18 @@
 //
 // TestExplore runs several processes of real Misses against real Slots through every order of: callers that come, join
 // and leave; questions, answers, fills, conclusions, releases and renewals that are sent, done and answered, or whose
-// answer is lost, and of which a copy arrives later; loads that read the origin, return, fail or can't be stored;
-// messages that come late, never or twice; subscriptions that break and heal; leases, records and values that run out
-// while processes stand still; evictions, crashes, Close; and a writer that changes the origin and invalidates, marks
-// or sets. What the driver does about the machine's actions is modelled in explore_driver_test.go. The bounds are those
-// of the scenes in scenes_test.go: two or three processes with one to five calls on one key, or two processes that ask
-// for two keys together; each disturbance a few times. What comes in more than a hundred thousand worlds is left out
-// with -short and with the race detector. A path that fails is printed as a diagram, with a process in each column, and
-// as a list that TestReplay shows how to replay.
+// answer is lost, and of which a copy arrives later; loads that read the origin, return, fail, can't be stored or have a
+// result for one caller only; slots that are refused; messages that come late, never or twice; subscriptions that break
+// and heal; leases, records and values that run out while processes stand still; evictions, crashes, Close; a writer that
+// changes the origin and invalidates, marks or sets; and Updates in any process. What the driver does about the machine's
+// actions is modelled in explore_driver_test.go. The bounds are those of the scenes in scenes_test.go: two or three
+// processes with one to five calls on one key, or two processes that ask for two keys together; each disturbance a few
+// times. What comes in more than a hundred thousand worlds is left out with -short and with the race detector. A path
+// that fails is printed as a diagram, with a process in each column, and as a list that TestReplay shows how to replay.
 //
 // Worlds are taken for the same that differ in the order of processes, in the names of loads, or in what nobody looks
 // at any more. A command on its way is dropped when its load has no lease and can get none, and a message that tells of
 // no change goes to those processes only where somebody asks or follows when it is sent. A process has two flights at a
-// time at most. Not in there: tags, the local tier, strong reads, Update, results for one caller only, refusals for
-// want of a slot, and waiting for longer than any load can take; the table has the machine's answers to these.
+// time at most. Not in there: tags, the local tier, strong reads, and writes that reach the origin after they were given
+// up; the table has the machine's answers.
 package protocol

@@ -29,12 +29,14 @@ func (r *run) tell(p, i int, e Event) {
 			r.perform(p, i, d, landing)
 		}
 	}
+	if e.Kind == Overdue && f.m.State != Landed {
+		r.fail("waitsTooLong")
+	}
+	if e.Left == Unshared && f.m.State == Queued {
+		r.fail("waitsForOthers")
+	}
 	if f.used && f.m.State == Landed {
-		landed := *f
-		*f = flight{}
-		if do&Refresh != 0 {
-			r.refreshBehind(p, landed)
-		}
+		r.landed(p, i, do, landing)
 		return
 	}
 	if f.m.Turn != (f.group != 0 && !f.load.turn) {
@@ -60,8 +62,46 @@ func (r *run) tell(p, i int, e Event) {
 	}
 }
 
+// landed does what is to be done when all who wait have what they get.
+func (r *run) landed(p, i int, do Do, landing Landing) {
+	f := &r.procs[p].flights[i]
+	was := *f
+	*f = flight{}
+	switch {
+	case was.m.Claims && was.stored: // what has begun meanwhile may load without the lease, from before the write
+		r.procs[p].open[0] = 0
+		r.knows(p, since{all: was.load.read})
+	case was.m.Claims: // somebody may have read the origin before it was written, and store that
+		*f = flight{used: true, key: was.key, m: Miss{State: Landed}, load: was.load}
+		f.op = op{kind: command{kind: invalidate, version: f.load.read}, sent: r.now}
+		r.procs[p].open[0] = 0
+	case do&Refresh != 0:
+		r.refreshBehind(p, was)
+	case landing == LandMarker:
+		r.loadApart(p, was, was.members)
+	case landing == LandOwn && was.over == unshared && was.members > 0:
+		was.m.Seen, was.seen, was.seenOf = Nothing, 0, 0
+		r.loadApart(p, was, was.members-1)
+	}
+}
+
+// loadApart has callers load for themselves, each for one: what they have waited for is for nobody else.
+func (r *run) loadApart(p int, was flight, callers uint8) {
+	pr := &r.procs[p]
+	for range callers {
+		if j := pr.room(); j >= 0 {
+			pr.flights[j] = flight{
+				used: true, key: was.key, members: 1, floor: was.floor, seen: was.seen, seenOf: was.seenOf,
+				m: Miss{Config: r.config(), Solo: true, Apart: true, Seen: was.m.Seen},
+			}
+			r.tell(p, j, Event{Kind: Begin})
+		}
+	}
+}
+
 func (r *run) takeTurn(p, i, with int) {
-	r.procs[p].flights[i].group = uint8(with) + 1
+	f := &r.procs[p].flights[i]
+	f.wants, f.group = false, uint8(with)+1
 	r.tell(p, i, Event{Kind: Turned})
 }
 
@@ -73,14 +113,19 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		r.seal(p, i)
 		f.renews = false
 	case CancelLoad:
-		if !f.load.runs {
+		if !f.load.runs && !f.load.waits {
 			r.fail("cancelsNothing")
 		}
-		if r.turns > 0 { // it has the slot until it returns
+		if f.m.Claims && !f.m.Ended {
+			r.fail("cancelsWrite")
+		}
+		if r.turns > 0 && f.load.runs { // it has the slot until it returns
 			pr.late++
 		}
 		r.endRenewal(f)
 		f.load, f.group = loading{}, 0
+	case TakeTurn:
+		f.wants = true
 	case EndTurn:
 		f.group = 0
 	case Release, ReleaseLater:
@@ -89,8 +134,15 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		if !f.load.leased {
 			r.fail("fillsWithoutLease")
 		}
-		f.op = op{kind: command{kind: fill, key: f.key, load: f.token, number: f.number, version: f.load.read}, sent: r.now}
+		version := f.load.read
+		if f.over == unshared {
+			version = marker
+		}
+		f.op = op{kind: command{kind: fill, key: f.key, load: f.token, number: f.number, version: version}, sent: r.now}
 	case Conclude:
+		if f.m.Claims {
+			r.fail("tellsOfWrite")
+		}
 		if c := r.conclusion(f); f.m.State == Landed {
 			r.send(c)
 		} else {
@@ -99,13 +151,20 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 	case ConcludeLater:
 		r.send(r.conclusion(f))
 	case Ask:
+		if f.m.Apart {
+			r.fail("asksApart")
+		}
 		f.token, _ = r.unused(r.scene)
 		f.number, f.void, f.box = 0, false, message{}
 		f.op = op{sent: r.now, kind: command{
 			kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0], waited: f.awaited,
 		}}
 	case Load:
-		r.begin(f)
+		if r.hasOtherLoad(p, i) {
+			f.load, f.group = loading{waits: true}, 0
+		} else {
+			r.begin(f)
+		}
 	case Renew:
 		f.renews = true
 	case Follow:
@@ -129,18 +188,32 @@ func (r *run) conclusion(f *flight) command {
 	return command{kind: conclude, key: f.key, load: f.token, number: f.number, version: f.load.read, ending: over}
 }
 
-// begin begins a load, which reads the origin now.
+// hasOtherLoad reports whether the slot that a miss has, together with others, is that of another load.
+func (r *run) hasOtherLoad(p, i int) bool {
+	f := &r.procs[p].flights[i]
+	for j := range r.procs[p].flights {
+		if o := &r.procs[p].flights[j]; j != i && f.m.State == Alone && f.group != 0 && o.group == f.group && o.load.turn {
+			return true
+		}
+	}
+	return false
+}
+
+// begin begins a load, which reads the origin now, or a write, which is not there yet.
 func (r *run) begin(f *flight) {
 	if f.load.runs {
 		r.fail("twoLoadsOfOne")
 	}
 	f.load = loading{runs: true, leased: f.m.State == Leading, fails: r.broken, read: r.origin[f.key], turn: true}
+	if f.m.Claims {
+		f.load.read = 0
+	}
 	f.over = noEnding
 	if f.members == 0 && !f.m.Behind {
 		r.fail("loadsForNobody")
 	}
 	r.loads = min(r.loads+1, 9)
-	if f.load.leased {
+	if f.load.leased && !f.m.Claims { // a write that has lost its lease will find out
 		r.beginsWithLease(f)
 	}
 }
@@ -228,6 +301,10 @@ func (r *run) answered(p, i int) {
 	switch a := o.reply; o.kind.kind {
 	case look:
 		r.looked(p, i, a)
+	case claim:
+		r.claims(p, i, o, true)
+	case invalidate:
+		r.invalidated(p, i, true)
 	case lease:
 		e := Event{Kind: a.kind, Sent: at(o.sent), Load: id(a.load)}
 		switch a.kind {
@@ -241,9 +318,12 @@ func (r *run) answered(p, i int) {
 		case Outcome:
 			f.op = op{}
 			e.Left = r.theirs(f, a.version, a.ending)
+		case Unanswered:
+			f.op = op{}
 		}
 		r.tell(p, i, e)
 	case fill:
+		f.stored = a.kind == Stored
 		r.tell(p, i, Event{Kind: Stored})
 	case conclude:
 		r.tell(p, i, Event{Kind: Told})
@@ -252,8 +332,11 @@ func (r *run) answered(p, i int) {
 
 func (r *run) theirs(f *flight, version uint8, e ending) Left {
 	f.theirs = version
-	if e == unstored {
+	switch e {
+	case unstored:
 		return Result
+	case unshared:
+		return Unshared
 	}
 	f.over = e
 	return Failure
@@ -282,6 +365,13 @@ func (r *run) looked(p, i int, a reply) {
 		*f = flight{}
 		r.refreshBehind(p, was)
 		return
+	case Passing: // who leads may find something to be shared, the others don't wait for that
+		was := *f
+		r.seal(p, i)
+		f.m.Reads, f.m.Solo, f.members = false, true, 1
+		r.tell(p, i, Event{Kind: Begin})
+		r.loadApart(p, was, was.members-1)
+		return
 	}
 	r.tell(p, i, Event{Kind: Begin})
 }
@@ -299,7 +389,15 @@ func (r *run) refreshBehind(p int, f flight) {
 			used: true, key: f.key, seen: f.seen, seenOf: f.seenOf,
 			m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen},
 		}
+		r.begins(&pr.flights[j])
 		r.tell(p, j, Event{Kind: Begin})
+	}
+}
+
+// begins notes since when a miss waits.
+func (r *run) begins(f *flight) {
+	if r.longest > 0 {
+		f.began = r.now
 	}
 }
 
@@ -323,7 +421,7 @@ func (r *run) hears(p int, m message) {
 	for i := range pr.flights {
 		f := &pr.flights[i]
 		switch {
-		case !f.used || f.key != m.key || f.op.kind.kind == look:
+		case f.key != m.key:
 		case f.m.State == Asking && f.box == message{}:
 			f.box = m
 		case f.m.State == Following:
@@ -339,7 +437,7 @@ func (r *run) follows(p, i int, m message) {
 	case m.tells == TellsChanged:
 		r.tell(p, i, Event{Kind: Changed})
 	case m.again || m.tells == TellsReleased || m.load != f.m.Awaited[0]:
-		r.tell(p, i, Event{Kind: Woken})
+		r.tell(p, i, r.woken(f))
 	case m.load != f.awaited:
 		r.fail("anothersOutcome")
 	case m.tells == TellsFilled:
@@ -353,6 +451,14 @@ func (r *run) follows(p, i int, m message) {
 	default:
 		r.tell(p, i, Event{Kind: Over, Left: r.theirs(f, m.version, m.ending)})
 	}
+}
+
+// woken is what a miss is told that has a reason to look again.
+func (r *run) woken(f *flight) Event {
+	if r.longest > 0 && r.now-f.began > r.longest {
+		return Event{Kind: Overdue}
+	}
+	return Event{Kind: Woken}
 }
 
 // restored is what a process does when messages arrive again: some may have been lost.

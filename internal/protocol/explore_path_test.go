@@ -77,7 +77,7 @@ func (r *run) describe(e event) string {
 		return fmt.Sprintf("late: %s %c", verbNames[c.kind], letter(c.load))
 	case write:
 		return fmt.Sprintf("process 0 writes version %d: %s", r.origin[0]+1, verbNames[e.i])
-	case tick, evictValue, evictLease, reachWrite, replyWrite, loseWrite, cut, restore, crash, closing, lateReturn:
+	case updating, tick, evictValue, evictLease, reachWrite, replyWrite, loseWrite, cut, restore, crash, closing, lateReturn:
 		return name
 	}
 	return fmt.Sprintf("f%d: %s", e.i, name)

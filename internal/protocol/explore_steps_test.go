@@ -1,14 +1,20 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // event is one thing that can happen, to a flight of a process or to anything else.
 type event struct{ what, p, i uint8 }
 
 const (
 	call uint8 = iota
+	updating
 	leave
 	turn
+	refuse
+	takesEffect
 	reach  // the store does what a flight asks for
 	repeat // a copy of it is left on its way
 	arrives
@@ -19,6 +25,7 @@ const (
 	loseRenewal
 	load
 	loadUnstorable
+	loadUnshared
 	lateReturn
 	timeout
 	hear
@@ -40,8 +47,8 @@ const (
 )
 
 var whatNames = [whats]string{
-	"call", "leave", "turn", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
-	"load", "loadUnstorable", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing",
+	"call", "updating", "leave", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
+	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing",
 	"arrive", "evictValue", "evictLease", "tick", "write", "reachWrite", "replyWrite", "loseWrite",
 }
 
@@ -68,6 +75,9 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 					on(call, k, true)
 				}
 			}
+		}
+		if b.updates > 0 && !pr.closed && pr.room() >= 0 {
+			on(updating, 0, true)
 		}
 		for i := range pr.flights {
 			if f := &pr.flights[i]; f.used {
@@ -122,13 +132,17 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 
 func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint8, optional bool)) {
 	b := &w.left
-	if b.leaves > 0 && f.members > 0 && f.op.kind.kind != look {
+	if b.leaves > 0 && f.members > 0 && f.isUnderWay() {
 		can(leave, true)
 	}
 	switch f.m.State {
 	case Queued, Spared:
-		if pr.slots() < s.turns {
-			can(turn, false)
+		if f.wants {
+			s.turnSteps(pr, b, can)
+		}
+	case Alone:
+		if f.load.waits {
+			s.turnSteps(pr, b, can)
 		}
 	case Following:
 		if w.now >= f.timer || pr.cut {
@@ -146,7 +160,7 @@ func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint
 		default:
 			can(arrives, false)
 		}
-		if b.lost > 0 && !s.batch {
+		if b.lost > 0 && (!s.batch || o.kind.kind == lease && !o.applied) {
 			can(lose, true)
 		}
 	}
@@ -164,11 +178,32 @@ func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint
 	case f.renews && f.load.runs && b.renewals > 0 && w.now > 0:
 		can(renewing, true)
 	}
-	if f.load.runs {
+	if !f.load.runs {
+		return
+	}
+	if f.load.read == 0 {
+		can(takesEffect, f.load.fails)
+	}
+	if f.load.fails || f.load.read > 0 {
 		can(load, false)
-		if b.unstorable > 0 && !f.load.fails {
-			can(loadUnstorable, true)
-		}
+	}
+	if f.load.fails || f.load.read == 0 {
+		return
+	}
+	if b.unstorable > 0 {
+		can(loadUnstorable, true)
+	}
+	if b.unshared > 0 && !f.m.Claims {
+		can(loadUnshared, true)
+	}
+}
+
+func (s *scene) turnSteps(pr *process, b *budget, can func(what uint8, optional bool)) {
+	switch {
+	case pr.slots() < s.turns:
+		can(turn, false)
+	case b.refusals > 0:
+		can(refuse, true)
 	}
 }
 
@@ -214,13 +249,22 @@ func (r *run) do(e event) {
 			r.seal(p, i)
 			r.tell(p, i, Event{Kind: End})
 		}
-	case turn:
+	case updating:
+		b.updates--
+		r.update(p)
+	case turn, refuse:
+		if e.what == refuse {
+			b.refusals--
+		}
 		for j := range pr.flights { // a batch takes one slot for all that want one
 			if o := &pr.flights[j]; o.used && (j == i || r.batch && o.m.State == f.m.State && f.m.State == Queued) && o != f {
-				r.takeTurn(p, j, i)
+				r.turned(p, j, i, e.what == turn)
 			}
 		}
-		r.takeTurn(p, i, i)
+		r.turned(p, i, i, e.what == turn)
+	case takesEffect:
+		r.origin[f.key]++
+		f.load.read = r.origin[f.key]
 	case repeat:
 		b.again--
 		r.sendCopy(f.op.kind)
@@ -228,14 +272,19 @@ func (r *run) do(e event) {
 		f.op.reply = r.apply(f.op.kind)
 		f.op.applied = true
 	case arrives:
-		with := *f
-		r.answered(p, i)
+		var with []int
 		for j := range pr.flights {
 			o := &pr.flights[j]
-			both := with.op.kind.kind == lease && o.op.kind.kind == lease && o.group == with.group
-			if r.batch && j != i && both && o.op.applied {
-				r.answered(p, j)
+			both := f.op.kind.kind == lease && o.op.kind.kind == lease && o.group == f.group
+			if j == i || r.batch && both && o.op.applied {
+				with = append(with, j)
 			}
+		}
+		if len(with) == 2 && pr.flights[with[1]].op.reply.kind == Granted { // its load doesn't wait for a slot
+			slices.Reverse(with)
+		}
+		for _, j := range with {
+			r.answered(p, j)
 		}
 	case lose:
 		b.lost--
@@ -255,7 +304,7 @@ func (r *run) do(e event) {
 		token := f.token
 		f.old = f.old || o.reply.kind != Renewed
 		r.tell(p, i, Event{Kind: o.reply.kind, Sent: at(o.sent)})
-		if o.reply.kind == Taken && f.load.runs && f.load.leased && f.token == token {
+		if o.reply.kind == Taken && f.load.runs && f.load.leased && f.token == token && !f.m.Claims {
 			r.fail("loadsBesideHolder")
 		}
 	case loseRenewal:
@@ -265,17 +314,18 @@ func (r *run) do(e event) {
 		r.sendCopy(o.kind)
 		f.old = f.old || o.sent >= f.ends
 		r.tell(p, i, Event{Kind: Unrenewed, Sent: at(o.sent)})
-	case load, loadUnstorable:
-		r.loadEnds(p, i, e.what == loadUnstorable)
+	case load, loadUnstorable, loadUnshared:
+		leased := f.load.leased
+		r.loadEnds(p, i, e.what)
 		for j := range pr.flights {
-			if r.batch && j != i && pr.flights[j].load.runs {
-				r.loadEnds(p, j, false)
+			if o := &pr.flights[j]; r.batch && j != i && o.load.runs && o.load.leased == leased {
+				r.loadEnds(p, j, load)
 			}
 		}
 	case lateReturn:
 		pr.late--
 	case timeout:
-		r.tell(p, i, Event{Kind: Woken})
+		r.tell(p, i, r.woken(f))
 	case hear, hearTwice, loseMessage:
 		m := pr.inbox[0]
 		if e.what == hearTwice {
@@ -301,7 +351,7 @@ func (r *run) do(e event) {
 		b.closes--
 		pr.closed = true
 		for j := range pr.flights {
-			if pr.flights[j].used && pr.flights[j].op.kind.kind != look {
+			if pr.flights[j].isUnderWay() {
 				r.tell(p, j, Event{Kind: End})
 			}
 		}
@@ -372,6 +422,7 @@ func (r *run) call(p, key int) {
 			used: true, key: uint8(k), members: 1, floor: pr.told[k],
 			op: op{kind: command{kind: look, key: uint8(k)}, sent: r.now},
 		}
+		r.begins(&pr.flights[i])
 		if r.quickLook { // the look-up takes no time
 			f := &pr.flights[i]
 			a := r.apply(f.op.kind)
@@ -391,17 +442,46 @@ func (r *run) lose(p, i int) {
 		r.tell(p, i, Event{Kind: Begin})
 	case lease:
 		r.sendCopy(o.kind)
+		if r.batch { // the others' answers come with it
+			f.op, f.op.applied, f.op.reply = o, true, reply{kind: Unanswered}
+			return
+		}
 		r.tell(p, i, Event{Kind: Unanswered})
 	case fill:
 		r.sendCopy(o.kind)
+		if f.m.Claims {
+			r.tell(p, i, Event{Kind: Stored})
+			return
+		}
 		r.tell(p, i, Event{Kind: Unsure})
+	case claim:
+		r.sendCopy(o.kind)
+		r.claims(p, i, o, false)
+	case invalidate:
+		r.sendCopy(o.kind)
+		r.invalidated(p, i, false)
 	case conclude: // it is told again behind everybody's back
 		r.send(o.kind)
 		r.tell(p, i, Event{Kind: Told})
 	}
 }
 
-func (r *run) loadEnds(p, i int, unstorable bool) {
+// turned gives a slot, or doesn't.
+func (r *run) turned(p, i, with int, is bool) {
+	f := &r.procs[p].flights[i]
+	switch {
+	case !is:
+		f.wants, f.load.waits = false, false
+		r.tell(p, i, Event{Kind: Refused})
+	case f.load.waits:
+		f.group = uint8(with) + 1
+		r.begin(f)
+	default:
+		r.takeTurn(p, i, with)
+	}
+}
+
+func (r *run) loadEnds(p, i int, how uint8) {
 	f := &r.procs[p].flights[i]
 	r.endRenewal(f)
 	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0
@@ -409,9 +489,14 @@ func (r *run) loadEnds(p, i int, unstorable bool) {
 	switch {
 	case f.load.fails:
 		f.over, kind = failure, Failed
-	case unstorable:
+	case how == loadUnstorable:
 		r.left.unstorable--
 		f.over, kind = unstored, Unstorable
+	case how == loadUnshared:
+		r.left.unshared--
+		if f.over = unshared; !r.remembered {
+			kind = Unstorable
+		}
 	}
 	r.tell(p, i, Event{Kind: kind})
 }

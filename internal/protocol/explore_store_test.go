@@ -49,13 +49,14 @@ func (r *run) apply(c command) (a reply) {
 		e := Ending{Kind: uint8(c.ending), Frame: frames[0][c.version][0]}
 		keep := uint8(leaseTicks + 1)
 		backoff := r.backoff
-		if c.ending == unstored {
+		drop := c.ending == unstored || c.ending == unshared
+		if drop {
 			backoff = 0
 		}
 		if c.ending == failure && c.key == 0 && r.holds(c, before) {
 			r.failed = failed{load: c.load, backoff: r.now + backoff, keep: r.now + keep}
 		}
-		tells = slot.Conclude(at(r.now), id(c.load), int64(c.number), e, c.ending == unstored, at(keep), at(backoff))
+		tells = slot.Conclude(at(r.now), id(c.load), int64(c.number), e, drop, at(keep), at(backoff))
 	case renew:
 		a.kind = slot.Renew(at(r.now), id(c.load), int64(c.number), at(leaseTicks))
 	case release:
@@ -233,6 +234,9 @@ func (r *run) check() {
 			f := &r.procs[p].flights[i]
 			if f.m.State == Following && f.m.Behind {
 				r.fail("waitsForNobody")
+			}
+			if f.m.State == Following && f.m.Solo {
+				r.fail("waitsForOthers")
 			}
 			if f.m.State != Leading || f.void || f.m.Until <= at(r.now) {
 				continue

@@ -22,11 +22,13 @@ type scene struct {
 	writes     []verb
 	start      func(*world)
 	may        budget
-	quiet      bool // nothing disturbs: one load for each key
-	batch      bool // a call asks for all keys
-	fails      bool // loads do fail until the first write
-	onError    bool // a stale value is served instead of an error only
-	large      bool // values don't go with messages
+	longest    uint8 // a miss follows for that many ticks; 0: as long as it takes
+	remembered bool  // that a result was for one caller only
+	quiet      bool  // nothing disturbs: one load for each key
+	batch      bool  // a call asks for all keys
+	fails      bool  // loads do fail until the first write
+	onError    bool  // a stale value is served instead of an error only
+	large      bool  // values don't go with messages
 	failClosed bool
 	quickLook  bool // a look-up takes no time
 	big        bool // takes long with the race detector, which has nothing to find here
@@ -197,7 +199,7 @@ func TestExplore(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			is := s.explore()
-			t.Logf("%d states, %d steps deep, %.1f s", is.states, is.depth, time.Since(began).Seconds())
+			t.Logf("%s: %d states, %d steps deep, %.1f s", s.name, is.states, is.depth, time.Since(began).Seconds())
 			if is.bad != "" {
 				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path), fmt.Sprint(is.path))
 			}

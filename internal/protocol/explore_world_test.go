@@ -14,6 +14,7 @@ const (
 	maxKeys    = 2
 	tokens     = 24
 	versions   = 6
+	marker     = versions - 1 // as a version: each caller loads for itself
 )
 
 func (s *scene) all(w *world) []process { return w.procs[:s.processes] }
@@ -41,6 +42,7 @@ type shared struct {
 // budget is how often what may happen may still happen.
 type budget struct {
 	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes, evictions, writes, renewals, unstorable uint8
+	unshared, refusals, updates                                                                                    uint8
 }
 
 // since is what nothing may be older than: at all, and if it is to be fresh.
@@ -76,6 +78,7 @@ type flight struct {
 	number  uint8  // of the grant
 	awaited token  // the load it was told to wait for last, whatever the miss makes of that
 	theirs  uint8  // the version that a load has read which left no value
+	wants   bool   // a slot
 	group   uint8  // with which it has its slot, from 1; 0: it has none
 	over    ending // of its own load
 	ends    uint8  // when its lease ends for all that it can know
@@ -85,15 +88,21 @@ type flight struct {
 	renews  bool
 	load    loading
 	timer   uint8 // while it follows
+	began   uint8 // counts only where there is a longest wait
+	stored  bool  // of an update: its result is
 	box     message
 }
+
+// isUnderWay reports whether its miss has begun and not landed.
+func (f *flight) isUnderWay() bool { return f.used && f.m.State != Begun && f.m.State != Landed }
 
 // loading is a load that runs.
 type loading struct {
 	runs, leased, fails bool
 	returned            bool
-	read                uint8 // the version that it has read
+	read                uint8 // the version that it has read, or written
 	turn                bool  // it has the slot
+	waits               bool  // another load has its slot
 }
 
 // op is a command whose answer is waited for.
@@ -153,6 +162,7 @@ const (
 	noEnding ending = iota
 	failure
 	unstored
+	unshared
 	givenUp // which is no ending that anybody may be told of
 )
 
@@ -209,6 +219,8 @@ func use(version uint8, stale bool) Use {
 	switch {
 	case version == 0:
 		return Nothing
+	case version == marker:
+		return Passing
 	case stale:
 		return Meanwhile
 	}
@@ -267,7 +279,11 @@ func (r *run) tidy() {
 	for p := range r.all(&r.world) {
 		for i := range r.procs[p].flights {
 			f := &r.procs[p].flights[i]
-			switch f.m.State {
+			state := f.m.State
+			if f.op.kind.kind == claim {
+				state = Asking
+			}
+			switch state {
 			case Asking:
 				f.number, f.ends, f.timer = 0, 0, 0
 			case Leading, Settling, Failing:

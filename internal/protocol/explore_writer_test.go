@@ -46,19 +46,63 @@ func (r *run) wrote(answered bool) {
 		r.send(command{kind: release, load: w.op.kind.load})
 	}
 	r.writer = writer{}
-	pr := &r.procs[0]
-	pr.open[0] = 0
+	s := since{all: w.version}
+	if w.kind == mark {
+		s = since{fresh: w.version}
+	}
+	r.procs[0].open[0] = 0
+	r.changed(0, s, answered)
+}
+
+// changed notes that a change returns, which vouches for that if the store has answered.
+func (r *run) changed(p int, s since, answered bool) {
+	pr := &r.procs[p]
 	for i := range pr.flights {
 		if f := &pr.flights[i]; f.key == 0 {
 			f.old = true
 		}
 	}
 	if answered {
-		s := since{all: w.version}
-		if w.kind == mark {
-			s = since{fresh: w.version}
-		}
-		pr.told[0].raise(s)
-		r.since[0].raise(s)
+		r.knows(p, s)
 	}
+}
+
+// knows notes what those who call from now on in a process rely on.
+func (r *run) knows(p int, s since) {
+	r.procs[p].told[0].raise(s)
+	r.since[0].raise(s)
+}
+
+// update begins to write the origin under a lease of its own.
+func (r *run) update(p int) {
+	pr := &r.procs[p]
+	token, _ := r.unused(r.scene)
+	pr.open[0] = 0
+	pr.flights[pr.room()] = flight{
+		used: true, members: 1, floor: pr.told[0], token: token, m: Miss{Config: r.config(), Claims: true},
+		op: op{kind: command{kind: claim, load: token}, sent: r.now},
+	}
+}
+
+// claims goes on with an update when the store has answered the claim, or hasn't.
+func (r *run) claims(p, i int, o op, answered bool) {
+	pr := &r.procs[p]
+	f := &pr.flights[i]
+	pr.open[0] = 0
+	f.op, f.m.Down = op{}, !answered
+	if answered {
+		f.number, f.ends = o.reply.number, o.sent+leaseTicks
+	}
+	r.tell(p, i, Event{Kind: Begin, Sent: at(o.sent)})
+	if pr.closed {
+		r.tell(p, i, Event{Kind: End})
+	}
+}
+
+// invalidated goes on when the store has invalidated what an update could not store, or may have.
+func (r *run) invalidated(p, i int, answered bool) {
+	pr := &r.procs[p]
+	s := since{all: pr.flights[i].load.read}
+	pr.open[0], pr.flights[i] = 0, flight{}
+	r.changed(p, s, answered)
 }

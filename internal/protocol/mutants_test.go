@@ -111,6 +111,19 @@ var mutants = []mutant{
 		"	s.Lease = Lease{Token",
 		"fails, no back-off", "leaseAndRecord",
 	},
+	{
+		"3: what is for one caller has the others take turns", machine,
+		"	case Damaged, Unshared:",
+		"	case Damaged:",
+		"unshared", "waitsForOthers",
+	},
+	{
+		"3: who loads for one caller waits for another load", machine,
+		"		case m.Solo:\n			next, landing := m.withoutLease()\n			return do | next, landing\n		case m.Behind:",
+		"		case m.Behind:",
+		"unshared, remembered", "waitsForOthers",
+	},
+	{"3: who was told to load apart asks for the lease", machine, "	case m.Apart:", "	case false:", "unshared", "asksApart"},
 
 	{
 		"4: a lease that is gone does not seal", machine,
@@ -190,8 +203,8 @@ var mutants = []mutant{
 
 	{
 		"6: an invalidation seals afterwards only if the store succeeded", writes,
-		"	pr.open[0] = 0\n	for i",
-		"	if answered {\n		pr.open[0] = 0\n	}\n	for i",
+		"	r.procs[0].open[0] = 0\n	r.changed",
+		"	if answered {\n		r.procs[0].open[0] = 0\n	}\n	r.changed",
 		"joins", "joinsOld",
 	},
 	{
@@ -239,6 +252,30 @@ var mutants = []mutant{
 		"	if s.Lease.Until == 0 || s.Lease.Token != token {\n		s.grant",
 		"	if s.Lease.Until == 0 {\n		s.grant",
 		"invalidate", "olderThanChange",
+	},
+	{
+		"8: a write that is not stored invalidates nothing", driver,
+		"	case was.m.Claims && was.stored:",
+		"	case was.m.Claims:",
+		"two updates", "olderThanChange",
+	},
+	{
+		"8: a write that is stored leaves flights open", driver,
+		"the write\n		r.procs[p].open[0] = 0\n",
+		"the write\n",
+		"updates, lost replies", "olderThanTold",
+	},
+	{
+		"8: a write is cancelled when its lease is lost", machine,
+		"		if m.Claims { // a write isn't cancelled",
+		"		if false { // a write isn't cancelled",
+		"updates, renewed", "cancelsWrite",
+	},
+	{
+		"8: a write that has failed leaves a record", machine,
+		"		if m.Claims { // whose caller",
+		"		if false { // whose caller",
+		"updates fail", "tellsOfWrite",
 	},
 
 	{
@@ -309,10 +346,28 @@ var mutants = []mutant{
 		"leaves", "turnLost",
 	},
 	{
+		"13: who is refused a slot waits on", machine,
+		"		return do, 0\n	case Refused:\n		return m.land(0, LandRefused)",
+		"		return do, 0\n	case Refused:\n		return 0, 0",
+		"refused", "waitsForEver",
+	},
+	{
+		"13: who is refused a slot of its own waits on", machine,
+		"	case Refused: // another load has its slot\n		return m.land(0, LandRefused)",
+		"	case Refused: // another load has its slot\n		return 0, 0",
+		"batch, half answered", "waitsForEver",
+	},
+	{
 		"16: who waits relies on messages alone", "explore_steps_test.go",
 		"		if w.now >= f.timer || pr.cut {",
 		"		if false {",
 		"messages", "waitsForEver",
+	},
+	{
+		"16: who has waited for too long asks again", machine,
+		"		return m.land(0, LandOverdue)",
+		"		return m.again(0)",
+		"overdue", "waitsTooLong",
 	},
 }
 
@@ -375,29 +430,50 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestDocHasRules checks that the documentation has the rule and the check of each mutant, and each check a mutant's.
+// TestDocHasRules checks that with each rule in the documentation stand the checks of its mutants, and no others, and that
+// each check of the explorer has a mutant, but for those of its own bounds.
 func TestDocHasRules(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := map[string]string{}
-	for part := range strings.SplitSeq(regexp.MustCompile(`(?m)^//  (\d+)\. `).ReplaceAllString(string(text), "\x00$1: "), "\x00") {
-		number, words, _ := strings.Cut(part, ":")
-		words, _, _ = strings.Cut(words, "\n//\n")
-		rules[number] = words
-	}
-	mentioned := map[string]bool{}
+	checks := map[string]bool{}
+	rules := map[string]map[string]bool{}
 	for _, m := range mutants {
 		number, _, _ := strings.Cut(m.rule, ":")
-		if !strings.Contains(rules[number], m.check) {
-			t.Errorf("rule %s of doc.go doesn't have %q", number, m.check)
+		if rules[number] == nil {
+			rules[number] = map[string]bool{}
 		}
-		mentioned[number] = true
+		rules[number][m.check], checks[m.check] = true, true
 	}
-	for number := range rules {
-		if !mentioned[number] && !strings.HasPrefix(number, "//") {
-			t.Errorf("no mutant breaks rule %s", number)
+	words := regexp.MustCompile(`\w+`)
+	for _, rule := range regexp.MustCompile(`(?m)^//  (\d+)\. ((?s:.*?))Checks?:\s((?s:.*?))\.$`).FindAllStringSubmatch(string(text), -1) {
+		want := rules[rule[1]]
+		for _, check := range words.FindAllString(rule[3], -1) {
+			if !want[check] {
+				t.Errorf("rule %s has %s, and no mutant of it fails by that", rule[1], check)
+			}
+			delete(want, check)
+		}
+	}
+	for number, left := range rules {
+		for check := range left {
+			t.Errorf("rule %s of doc.go doesn't have %s", number, check)
+		}
+	}
+	files, err := filepath.Glob("explore_*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, check := range regexp.MustCompile(`fail\("(\w+)"\)`).FindAllStringSubmatch(string(text), -1) {
+			if !checks[check[1]] && !strings.HasPrefix(check[1], "tooMany") {
+				t.Errorf("no mutant fails by %s of %s", check[1], file)
+			}
 		}
 	}
 }

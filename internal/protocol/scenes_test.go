@@ -64,6 +64,31 @@ var scenes = []scene{
 		name: "restarts", processes: 1, together: 1, quickLook: true, start: isHeld,
 		may: budget{calls: 1, writes: 3, gone: 2}, writes: []verb{claim}, big: true,
 	},
+	{name: "unshared", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, unshared: 2, gone: 1}},
+	{
+		name: "unshared, remembered", processes: 2, together: 2, quickLook: true, remembered: true,
+		may: budget{calls: 3, unshared: 2},
+	},
+	{
+		name: "unshared and changed", processes: 2, together: 1, quickLook: true, remembered: true,
+		may: budget{calls: 2, unshared: 1, writes: 1}, writes: []verb{invalidate, mark},
+	},
+	{
+		name: "refused", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale, onError: true,
+		may: budget{calls: 2, refusals: 2, writes: 1}, writes: []verb{invalidate, mark},
+	},
+	{name: "overdue", processes: 2, together: 1, quickLook: true, longest: 3, start: isHeld, may: budget{calls: 2, gone: 2}},
+	{name: "updates", processes: 2, together: 1, quickLook: true, may: budget{calls: 1, updates: 1, unstorable: 1}},
+	{name: "two updates", processes: 2, together: 1, quickLook: true, may: budget{updates: 2}},
+	{name: "updates, lost replies", processes: 1, together: 2, quickLook: true, may: budget{calls: 2, updates: 1, lost: 1}},
+	{
+		name: "updates, renewed", processes: 2, together: 1, quickLook: true,
+		may: budget{updates: 2, ticks: 1, renewals: 1, leaves: 1}, big: true,
+	},
+	{
+		name: "updates fail", processes: 2, together: 1, quickLook: true, fails: true,
+		may: budget{calls: 1, updates: 1, closes: 1},
+	},
 	{name: "refreshes", processes: 3, together: 1, quickLook: true, start: isStale, may: budget{calls: 3, gone: 1}},
 	{
 		name: "refreshes late", processes: 2, together: 1, quickLook: true, start: isStale,
@@ -104,6 +129,10 @@ var scenes = []scene{
 	{
 		name: "batch, disturbed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
 		may: budget{calls: 2, evictions: 1, crashes: 1},
+	},
+	{
+		name: "batch, half answered", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
+		may: budget{calls: 2, lost: 1, refusals: 1},
 	},
 }
 
