@@ -79,7 +79,7 @@
 // changes the origin and invalidates, marks or sets; and Updates in any process. What the driver does about the machine's
 // actions is modelled in explore_driver_test.go. The bounds are those of the scenes in scenes_test.go: two or three
 // processes with one to five calls on one key, or two processes that ask for two keys together; each disturbance a few
-// times. What comes in more than a hundred thousand worlds is left out with -short and with the race detector. A path
+// times. What comes in more than fifty thousand worlds is left out with -short and with the race detector. A path
 // that fails is printed as a diagram, with a process in each column, and as a list that TestReplay shows how to replay.
 //
 // Worlds are taken for the same that differ in the order of processes, in the names of loads, or in what nobody looks

@@ -20,6 +20,9 @@ func (r *run) tell(p, i int, e Event) {
 	f := &r.procs[p].flights[i]
 	e.Now = at(r.now)
 	was := f.m
+	if r.tells != nil {
+		r.tells[tellsOf(f, e.Kind)] = true
+	}
 	do, landing := f.m.Step(e)
 	if r.trace {
 		r.note(p, "f%d %v, %v -> %v: %v", i, was.State, e.Kind, f.m.State, do)
@@ -49,7 +52,7 @@ func (r *run) tell(p, i int, e Event) {
 		r.fail("restartedTooOften")
 	}
 	switch {
-	case do&LetGo != 0 && f.members > 0:
+	case do&LetGo != 0 && f.members > 0 && !r.procs[p].closed:
 		r.tell(p, i, Event{Kind: Wanted})
 	case do&LetGo != 0:
 		r.tell(p, i, Event{Kind: Unwanted})
@@ -113,7 +116,7 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		r.seal(p, i)
 		f.renews = false
 	case CancelLoad:
-		if !f.load.runs && !f.load.waits {
+		if !f.load.runs && !f.load.waits && !f.load.returned {
 			r.fail("cancelsNothing")
 		}
 		if f.m.Claims && !f.m.Ended {
@@ -167,10 +170,6 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		}
 	case Renew:
 		f.renews = true
-	case Follow:
-		f.timer = r.now + f.op.reply.left
-		f.awaited = f.op.reply.load
-		f.op = op{}
 	case Land:
 		r.land(p, i, landing)
 	}
@@ -318,6 +317,9 @@ func (r *run) answered(p, i int) {
 		case Outcome:
 			f.op = op{}
 			e.Left = r.theirs(f, a.version, a.ending)
+		case Held:
+			f.op = op{}
+			f.awaited, f.timer = a.load, r.now+a.left
 		case Unanswered:
 			f.op = op{}
 		}
@@ -380,13 +382,13 @@ func (r *run) looked(p, i int, a reply) {
 func (r *run) refreshBehind(p int, f flight) {
 	pr := &r.procs[p]
 	for j := range pr.flights {
-		if pr.flights[j].used && pr.flights[j].m.Behind && pr.flights[j].key == f.key {
+		if pr.flights[j].behind && pr.flights[j].key == f.key {
 			return
 		}
 	}
 	if j := pr.room(); j >= 0 {
 		pr.flights[j] = flight{
-			used: true, key: f.key, seen: f.seen, seenOf: f.seenOf,
+			used: true, behind: true, key: f.key, floor: pr.told[f.key], seen: f.seen, seenOf: f.seenOf,
 			m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen},
 		}
 		r.begins(&pr.flights[j])

@@ -11,7 +11,9 @@ type event struct{ what, p, i uint8 }
 const (
 	call uint8 = iota
 	updating
+	joining // a refresh
 	leave
+	leaveReturned // and the load has noticed first
 	turn
 	refuse
 	takesEffect
@@ -35,6 +37,7 @@ const (
 	restore
 	crash
 	closing
+	closingReturned
 	arrive // a command that was on its way
 	evictValue
 	evictLease
@@ -47,8 +50,8 @@ const (
 )
 
 var whatNames = [whats]string{
-	"call", "updating", "leave", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
-	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing",
+	"call", "updating", "joining", "leave", "leaveReturned", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
+	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing", "closingReturned",
 	"arrive", "evictValue", "evictLease", "tick", "write", "reachWrite", "replyWrite", "loseWrite",
 }
 
@@ -107,6 +110,9 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 		}
 		if b.closes > 0 && !pr.closed {
 			on(closing, 0, true)
+			if pr.loads() {
+				on(closingReturned, 0, true)
+			}
 		}
 	}
 	for i, c := range w.net {
@@ -134,6 +140,12 @@ func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint
 	b := &w.left
 	if b.leaves > 0 && f.members > 0 && f.isUnderWay() {
 		can(leave, true)
+		if f.members == 1 && f.load.runs {
+			can(leaveReturned, true)
+		}
+	}
+	if b.joins > 0 && f.behind && !pr.closed && f.floor == pr.told[f.key] && !f.old && (f.m.State < Leading || f.m.Until > 0) {
+		can(joining, true)
 	}
 	switch f.m.State {
 	case Queued, Spared:
@@ -243,11 +255,20 @@ func (r *run) do(e event) {
 	case call:
 		b.calls--
 		r.call(p, i)
-	case leave:
+	case joining:
+		b.joins--
+		f.members++
+	case leave, leaveReturned:
 		b.leaves--
+		if e.what == leaveReturned {
+			r.returns(f)
+			f.over = givenUp
+		}
 		if f.members--; f.members == 0 {
 			r.seal(p, i)
-			r.tell(p, i, Event{Kind: End})
+			if !f.m.Ended {
+				r.tell(p, i, Event{Kind: End})
+			}
 		}
 	case updating:
 		b.updates--
@@ -347,11 +368,15 @@ func (r *run) do(e event) {
 	case crash:
 		b.crashes--
 		r.crash(p)
-	case closing:
+	case closing, closingReturned:
 		b.closes--
 		pr.closed = true
 		for j := range pr.flights {
-			if pr.flights[j].isUnderWay() {
+			if e.what == closingReturned && pr.flights[j].load.runs {
+				r.returns(&pr.flights[j])
+				pr.flights[j].over = givenUp
+			}
+			if pr.flights[j].isUnderWay() && !pr.flights[j].m.Ended {
 				r.tell(p, j, Event{Kind: End})
 			}
 		}
@@ -483,8 +508,7 @@ func (r *run) turned(p, i, with int, is bool) {
 
 func (r *run) loadEnds(p, i int, how uint8) {
 	f := &r.procs[p].flights[i]
-	r.endRenewal(f)
-	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0
+	r.returns(f)
 	kind := Returned
 	switch {
 	case f.load.fails:
@@ -499,6 +523,17 @@ func (r *run) loadEnds(p, i int, how uint8) {
 		}
 	}
 	r.tell(p, i, Event{Kind: kind})
+}
+
+// returns has a load give its slot back.
+func (r *run) returns(f *flight) {
+	r.endRenewal(f)
+	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0
+}
+
+// loads reports whether one runs.
+func (pr *process) loads() bool {
+	return slices.ContainsFunc(pr.flights[:], func(f flight) bool { return f.load.runs })
 }
 
 func (r *run) crash(p int) {

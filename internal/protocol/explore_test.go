@@ -30,8 +30,9 @@ type scene struct {
 	onError    bool  // a stale value is served instead of an error only
 	large      bool  // values don't go with messages
 	failClosed bool
-	quickLook  bool // a look-up takes no time
-	big        bool // takes long with the race detector, which has nothing to find here
+	quickLook  bool          // a look-up takes no time
+	tells      map[told]bool // nil, or collects what misses are told
+	big        bool          // takes long with the race detector, which has nothing to find here
 }
 
 // found is what a search came to.
@@ -190,6 +191,8 @@ func path(nodes []node, n int32) (events []event) {
 // are explored without the race detector, which is slow and has nothing to find in a scene: nothing is shared.
 func TestExplore(t *testing.T) {
 	var big []string
+	var all allTold
+	t.Cleanup(func() { all.compare(t) })
 	for _, s := range scenes {
 		if s.big && (testing.Short() || raceEnabled) {
 			big = append(big, s.name)
@@ -198,7 +201,9 @@ func TestExplore(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
+			s.tells = map[told]bool{}
 			is := s.explore()
+			all.add(s.tells)
 			t.Logf("%s: %d states, %d steps deep, %.1f s", s.name, is.states, is.depth, time.Since(began).Seconds())
 			if is.bad != "" {
 				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path), fmt.Sprint(is.path))

@@ -42,7 +42,7 @@ type shared struct {
 // budget is how often what may happen may still happen.
 type budget struct {
 	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes, evictions, writes, renewals, unstorable uint8
-	unshared, refusals, updates                                                                                    uint8
+	unshared, refusals, updates, joins                                                                             uint8
 }
 
 // since is what nothing may be older than: at all, and if it is to be fresh.
@@ -78,6 +78,7 @@ type flight struct {
 	number  uint8  // of the grant
 	awaited token  // the load it was told to wait for last, whatever the miss makes of that
 	theirs  uint8  // the version that a load has read which left no value
+	behind  bool   // it was begun behind callers' backs
 	wants   bool   // a slot
 	group   uint8  // with which it has its slot, from 1; 0: it has none
 	over    ending // of its own load

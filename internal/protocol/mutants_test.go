@@ -416,7 +416,7 @@ func TestMutants(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", overlay)
+			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", overlay, "-ldflags=-s -w")
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:

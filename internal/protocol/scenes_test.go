@@ -13,7 +13,7 @@ var scenes = []scene{
 	{name: "dies", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, crashes: 1}},
 	{
 		name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3,
-		may: budget{calls: 3, crashes: 1, ticks: 1, lost: 1},
+		may: budget{calls: 3, crashes: 1, ticks: 1, lost: 1}, big: true,
 	},
 	{name: "stands still", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, ticks: 3}, big: true},
 	{
@@ -28,13 +28,13 @@ var scenes = []scene{
 		name: "renewed and changed", processes: 1, together: 2, quickLook: true,
 		may: budget{calls: 3, ticks: 1, renewals: 1, writes: 1}, writes: []verb{invalidate}, big: true,
 	},
-	{name: "lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 2}},
+	{name: "lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 2}, big: true},
 	{name: "fails closed", processes: 2, together: 2, failClosed: true, may: budget{calls: 2, lost: 2}},
-	{name: "repeated", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 1, again: 1}},
+	{name: "repeated", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 1, again: 1}, big: true},
 	{name: "evicted", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, evictions: 1}},
 	{name: "messages", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, gone: 1, twice: 1}},
 	{name: "unstorable", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, unstorable: 1, gone: 1}},
-	{name: "leaves", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, leaves: 2, closes: 1}},
+	{name: "leaves", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, leaves: 2, closes: 1}, big: true},
 	{
 		name: "invalidate", processes: 2, together: 2,
 		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
@@ -71,16 +71,40 @@ var scenes = []scene{
 	},
 	{
 		name: "unshared and changed", processes: 2, together: 1, quickLook: true, remembered: true,
-		may: budget{calls: 2, unshared: 1, writes: 1}, writes: []verb{invalidate, mark},
+		may: budget{calls: 2, unshared: 1, writes: 1}, writes: []verb{invalidate, mark}, big: true,
 	},
 	{
 		name: "refused", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale, onError: true,
 		may: budget{calls: 2, refusals: 2, writes: 1}, writes: []verb{invalidate, mark},
 	},
 	{name: "overdue", processes: 2, together: 1, quickLook: true, longest: 3, start: isHeld, may: budget{calls: 2, gone: 2}},
+	{
+		name: "unshared, and fails", processes: 2, together: 1, turns: 1, quickLook: true, start: isPassing, fails: true,
+		may: budget{calls: 2, refusals: 1, lost: 1, renewals: 1, ticks: 1, leaves: 1},
+	},
+	{
+		name: "unshared, disturbed", processes: 1, together: 2, turns: 1, start: isPassing,
+		may: budget{calls: 2, refusals: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, leaves: 1, evictions: 1, closes: 1}, big: true,
+	},
+	{
+		name: "alone", processes: 1, together: 1, quickLook: true, fails: true,
+		may: budget{calls: 1, lost: 2, leaves: 1, closes: 1, renewals: 1, ticks: 1, evictions: 1},
+	},
+	{
+		name: "alone, and slots", processes: 1, together: 1, turns: 1, quickLook: true,
+		may: budget{calls: 2, lost: 1, leaves: 1, closes: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
+	},
+	{
+		name: "updates, not renewed", processes: 1, together: 1, quickLook: true,
+		may: budget{updates: 1, lost: 1, renewals: 1, ticks: 2, evictions: 1, unstorable: 1, leaves: 1, closes: 1},
+	},
+	{
+		name: "updates fail, disturbed", processes: 1, together: 1, quickLook: true, fails: true,
+		may: budget{updates: 1, lost: 1, renewals: 1, ticks: 1, evictions: 1, leaves: 1},
+	},
 	{name: "updates", processes: 2, together: 1, quickLook: true, may: budget{calls: 1, updates: 1, unstorable: 1}},
 	{name: "two updates", processes: 2, together: 1, quickLook: true, may: budget{updates: 2}},
-	{name: "updates, lost replies", processes: 1, together: 2, quickLook: true, may: budget{calls: 2, updates: 1, lost: 1}},
+	{name: "updates, lost replies", processes: 1, together: 2, quickLook: true, may: budget{calls: 2, updates: 1, lost: 1}, big: true},
 	{
 		name: "updates, renewed", processes: 2, together: 1, quickLook: true,
 		may: budget{updates: 2, ticks: 1, renewals: 1, leaves: 1}, big: true,
@@ -90,6 +114,19 @@ var scenes = []scene{
 		may: budget{calls: 1, updates: 1, closes: 1},
 	},
 	{name: "refreshes", processes: 3, together: 1, quickLook: true, start: isStale, may: budget{calls: 3, gone: 1}},
+	{
+		name: "refreshes fail", processes: 2, together: 1, quickLook: true, start: isStale, fails: true, backoff: 1,
+		may: budget{calls: 3, joins: 1, closes: 1},
+	},
+	{
+		name: "refreshes, disturbed", processes: 1, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, evictions: 1, closes: 1},
+	},
+	{
+		name: "refreshes take turns", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale,
+		may: budget{calls: 2, joins: 1, closes: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
+	},
+	{name: "refreshes, joined", processes: 2, together: 1, quickLook: true, start: isStale, may: budget{calls: 2, joins: 2, lost: 1}},
 	{
 		name: "refreshes late", processes: 2, together: 1, quickLook: true, start: isStale,
 		may: budget{calls: 2, writes: 1}, writes: []verb{mark, invalidate},
@@ -132,7 +169,7 @@ var scenes = []scene{
 	},
 	{
 		name: "batch, half answered", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
-		may: budget{calls: 2, lost: 1, refusals: 1},
+		may: budget{calls: 2, lost: 1, refusals: 1}, big: true,
 	},
 }
 
@@ -149,3 +186,6 @@ func isStale(w *world) {
 func isHeld(w *world) {
 	w.slots[0].Lease = Lease{Token: id(tokens - 1), Number: tokens - 1, Until: at(3 * leaseTicks)}
 }
+
+// isPassing begins with a value that says that each caller loads for itself.
+func isPassing(w *world) { w.slots[0] = Slot{Frame: frames[1][marker][0], Until: at(forGood)} }
