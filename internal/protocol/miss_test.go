@@ -154,6 +154,7 @@ func TestTable(t *testing.T) {
 
 // TestRandomSteps tells misses anything in any order.
 func TestRandomSteps(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		steps := make([]byte, 3+r.IntN(60))
