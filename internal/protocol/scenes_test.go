@@ -123,6 +123,10 @@ var scenes = []scene{
 		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, evictions: 1, closes: 1},
 	},
 	{
+		name: "refreshes, overtaken", processes: 1, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, writes: 1}, writes: []verb{claim},
+	},
+	{
 		name: "refreshes take turns", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale,
 		may: budget{calls: 2, joins: 1, closes: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
 	},
