@@ -128,7 +128,7 @@ func (r *run[V]) ask(all []*miss[V]) {
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.watch(m) // before the lease is asked for: no message may fall between
-	m.asked = question{token: newID(), near: c.near.stamp(m.key.Key), changed: c.changed.count(m.key.Key), asOf: flight.Tick()}
+	m.asked = question{token: newID(), tier: c.tier.stamp(m.key.Key), changed: c.changed.count(m.key.Key), asOf: flight.Tick()}
 	c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	return LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
 }
@@ -172,7 +172,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		if m.had.good != useNone && !time.Now().Before(m.until()) { // its time ended while the store was asked
 			m.had.good, m.Seen = useNone, protocol.Shown
 		}
-		c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, pauseWithoutLeases, nil)
+		c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, pauseWithoutLeases, nil)
 		e.Kind = protocol.Unanswered
 		r.step(m, e)
 		return
@@ -191,7 +191,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		return
 	case LeaseHeld:
 		if m.Behind {
-			c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, nil)
+			c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, nil)
 		}
 		e.Kind, e.Load = protocol.Held, protocol.ID(m.ans.Holder)
 	case LeaseValue:
@@ -201,10 +201,10 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		e = r.sees(m, there, false)
 		e.Kind = protocol.Value
 		if m.Behind {
-			c.near.keep(m.key.Key, m.asked.near, there)
+			c.tier.keep(m.key.Key, m.asked.tier, there)
 		}
 	case LeaseOutcome:
-		c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, c.theirError(m))
+		c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, c.theirError(m))
 		e.Kind, e.Left = protocol.Outcome, r.outcome(m, c.openRead)
 	}
 	r.step(m, e)

@@ -25,16 +25,16 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 // replica doesn't win every turn.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
-// restraint remembers of which stale values this process need not ask for the lease for a while, because another
+// refreshPauses remembers of which stale values this process need not ask for the lease for a while, because another
 // process has it or because the load has failed not long ago. Without it each read of a stale value would cost two
 // steps. It is only used with that very value in hand, so it can't hold up a load after an Invalidate or a Set.
-type restraint struct {
+type refreshPauses struct {
 	mu    sync.Mutex // guards what follows
-	byKey map[string]restrained
+	byKey map[string]refreshPause
 	swept time.Time
 }
 
-type restrained struct {
+type refreshPause struct {
 	seen  string // the id of the value
 	until time.Time
 	err   error // of the load that failed; nil if another process loads
@@ -44,12 +44,12 @@ type restrained struct {
 // for want of memory or rights.
 const pauseWithoutLeases = time.Second
 
-// maxRestrained bounds the memory. What is not remembered is asked for.
-const maxRestrained = 4096
+// maxRefreshPauses bounds the memory. What is not remembered is asked for.
+const maxRefreshPauses = 4096
 
 // remember does nothing if the key was changed since that count was taken, before the store was asked for what is remembered:
 // the answer may be from before the change.
-func (rs *restraint) remember(changed *changes, key string, count uint64, seen []byte, d time.Duration, err error) {
+func (rs *refreshPauses) remember(changed *changes, key string, count uint64, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
@@ -59,7 +59,7 @@ func (rs *restraint) remember(changed *changes, key string, count uint64, seen [
 	if changed.count(key) != count { // who counts a change now has the key forgotten after this
 		return
 	}
-	if _, known := rs.byKey[key]; !known && len(rs.byKey) >= maxRestrained {
+	if _, known := rs.byKey[key]; !known && len(rs.byKey) >= maxRefreshPauses {
 		if now.Sub(rs.swept) > time.Second { // not for each of thousands
 			rs.swept = now
 			for k, r := range rs.byKey {
@@ -68,18 +68,18 @@ func (rs *restraint) remember(changed *changes, key string, count uint64, seen [
 				}
 			}
 		}
-		if len(rs.byKey) >= maxRestrained {
+		if len(rs.byKey) >= maxRefreshPauses {
 			return
 		}
 	}
 	if rs.byKey == nil {
-		rs.byKey = make(map[string]restrained)
+		rs.byKey = make(map[string]refreshPause)
 	}
-	rs.byKey[key] = restrained{seen: string(seen), until: now.Add(d), err: err}
+	rs.byKey[key] = refreshPause{seen: string(seen), until: now.Add(d), err: err}
 }
 
 // find returns whether the value is not to be refreshed now, and the error if that is because a load has failed.
-func (rs *restraint) find(key string, seen []byte) (restrained bool, err error) {
+func (rs *refreshPauses) find(key string, seen []byte) (paused bool, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r, ok := rs.byKey[key]
@@ -89,13 +89,13 @@ func (rs *restraint) find(key string, seen []byte) (restrained bool, err error) 
 	return true, r.err
 }
 
-func (rs *restraint) forget(key string) {
+func (rs *refreshPauses) forget(key string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	delete(rs.byKey, key)
 }
 
-func (rs *restraint) clear() {
+func (rs *refreshPauses) clear() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	clear(rs.byKey)

@@ -29,7 +29,7 @@ type Cache[V any] struct {
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
 	waits     waits                    // of those flights, for loads in other processes
-	near      *near[V]                 // the process-local tier; nil if there is none
+	tier      *localTier[V]            // the process-local tier; nil if there is none
 	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
 	loads     loads                    // under way
 	life      life
@@ -40,18 +40,18 @@ type Cache[V any] struct {
 
 // knowledge is what this process remembers of keys and tags, from what it did itself and from messages.
 type knowledge struct {
-	changed   changes   // of keys, counted
-	failures  failures  // of loads in this process, as error values
-	restraint restraint // from refreshing what another process loads or what has failed
-	heard     heard     // invalidations by tag
-	owed      owed      // those of which the store could not be told
-	hints     hints     // which tags values have
+	changed       changes             // of keys, counted
+	failures      failures            // of loads in this process, as error values
+	refreshPauses refreshPauses       // from refreshing what another process loads or what has failed
+	invalidations invalidationLog     // invalidations by tag
+	unsent        unsentInvalidations // those of which the store could not be told
+	hints         hints               // which tags values have
 }
 
 // listeners is who is told of something, and what tells the cache.
 type listeners struct {
 	tracer         LoadTracer // the observer, if it is one
-	untold         *untold    // counts what the local tier answers, if the observer is not told of each; else nil
+	localHits      *localHits // counts what the local tier answers, if the observer is not told of each; else nil
 	detachObserver func()
 	stopListening  func()
 }
@@ -76,12 +76,12 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
-	c.heard.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
-	if c.near, err = newNear(opts.Local, &c.heard); err != nil {
+	c.invalidations.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
+	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
 		return nil, err
 	}
 	c.attach()
-	c.plain = c.near != nil && (opts.Observer == nil || c.untold != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
+	c.plain = c.tier != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	if l := opts.Limiter; l != nil && l.fleet != nil {
@@ -105,14 +105,14 @@ func isNil(store Store) bool {
 func (c *Cache[V]) hear(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		raise(&c.heard.since, m.Generation)
+		raise(&c.invalidations.since, m.Generation)
 		c.sealAll()
-		c.restraint.clear()
-		c.near.trust()
+		c.refreshPauses.clear()
+		c.tier.trust()
 		c.waits.tellAll(m)
 		return
 	case MessageLost:
-		c.near.distrust()
+		c.tier.distrust()
 		return
 	case MessageTags:
 		c.invalidated(m.Tags, m.Generation)
@@ -130,8 +130,8 @@ func (c *Cache[V]) seal(id string) {
 	c.reads.Seal(id)
 	c.refreshes.Seal(id)
 	c.failures.forget(id)
-	c.restraint.forget(id)
-	c.near.drop(id)
+	c.refreshPauses.forget(id)
+	c.tier.drop(id)
 }
 
 // Keys up to this length stand in the store as they are, longer ones as their hash.

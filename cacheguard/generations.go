@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// heard is what this process has been told of invalidations by tag. Tags share buckets: that makes somebody ask the
+// invalidationLog is what this process has been told of invalidations by tag. Tags share buckets: that makes somebody ask the
 // store in vain, now and then.
-type heard struct {
+type invalidationLog struct {
 	seed  maphash.Seed
 	since atomic.Int64  // generations up to this one may have been missed
 	whole atomic.Int64  // generation of the cache
@@ -24,7 +24,7 @@ type heard struct {
 }
 
 // of takes note of an invalidation.
-func (h *heard) of(tags []string, generation int64) {
+func (h *invalidationLog) of(tags []string, generation int64) {
 	n := h.count.Add(1)
 	if len(tags) == 0 {
 		raise(&h.whole, generation)
@@ -37,11 +37,11 @@ func (h *heard) of(tags []string, generation int64) {
 	}
 }
 
-func (h *heard) bucket(tag string) uint16 {
+func (h *invalidationLog) bucket(tag string) uint16 {
 	return uint16(maphash.String(h.seed, tag) % uint64(len(h.tags)))
 }
 
-func (h *heard) buckets(tags frame.Tags) (all []uint16) {
+func (h *invalidationLog) buckets(tags frame.Tags) (all []uint16) {
 	for _, tag := range tags.All() {
 		all = append(all, h.bucket(tag))
 	}
@@ -49,7 +49,7 @@ func (h *heard) buckets(tags frame.Tags) (all []uint16) {
 }
 
 // after reports whether there was an invalidation of one of these tags after so many.
-func (h *heard) after(count uint64, buckets []uint16) bool {
+func (h *invalidationLog) after(count uint64, buckets []uint16) bool {
 	for _, b := range buckets {
 		if h.tags[b].count.Load() > count {
 			return true
@@ -60,7 +60,7 @@ func (h *heard) after(count uint64, buckets []uint16) bool {
 
 // passes reports whether a value with this stamp is not invalidated, as far as has been heard, and would have been heard
 // of. False means: ask the store.
-func (h *heard) passes(tags frame.Tags, stamp int64) bool {
+func (h *invalidationLog) passes(tags frame.Tags, stamp int64) bool {
 	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
 		return false
 	}
@@ -72,9 +72,9 @@ func (h *heard) passes(tags frame.Tags, stamp int64) bool {
 	return true
 }
 
-// owed is the invalidations by tag of which the store could not be told. What they were for may stand there until its
+// unsentInvalidations is the invalidations by tag of which the store could not be told. What they were for may stand there until its
 // TTL is over, and this process doesn't use it.
-type owed struct {
+type unsentInvalidations struct {
 	mu  sync.Mutex                       // guards changes of all
 	all atomic.Pointer[map[string]int64] // generations by tag, "" is the whole cache; nil: none. It is not changed, but replaced
 }
@@ -82,7 +82,7 @@ type owed struct {
 // maxOwed tags are too many to remember: then it is the whole cache.
 const maxOwed = 1024
 
-func (o *owed) add(tags []string, generation int64) {
+func (o *unsentInvalidations) add(tags []string, generation int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := make(map[string]int64)
@@ -99,7 +99,7 @@ func (o *owed) add(tags []string, generation int64) {
 }
 
 // has reports whether a value is from before one of them.
-func (o *owed) has(tags frame.Tags, stamp int64) bool {
+func (o *unsentInvalidations) has(tags frame.Tags, stamp int64) bool {
 	all := o.all.Load()
 	if all == nil {
 		return false

@@ -19,9 +19,9 @@ import (
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
 	if c.plain && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
-		if e, _ := c.near.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
-			if c.untold != nil {
-				c.untold.add(e.res.NotFound)
+		if e, _ := c.tier.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
+			if c.localHits != nil {
+				c.localHits.add(e.res.NotFound)
 			}
 			if e.res.NotFound {
 				return e.res.Value, ErrNotFound
@@ -79,9 +79,9 @@ func (c *Cache[V]) join(ctx context.Context, key string, load loader[V], res *Re
 	}
 	id = keyID(key)
 	since := c.since(ctx, id)
-	if c.near != nil {
+	if c.tier != nil {
 		if since == 0 {
-			if found, err := c.getNear(ctx, key, id, load, res); found {
+			if found, err := c.getLocal(ctx, key, id, load, res); found {
 				return nil, "", err
 			}
 		}
@@ -104,10 +104,10 @@ func (c *Cache[V]) join(ctx context.Context, key string, load loader[V], res *Re
 	return f, id, nil
 }
 
-// getNear answers from the process-local tier, if it can.
-func (c *Cache[V]) getNear(ctx context.Context, key, id string, load loader[V], res *Result[V]) (found bool, err error) {
+// getLocal answers from the process-local tier, if it can.
+func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V], res *Result[V]) (found bool, err error) {
 	var e *kept[V]
-	if *res, e = c.near.get(id); e == nil {
+	if *res, e = c.tier.get(id); e == nil {
 		return false, nil
 	}
 	if got, early := e.early(*res, c.opts.EarlyRefresh); early {
@@ -175,7 +175,7 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good != useNone && storeErr == nil:
-		held, failed := c.restraint.find(id, got.id)
+		held, failed := c.refreshPauses.find(id, got.id)
 		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
 			return EventStale, failed, !held
 		}
@@ -311,8 +311,8 @@ func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 
 // hit answers with a fresh value.
 func (c *Cache[V]) hit(ctx context.Context, key string, res *Result[V]) error {
-	if res.Local && c.untold != nil {
-		c.untold.add(res.NotFound)
+	if res.Local && c.localHits != nil {
+		c.localHits.add(res.NotFound)
 	} else {
 		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}

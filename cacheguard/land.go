@@ -20,7 +20,7 @@ func (r *run[V]) land(m *miss[V]) {
 	degraded := m.storeErr != nil || m.own.res.Degraded
 	switch landing {
 	case protocol.LandFound:
-		c.near.keep(m.key.Key, m.asked.near, m.had)
+		c.tier.keep(m.key.Key, m.asked.tier, m.had)
 		m.note = m.had.note
 		res := m.had.res
 		res.Status = StatusCoalesced

@@ -121,7 +121,7 @@ func (c *Cache[V]) Close() error {
 	c.life.close()
 	<-c.life.quiet()
 	c.stopListening()
-	c.near.close()
+	c.tier.close()
 	c.detachObserver()
 
 	stopped := make(chan struct{})

@@ -220,12 +220,12 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 	if out.entry.NotModified && out.entry.Tags == nil && out.entry.SoftTags == nil {
 		out.tags = prev.tags
 	}
-	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound || out.unkept(), frame.Annex{Tags: out.tags, Note: note})
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound || out.unkept(), frame.Extension{Tags: out.tags, Note: note})
 	return out
 }
 
 // encode returns room for a frame's header followed by the body.
-func (c *Cache[V]) encode(v V, notFound bool, a frame.Annex) ([]byte, error) {
+func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error) {
 	f := frame.Room(a)
 	if notFound {
 		return f, nil

@@ -18,15 +18,15 @@ type kept[V any] struct {
 	buckets []uint16 // of its tags
 }
 
-// near is the process-local tier of a cache. A nil one has nothing.
-type near[V any] struct {
-	tier  *local.Tier[kept[V]]
-	opts  Local[V]
-	heard *heard
-	made  time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
+// localTier is the process-local tier of a cache. A nil one has nothing.
+type localTier[V any] struct {
+	values        *local.Tier[kept[V]]
+	opts          Local[V]
+	invalidations *invalidationLog
+	made          time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
 }
 
-func newNear[V any](opts Local[V], heard *heard) (*near[V], error) {
+func newLocalTier[V any](opts Local[V], heard *invalidationLog) (*localTier[V], error) {
 	if opts.Entries == 0 {
 		return nil, nil
 	}
@@ -38,13 +38,13 @@ func newNear[V any](opts Local[V], heard *heard) (*near[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &near[V]{tier: tier, opts: opts, heard: heard, made: time.Now()}, nil
+	return &localTier[V]{values: tier, opts: opts, invalidations: heard, made: time.Now()}, nil
 }
 
 // fresh returns what the tier answers with at present, and when that is.
-func (n *near[V]) fresh(id string) (e *kept[V], now time.Duration) {
-	if e = n.tier.Get(id); e != nil {
-		if now = time.Since(n.made); now < e.until && !n.heard.after(e.heard, e.buckets) {
+func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
+	if e = n.values.Get(id); e != nil {
+		if now = time.Since(n.made); now < e.until && !n.invalidations.after(e.heard, e.buckets) {
 			return e, now
 		}
 	}
@@ -52,7 +52,7 @@ func (n *near[V]) fresh(id string) (e *kept[V], now time.Duration) {
 }
 
 // get returns a fresh value from the tier, as an answer, and what it was made of.
-func (n *near[V]) get(id string) (res Result[V], e *kept[V]) {
+func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	e, now := n.fresh(id)
 	if e == nil {
 		return res, nil
@@ -80,16 +80,16 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 }
 
 // stamp is taken before the store is asked for what is then kept.
-func (n *near[V]) stamp(id string) (m moment) {
+func (n *localTier[V]) stamp(id string) (m moment) {
 	if n != nil {
-		m.heard = n.heard.count.Load()
-		m.Stamp = n.tier.Stamp(id)
+		m.heard = n.invalidations.count.Load()
+		m.Stamp = n.values.Stamp(id)
 	}
 	return m
 }
 
 // stamps is stamp for many keys; nil if there is no tier.
-func (n *near[V]) stamps(keys []Key) (all []moment) {
+func (n *localTier[V]) stamps(keys []Key) (all []moment) {
 	if n != nil {
 		all = make([]moment, len(keys))
 		for i, k := range keys {
@@ -108,28 +108,28 @@ type moment struct {
 // keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say. It comes
 // before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
 // functions), which its callers see to.
-func (n *near[V]) keep(id string, m moment, got found[V]) {
+func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 	if n != nil {
-		n.put(id, m, got, n.tier.Put)
+		n.put(id, m, got, n.values.Put)
 	}
 }
 
 // replace is keep for what this process has stored itself: what was there is out of date, whether or not this takes its
 // place, and so is what slower readers have read.
-func (n *near[V]) replace(id string, m moment, got found[V]) {
+func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	if n == nil {
 		return
 	}
 	kept := false
 	defer func() {
 		if !kept {
-			n.tier.Drop(id)
+			n.values.Drop(id)
 		}
 	}()
-	kept = n.put(id, m, got, n.tier.Replace)
+	kept = n.put(id, m, got, n.values.Replace)
 }
 
-func (n *near[V]) put(id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
+func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
 	if got.good != useFresh {
 		return false
 	}
@@ -146,18 +146,18 @@ func (n *near[V]) put(id string, m moment, got found[V], put func(string, local.
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
 		found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL),
-		heard: m.heard, buckets: n.heard.buckets(got.tags),
+		heard: m.heard, buckets: n.invalidations.buckets(got.tags),
 	})
 }
 
 // last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
 // as stale, within its windows, while the store can't be used.
-func (n *near[V]) last(id string) (got found[V]) {
+func (n *localTier[V]) last(id string) (got found[V]) {
 	if n == nil {
 		return got
 	}
-	e := n.tier.Distrusted(id)
-	if e == nil || n.heard.after(e.heard, e.buckets) {
+	e := n.values.Distrusted(id)
+	if e == nil || n.invalidations.after(e.heard, e.buckets) {
 		return got
 	}
 	since := time.Since(n.made) - e.at
@@ -179,45 +179,45 @@ func (n *near[V]) last(id string) (got found[V]) {
 	return got
 }
 
-func (n *near[V]) cloned(v V) (clone V, ok bool) {
+func (n *localTier[V]) cloned(v V) (clone V, ok bool) {
 	defer func() { _ = recover() }()
 	return n.opts.Clone(v), true
 }
 
-func (n *near[V]) drop(id string) {
+func (n *localTier[V]) drop(id string) {
 	if n != nil {
-		n.tier.Drop(id)
+		n.values.Drop(id)
 	}
 }
 
-func (n *near[V]) forget() {
+func (n *localTier[V]) forget() {
 	if n != nil {
-		n.tier.Forget()
+		n.values.Forget()
 	}
 }
 
-func (n *near[V]) trust() {
+func (n *localTier[V]) trust() {
 	if n != nil {
-		n.tier.Trust()
+		n.values.Trust()
 	}
 }
 
-func (n *near[V]) distrust() {
+func (n *localTier[V]) distrust() {
 	if n != nil {
-		n.tier.Distrust()
+		n.values.Distrust()
 	}
 }
 
 // entries is how many there are, including some that have expired.
-func (n *near[V]) entries() int {
+func (n *localTier[V]) entries() int {
 	if n == nil {
 		return 0
 	}
-	return n.tier.Len()
+	return n.values.Len()
 }
 
-func (n *near[V]) close() {
+func (n *localTier[V]) close() {
 	if n != nil {
-		n.tier.Close()
+		n.values.Close()
 	}
 }

@@ -20,12 +20,12 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 			f.Land(outcome[V]{err: errGoexit})
 		}
 	}()
-	stamp := c.near.stamp(k.Key)
+	stamp := c.tier.stamp(k.Key)
 	got, err := c.read(ctx, k)
 	switch {
 	case err == nil:
 		c.up(ctx, &c.reading)
-		c.near.keep(k.Key, stamp, got)
+		c.tier.keep(k.Key, stamp, got)
 		if got.good == useNone {
 			c.missed(ctx, key, got)
 		}
@@ -36,7 +36,7 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 		storeErr = err
 	}
 	if storeErr != nil {
-		got = c.near.last(k.Key)
+		got = c.tier.last(k.Key)
 	}
 	whole = true
 	return got, storeErr
@@ -79,7 +79,7 @@ func (c *Cache[V]) openRead(ctx context.Context, raw []byte) (found[V], error) {
 // openTold opens a frame that came with a message about a load that was waited for.
 func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
 	got := c.open(raw)
-	if got.res.Status == StatusMiss || c.heard.passes(got.tags, got.stamp) {
+	if got.res.Status == StatusMiss || c.invalidations.passes(got.tags, got.stamp) {
 		return got, nil // messages come in the order of what they tell of
 	}
 	return c.current(ctx, got, nil)
@@ -102,7 +102,7 @@ var errGenerations = errors.New("cacheguard: the store answered with another num
 // readMany is read for many keys.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[int]error) {
 	hints, asked := c.hints.ofMany(keys)
-	before := c.near.stamps(keys)
+	before := c.tier.stamps(keys)
 	replies, of := c.store.GetMany(ctx, keys, asked.all)
 	if len(of) != 1+len(asked.all) || of[0] == 0 {
 		of = nil
@@ -147,7 +147,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 		c.up(ctx, &c.reading)
 	}
 	for i := range before {
-		c.near.keep(keys[i].Key, before[i], all[i])
+		c.tier.keep(keys[i].Key, before[i], all[i])
 	}
 	return all, errs
 }

@@ -149,13 +149,13 @@ func (m *many[V]) give(key string, res Result[V], err error) {
 // local answers with what the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.near == nil || chainOf(ctx) != nil { // see since
+	if c.tier == nil || chainOf(ctx) != nil { // see since
 		return keys
 	}
 	var others []string
 	for _, key := range keys {
 		id := keyID(key)
-		res, e := c.near.get(id)
+		res, e := c.tier.get(id)
 		if e == nil {
 			others = append(others, key)
 			continue
@@ -212,7 +212,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			}
 		}
 		if err != nil {
-			*got = c.near.last(id)
+			*got = c.tier.last(id)
 		}
 		if got.good == useFresh {
 			if got.early {

@@ -47,7 +47,7 @@ type sight[V any] struct {
 type question struct {
 	token   ID
 	sent    time.Duration // on the run's clock
-	near    moment        // from before it was asked, for what the local tier keeps
+	tier    moment        // from before it was asked, for what the local tier keeps
 	changed uint64        // and the count of changes
 	asOf    uint64        // the flights' moment from before what the miss has got was asked for or begun
 }
@@ -144,7 +144,7 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 
 // leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it the work that does.
 func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
-	if held, _ := c.restraint.find(m.key.Key, m.had.id); held {
+	if held, _ := c.refreshPauses.find(m.key.Key, m.had.id); held {
 		return false
 	}
 	f, leads := c.refreshes.Join(m.key.Key, 0)

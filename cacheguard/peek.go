@@ -8,10 +8,10 @@ import (
 // Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
 // asks nobody and never loads. What does not exist is NotFound, and no error.
 func (c *Cache[V]) Local(key string) (Result[V], bool) {
-	if c.near == nil || c.life.ended() {
+	if c.tier == nil || c.life.ended() {
 		return Result[V]{}, false
 	}
-	res, e := c.near.get(keyID(key))
+	res, e := c.tier.get(keyID(key))
 	if e == nil {
 		return Result[V]{}, false
 	}
@@ -26,8 +26,8 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		return Result[V]{}, err
 	}
 	id := keyID(key)
-	if c.near != nil {
-		if res, e := c.near.get(id); e != nil {
+	if c.tier != nil {
+		if res, e := c.tier.get(id); e != nil {
 			return res, nil
 		}
 	}

@@ -50,7 +50,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	e := protocol.Event{Kind: protocol.Stored}
 	switch {
 	case err != nil:
-		c.near.drop(m.key.Key)
+		c.tier.drop(m.key.Key)
 		c.down(r.ctx, &c.storing, m.name, err)
 		c.observe(r.ctx, Event{Kind: EventFillUnknown, Key: m.name, Err: err})
 		res.Degraded = true
@@ -59,12 +59,12 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		c.observe(r.ctx, Event{Kind: EventFilled, Key: m.name})
 		c.up(r.ctx, &c.storing)
 		if h.Unshared {
-			c.near.drop(m.key.Key)
+			c.tier.drop(m.key.Key)
 			break
 		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
-		c.near.replace(m.key.Key, m.asked.near, found[V]{
+		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
 			res: res, good: useFresh, keeps: h.Hard() - res.Age,
 			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
 		})
@@ -93,7 +93,7 @@ func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
 	c.failures.remember(m.key.Key, m.asked.token, err, backoff, c.opts.LeaseTTL)
-	c.restraint.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, backoff+grace(backoff), err)
+	c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, backoff+grace(backoff), err)
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
 
@@ -106,7 +106,7 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	case !e.NoShare:
 		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
 	}
-	c.near.drop(m.key.Key) // what is there is out of date
+	c.tier.drop(m.key.Key) // what is there is out of date
 	return c.unstored(m)
 }
 

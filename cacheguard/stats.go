@@ -45,16 +45,16 @@ type Breakers interface {
 	Breakers() (open, all int)
 }
 
-// untold counts hits of the process-local tier that the observer is not told of. They are so fast that one counter for all
+// localHits counts hits of the process-local tier that the observer is not told of. They are so fast that one counter for all
 // would make them twice as slow.
-type untold struct{ tally.Tally }
+type localHits struct{ tally.Tally }
 
 const (
 	ofValue = iota
 	ofNothing
 )
 
-func (u *untold) add(notFound bool) {
+func (u *localHits) add(notFound bool) {
 	if notFound {
 		u.Add(ofNothing)
 		return
@@ -69,9 +69,9 @@ type loads struct {
 
 // Stats returns gauges of the cache in this process.
 func (c *Cache[V]) Stats() (s Stats) {
-	s.LocalEntries = c.near.entries()
-	if c.untold != nil {
-		s.LocalHits, s.LocalNegativeHits = c.untold.Sum(ofValue), c.untold.Sum(ofNothing)
+	s.LocalEntries = c.tier.entries()
+	if c.localHits != nil {
+		s.LocalHits, s.LocalNegativeHits = c.localHits.Sum(ofValue), c.localHits.Sum(ofNothing)
 	}
 	s.LoadsRunning, s.LoadsQueued = int(c.loads.running.Load()), int(c.loads.queued.Load())
 	flights, callers := c.reads.Count()
@@ -89,8 +89,8 @@ func (c *Cache[V]) Stats() (s Stats) {
 func (c *Cache[V]) attach() {
 	c.detachObserver = func() {}
 	c.tracer, _ = c.opts.Observer.(LoadTracer)
-	if o, ok := c.opts.Observer.(HitsUntold); ok && c.near != nil && o.LocalHitsUntold() {
-		c.untold = &untold{}
+	if o, ok := c.opts.Observer.(HitsUntold); ok && c.tier != nil && o.LocalHitsUntold() {
+		c.localHits = &localHits{}
 	}
 	if a, ok := c.opts.Observer.(Attacher); ok {
 		if detach := a.Attach(c.opts.Name, c.Stats); detach != nil {

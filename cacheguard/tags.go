@@ -105,7 +105,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
 	if err != nil { // it may have been done: this process knows better than to use what it has
 		generation = c.store.Now().Add(clockSlack).UnixMicro()
-		c.owed.add(tags, generation)
+		c.unsent.add(tags, generation)
 	}
 	c.invalidated(tags, generation)
 	if err != nil {
@@ -122,9 +122,9 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 
 // invalidated makes everything in this process agree with an invalidation by tag.
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
-	c.heard.of(tags, generation)
+	c.invalidations.of(tags, generation)
 	if len(tags) == 0 {
-		c.near.forget()
+		c.tier.forget()
 	}
 	c.sealAll()
 }

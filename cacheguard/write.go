@@ -76,7 +76,7 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 	}()
 	notFound = c.opts.Empty != nil && c.opts.Empty(e.Value)
 	tags, _ := e.allTags()
-	f, err = c.encode(e.Value, notFound, frame.Annex{Tags: tags})
+	f, err = c.encode(e.Value, notFound, frame.Extension{Tags: tags})
 	return f, notFound, err
 }
 

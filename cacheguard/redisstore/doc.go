@@ -55,13 +55,13 @@
 //	    50    4  how long the load took, in microseconds (saturating)
 //	    54    4  fingerprint of the codec that wrote the body, 0 for one without a name
 //	    58    8  stamp: what the clock of the cache's generations said before the load began, in microseconds since 1970
-//	    66    2  size of the annex
+//	    66    2  size of the extension
 //	    68    4  CRC-32C (Castagnoli) of the whole frame without these four bytes and the eight after them
 //	    72    8  when it was marked stale, microseconds since 1970 on the store's clock; 0: it was not
-//	    80       annex
+//	    80       extension
 //	             body
 //
-// The annex is nothing, or a note with its length in one byte before it, then tags, each with its length likewise. The fingerprint
+// The extension is nothing, or a note with its length in one byte before it, then tags, each with its length likewise. The fingerprint
 // is the FNV-1a hash of the codec's name. A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
 //
 // # Upgrading

@@ -1,6 +1,6 @@
 // Package frame is the value format: what stands in the store under a key.
 //
-// A frame is a header of fixed size, an annex and a body. All integers are big-endian.
+// A frame is a header of fixed size, an extension and a body. All integers are big-endian.
 //
 //	offset size
 //	     0    1  version, 1
@@ -13,10 +13,10 @@
 //	    50    4  how long the load took, in microseconds (saturating)
 //	    54    4  fingerprint of the codec that wrote the body, 0 for one without a name
 //	    58    8  stamp: what the clock of the cache's generations said before the load began, in microseconds since 1970
-//	    66    2  size of the annex
+//	    66    2  size of the extension
 //	    68    4  CRC-32C (Castagnoli) of the whole frame without these four bytes and the eight after them
 //	    72    8  when it was marked stale, microseconds since 1970 on the store's clock; 0: it was not
-//	    80       annex
+//	    80       extension
 //	             body
 //
 // The windows are those of the writer, so that a value is treated alike by every process. It is kept for the hard TTL,
@@ -24,13 +24,13 @@
 //
 // A tag that begins with a zero byte is a soft one: invalidated, it makes a value stale, and does not remove it.
 //
-// The annex is empty, or one byte with the length of a note, the note, and the tags, each with its length in one byte
+// The extension is empty, or one byte with the length of a note, the note, and the tags, each with its length in one byte
 // before it. The note is an observer's: what leads to the trace of the load.
 //
 // What is not to be shared is no value for anybody: until its soft TTL is over it says that every caller loads for itself
 // (hit-for-miss), and its body is for those loads only, as the previous value.
 //
-// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the annex and
+// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the extension and
 // the body: a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
 // value. Only the mark is not covered, because a store writes it into a frame that is there; whatever stands in it can
 // make a value stale and nothing else. The version is part of the value's name in the store once it is above 1, so that
@@ -62,7 +62,7 @@ const (
 // MarkStart is where the mark begins, the last field of the header.
 const MarkStart = offMark
 
-// Limits of the annex.
+// Limits of the extension.
 const (
 	MaxTags = 64
 	MaxTag  = 255
@@ -80,7 +80,7 @@ const (
 	offTook       = 50
 	offCodec      = 54
 	offStamp      = 58
-	offAnnex      = 66
+	offExtension  = 66
 	offSum        = 68
 	offMark       = 72
 )
@@ -109,11 +109,11 @@ type Header struct {
 	Codec               uint32        // fingerprint of the codec
 	Stamp               int64         // microseconds on the clock of the generations, from before the load
 	Marked              time.Time     // when it was marked stale; the zero Time: it was not
-	Annex
+	Extension
 }
 
-// Annex is what follows the header of a frame, as it stands there. Both fields may be empty.
-type Annex struct {
+// Extension is what follows the header of a frame, as it stands there. Both fields may be empty.
+type Extension struct {
 	Note []byte // an observer's
 	Tags Tags
 }
@@ -121,15 +121,15 @@ type Annex struct {
 // Hard is how long after Created the value is kept.
 func (h Header) Hard() time.Duration { return h.Soft + max(h.Revalidate, h.IfError) }
 
-// Room returns a new frame with its annex and no body, and with room to append one. It is no frame before Seal has
+// Room returns a new frame with its extension and no body, and with room to append one. It is no frame before Seal has
 // written its header.
-func Room(a Annex) []byte {
+func Room(a Extension) []byte {
 	size := 0
 	if len(a.Note) > 0 || len(a.Tags) > 0 {
 		size = 1 + len(a.Note) + len(a.Tags)
 	}
 	f := make([]byte, HeaderSize, 4*HeaderSize+size)
-	binary.BigEndian.PutUint16(f[offAnnex:], uint16(size))
+	binary.BigEndian.PutUint16(f[offExtension:], uint16(size))
 	if size > 0 {
 		f = append(f, byte(len(a.Note)))
 		f = append(f, a.Note...)
@@ -138,10 +138,10 @@ func Room(a Annex) []byte {
 	return f
 }
 
-// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame already. The annex stays
+// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame already. The extension stays
 // what it is.
 func Seal(f []byte, h Header) {
-	clear(f[:offAnnex])
+	clear(f[:offExtension])
 	f[0] = Version
 	if h.Null {
 		f[1] |= flagNull
@@ -171,7 +171,7 @@ func Mark(at time.Time) []byte {
 
 // New returns a frame with this header and a copy of the body.
 func New(h Header, body []byte) []byte {
-	f := append(Room(h.Annex), body...)
+	f := append(Room(h.Extension), body...)
 	Seal(f, h)
 	return f
 }
@@ -210,9 +210,9 @@ func Parse(f []byte) (Header, []byte, error) {
 	h.Soft, ok1 = duration(binary.BigEndian.Uint64(f[offSoft:]))
 	h.Revalidate, ok2 = duration(binary.BigEndian.Uint64(f[offRevalidate:]))
 	h.IfError, ok3 = duration(binary.BigEndian.Uint64(f[offIfError:]))
-	annex, body, ok4 := split(f)
+	extension, body, ok4 := split(f)
 	if ok4 {
-		h.Annex, ok4 = parseAnnex(annex)
+		h.Extension, ok4 = parseExtension(extension)
 	}
 	if !ok1 || !ok2 || !ok3 || !ok4 || h.Stamp < 0 || (h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
@@ -220,21 +220,21 @@ func Parse(f []byte) (Header, []byte, error) {
 	return h, body, nil
 }
 
-// split finds the annex and the body.
-func split(f []byte) (annex, body []byte, ok bool) {
-	end := HeaderSize + int(binary.BigEndian.Uint16(f[offAnnex:]))
+// split finds the extension and the body.
+func split(f []byte) (extension, body []byte, ok bool) {
+	end := HeaderSize + int(binary.BigEndian.Uint16(f[offExtension:]))
 	if end > len(f) {
 		return nil, nil, false
 	}
 	return f[HeaderSize:end:end], f[end:len(f):len(f)], true
 }
 
-func parseAnnex(b []byte) (a Annex, ok bool) {
+func parseExtension(b []byte) (a Extension, ok bool) {
 	if len(b) == 0 {
 		return a, true
 	}
 	n := 1 + int(b[0])
-	if len(b) < n || len(b) == 1 { // an annex of nothing would be another way to write none
+	if len(b) < n || len(b) == 1 { // an extension of nothing would be another way to write none
 		return a, false
 	}
 	a.Note, a.Tags = b[1:n:n], Tags(b[n:])

@@ -29,11 +29,11 @@ var golden = map[string]struct {
 	"null": {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
 	"unshared": {Header{
 		ID: [16]byte{3}, Unshared: true, Created: time.UnixMicro(1_763_712_345_000_000), Soft: 2 * time.Minute,
-		Annex: Annex{Note: []byte("note"), Tags: must(MakeTags([]string{"\x00soft", "hard"}))},
+		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"\x00soft", "hard"}))},
 	}, "private lamp"},
 	"tagged": {Header{
 		ID: [16]byte{7}, Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Stamp: 1_763_712_344_999_999,
-		Annex: Annex{Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"}))},
+		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"}))},
 	}, "lamp"},
 	"marked": {Header{
 		Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Marked: time.UnixMicro(1_763_712_346_000_000),
@@ -130,11 +130,11 @@ func TestErrorsSayWhy(t *testing.T) {
 		{"text", []byte(`{"name":"lamp"}`), ErrVersion},
 		{"unknown flag", resealed(func(f []byte) { f[1] = 4 }), ErrFlags},
 		{"checksum", change(func(f []byte) { f[len(f)-1]++ }), ErrChecksum},
-		{"annex beyond the end", resealed(func(f []byte) { f[offAnnex] = 1 }), ErrHeader},
-		{"annex of nothing", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize] = 1, 0 }), ErrHeader},
-		{"note beyond the annex", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize] = 2, 2 }), ErrHeader},
-		{"tag beyond the annex", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize], f[HeaderSize+1] = 3, 0, 2 }), ErrHeader},
-		{"empty tag", resealed(func(f []byte) { f[offAnnex+1], f[HeaderSize], f[HeaderSize+1] = 2, 0, 0 }), ErrHeader},
+		{"extension beyond the end", resealed(func(f []byte) { f[offExtension] = 1 }), ErrHeader},
+		{"extension of nothing", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize] = 1, 0 }), ErrHeader},
+		{"note beyond the extension", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize] = 2, 2 }), ErrHeader},
+		{"tag beyond the extension", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 3, 0, 2 }), ErrHeader},
+		{"empty tag", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 2, 0, 0 }), ErrHeader},
 		{"stamp before 1970", resealed(func(f []byte) { f[offStamp] = 0x80 }), ErrHeader},
 		{"null with a body", resealed(func(f []byte) { f[1] = flagNull }), ErrHeader},
 		{"endless", resealed(func(f []byte) { copy(f[offSoft:], []byte{255, 255}) }), ErrHeader},
@@ -157,7 +157,7 @@ func TestTags(t *testing.T) {
 		if got := list.All(); !slices.Equal(got, tags) {
 			t.Errorf("%q became %q", tags, got)
 		}
-		h, _, err := Parse(New(Header{Annex: Annex{Tags: list, Note: []byte(long)}}, []byte("body")))
+		h, _, err := Parse(New(Header{Extension: Extension{Tags: list, Note: []byte(long)}}, []byte("body")))
 		if err != nil || !slices.Equal(h.Tags.All(), tags) || string(h.Note) != long {
 			t.Errorf("%q: a frame has %q, %q, %v", tags, h.Tags.All(), h.Note, err)
 		}
