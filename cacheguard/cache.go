@@ -113,6 +113,7 @@ func (c *Cache[V]) hear(m Message) {
 		return
 	case MessageLost:
 		c.tier.distrust()
+		c.waits.tellAll(m) // they ask from time to time from now on
 		return
 	case MessageTags:
 		c.invalidated(m.Tags, m.Generation)

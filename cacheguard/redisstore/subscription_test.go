@@ -73,6 +73,27 @@ func TestSubscriptionCut(t *testing.T) {
 	f.serves(t)
 }
 
+// A waiter who can't be told any more asks from time to time, as long as messages don't arrive. The lease here would last longer
+// than anybody waits, too.
+func TestSubscriptionGone(t *testing.T) {
+	t.Parallel()
+	f := newEarshot(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := f.second.ask(t, 3, "k", o.load)
+	f.second.waits(t)
+
+	must(t, f.messages.Refuse(true))
+	f.messages.Cut()
+	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
+	letGo()
+	mine.got(t, "v")
+	theirs.got(t, "v")
+	o.loaded(t, 1)
+}
+
 // A cut during a load that goes on: the waiter looks again, is told to wait again, and then is told the result.
 func TestSubscriptionCutAndRestored(t *testing.T) {
 	t.Parallel()
