@@ -1,9 +1,11 @@
 package cacheguard_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -12,5 +14,11 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(replicaEnv); config != "" {
 		os.Exit(replicaMain(config, os.Stdin, os.Stdout))
 	}
-	os.Exit(redistest.Main(m))
+	wrong := cacheguard.WatchRuns()
+	code := redistest.Main(m)
+	for _, what := range wrong() {
+		fmt.Fprintln(os.Stderr, "a run and the explorer's driver differ:", what)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }

@@ -117,10 +117,19 @@ func (r *run[V]) abort() {
 	r.mail.close()
 }
 
+// watched are told, in tests, what a miss was told and what it said, and what is then done for it.
+var watched struct {
+	step func(m any, was protocol.Miss, e protocol.Event, do protocol.Do)
+	done func(m any, do protocol.Do)
+}
+
 // step tells a miss what happened, and notes what is to be done.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
-	before := m.State
+	was := m.Miss
 	do, landing := m.Step(e)
+	if watched.step != nil {
+		watched.step(m, was, e, do)
+	}
 	if m.plan.do |= do; m.plan.do != 0 && !m.plan.listed {
 		m.plan.listed = true
 		r.todo = append(r.todo, m)
@@ -128,7 +137,7 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 	if landing != protocol.NoLanding {
 		m.plan.landing = landing
 	}
-	if before == protocol.Following && m.State != before {
+	if was.State == protocol.Following && m.State != was.State {
 		r.cache.observe(r.ctx, Event{Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.heard})
 	}
 }
@@ -158,6 +167,9 @@ func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
 			if all := r.take(do); len(all) > 0 {
+				for i := 0; watched.done != nil && i < len(all); i++ {
+					watched.done(all[i], do)
+				}
 				r.do(do, all)
 			}
 		}

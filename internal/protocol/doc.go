@@ -82,6 +82,10 @@
 // times. What comes in more than fifty thousand worlds is left out with -short and with the race detector. A path
 // that fails is printed as a diagram, with a process in each column, and as a list that TestReplay shows how to replay.
 //
+// What its driver tells misses, by their state and by what they have in hand then, is testdata/tells.txt. The tests of package
+// cacheguard fail if a run tells a miss anything else, or something new before what was to be done is being done. What is
+// done to the store is not compared.
+//
 // Worlds are taken for the same that differ in the order of processes, in the names of loads, or in what nobody looks
 // at any more. A command on its way is dropped when its load has no lease and can get none, and a message that tells of
 // no change goes to those processes only where somebody asks or follows when it is sent. A process has two flights at a
