@@ -14,7 +14,7 @@ import (
 // inHand is what a miss has beside its state.
 func (m *miss[V]) inHand() (turn, load bool) { return m.turn != nil, m.work != nil }
 
-// drive compares what runs do, in all tests of this package, with the table of what the driver in the protocol's explorer does.
+// drive compares what runs do, in all tests of this package under CACHEGUARD_TEST=soak, with the table of what the driver in the protocol's explorer does.
 type drive struct {
 	states, events []string
 	table          map[string]bool

@@ -82,7 +82,8 @@
 // times. What comes in more than fifty thousand worlds is left out with -short and with the race detector. A path
 // that fails is printed as a diagram, with a process in each column, and as a list that TestReplay shows how to replay.
 //
-// What its driver tells misses, by their state and by what they have in hand then, is testdata/tells.txt. The tests of package
+// What its driver tells misses, by their state and by what they have in hand then, is testdata/tells.txt. Under CACHEGUARD_TEST=soak
+// the tests of package
 // cacheguard fail if a run tells a miss anything else, or something new before what was to be done is being done. What is
 // done to the store is not compared.
 //
