@@ -39,6 +39,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 		Name:         opts.Name,
 		NegativeTTL:  -1,
 		ErrorTTL:     -1, // a handler that panics is asked again, as without a cache
+		Backoff:      failedPause,
 		StrongReads:  opts.StrongReads,
 		LeaseTTL:     opts.LeaseTTL,
 		LoadTimeout:  opts.LoadTimeout,
@@ -58,6 +59,13 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	c.loads = loads
 	return c, nil
 }
+
+// failedPause is for how long a fleet leaves the handler of a stale response alone that has failed, and half as long again
+// after each more failure in a row, up to three times as long. It protects a failing origin, but a handler may also fail by
+// what one client sends, and then the pause keeps everybody on the old version. Clients can't be told apart (addresses, cookies
+// and fields cost nothing), so what counts is how soon the next request has its try: each try is a lot in which honest requests
+// win by their share. A longer pause would make the tries of a failing origin as much rarer as it makes each lot dearer.
+const failedPause = 500 * time.Millisecond
 
 // mostKeyShown is how much of a key Cache-Status tells.
 const mostKeyShown = 1 << 10

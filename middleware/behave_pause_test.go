@@ -1,0 +1,146 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// windows are ways in which a response of a second can be served stale.
+var windows = map[string]string{
+	"while revalidating":   "max-age=1, stale-while-revalidate=600",
+	"if there is an error": "max-age=1, stale-if-error=600",
+}
+
+// versions is a page whose version is the second in which it is made. Requests with X-Bad have its handler fail.
+type versions struct {
+	began  time.Time
+	window string
+	down   bool
+	runs   int
+}
+
+func (v *versions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.runs++
+	switch bad := r.Header.Get("X-Bad"); {
+	case bad == "panic":
+		panic(http.ErrAbortHandler)
+	case v.down || bad != "":
+		http.Error(w, "failed", http.StatusInternalServerError)
+	default:
+		w.Header().Set("Cache-Control", v.window)
+		fmt.Fprint(w, int(time.Since(v.began).Seconds()))
+	}
+}
+
+// twoProcesses are two caches on one store in front of a page.
+func twoProcesses(t *testing.T, v *versions) [2]http.Handler {
+	store := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	var all [2]http.Handler
+	for i := range all {
+		cache, err := middleware.New(store, middleware.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cache.Close() })
+		all[i] = cache.Handler(v)
+	}
+	return all
+}
+
+// fails sends a request on which the handler fails. Its client may see a panic.
+func fails(h http.Handler, how string) {
+	defer func() { _ = recover() }()
+	asks(h, "GET", "/", "X-Bad", how, "Cookie", "session=bob")
+}
+
+// One request on which the handler fails doesn't keep the old version for others for longer than a second.
+func TestOneFailureKeepsNoOldVersion(t *testing.T) {
+	for name, window := range windows {
+		for _, how := range []string{"500", "panic"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					v := &versions{began: time.Now(), window: window}
+					all := twoProcesses(t, v)
+					asks(all[0], "GET", "/")
+					<-time.After(5 * time.Second)
+					fails(all[0], how)
+					synctest.Wait()
+					<-time.After(time.Second)
+					for _, h := range all { // the first ones to come may begin the refresh
+						asks(h, "GET", "/")
+						synctest.Wait()
+					}
+					for i, h := range all {
+						if got := asks(h, "GET", "/").Body.String(); got == "0" {
+							t.Errorf("process %d still has the old version a second after the failure", i)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// Who sends failing requests at the rate of all others together delays the new version, but can't hold it back.
+func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
+	for name, window := range windows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := &versions{began: time.Now(), window: window}
+				all := twoProcesses(t, v)
+				asks(all[0], "GET", "/")
+				<-time.After(5 * time.Second)
+				const most = 40 * time.Second // 20 tries and more, of which all others have half
+				begun := time.Now()
+				for i := 0; ; i++ {
+					fails(all[i%2], "500")
+					synctest.Wait()
+					<-time.After(50 * time.Millisecond)
+					if got := strings.TrimSpace(asks(all[i/2%2], "GET", "/").Body.String()); got != "0" {
+						t.Logf("the new version came after %v", time.Since(begun))
+						return
+					}
+					synctest.Wait()
+					<-time.After(50 * time.Millisecond)
+					if time.Since(begun) > most {
+						t.Fatalf("the old version is still there after %v", most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An origin that fails for everybody is asked about once a second for each page, by the whole fleet.
+func TestFailingOriginIsLeftAlone(t *testing.T) {
+	for name, window := range windows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := &versions{began: time.Now(), window: window}
+				all := twoProcesses(t, v)
+				asks(all[0], "GET", "/")
+				<-time.After(5 * time.Second)
+				v.down, v.runs = true, 0
+				for i := range 6000 { // a minute
+					if got := asks(all[i%2], "GET", "/"); got.Code != 200 || got.Body.String() != "0" {
+						t.Fatalf("got %d %q", got.Code, got.Body)
+					}
+					synctest.Wait()
+					<-time.After(10 * time.Millisecond)
+				}
+				t.Logf("%d tries in a minute", v.runs)
+				if v.runs < 30 || v.runs > 60 {
+					t.Errorf("the handler ran %d times in a minute; want 30 to 60", v.runs)
+				}
+			})
+		})
+	}
+}
