@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -26,7 +27,15 @@ type work[V any] struct {
 
 	note atomic.Pointer[[]byte] // of the tracer
 	told atomic.Bool            // the run has been told how it ended, or that nobody waits for that
+	fate atomic.Uint32          // of a load of one key
 }
+
+// The fate of a load.
+const (
+	undecided uint32 = iota
+	secured          // it has its result, and its flight stays for that
+	dropped          // nobody wants it any more
+)
 
 // load starts the loads of misses that have their turn. Those with a lease and those without are not the same load: the
 // results of these are not stored.
@@ -103,12 +112,12 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	}
 	if desk.From(ctx) != nil {
 		var kept *desk.Load
-		ctx, kept = desk.WithLoad(ctx, all[0].flight.Announce, slot)
+		ctx, kept = desk.WithLoad(ctx, w, slot)
 		if slot != nil {
 			slot = kept.End
 		}
 	}
-	load := c.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
+	load := w.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
 	c.launch(ctx, w.name(), keys, slot, &w.note, load, w.ended)
 }
 
@@ -120,11 +129,27 @@ func (w *work[V]) name() string {
 	return fmt.Sprintf("%s and %d more", w.all[0].name, len(w.all)-1)
 }
 
+// Announce tells those who wait for a load of one key something before it has ended.
+func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
+
+// Made has a load of one key, which has its result now, be a member of its flight: callers who leave from now on don't have the
+// result thrown away that may be theirs already. It does nothing if all have left before.
+func (w *work[V]) Made() {
+	f := w.all[0].flight
+	f.Hold()
+	if !w.fate.CompareAndSwap(undecided, secured) {
+		f.LetGo()
+	}
+}
+
 // loadOne is a load of one key.
-func (c *Cache[V]) loadOne(load loader[V], prev previous[V]) func(context.Context, []byte) []loaded[V] {
+func (w *work[V]) loadOne(load loader[V], prev previous[V]) func(context.Context, []byte) []loaded[V] {
 	return func(ctx context.Context, note []byte) []loaded[V] {
 		entry, err := load.call(ctx, prev.Result)
-		return []loaded[V]{c.complete(prev, entry, err, note)}
+		if err == nil || errors.Is(err, ErrNotFound) {
+			w.Made()
+		}
+		return []loaded[V]{w.run.cache.complete(prev, entry, err, note)}
 	}
 }
 
@@ -239,6 +264,9 @@ func (w *work[V]) drop(m *miss[V]) {
 		cause = errAbandoned
 	}
 	w.told.Store(true)
+	if !w.fate.CompareAndSwap(undecided, dropped) { // it is of no use any more
+		m.flight.LetGo()
+	}
 	w.lose(cause)
 	w.end()
 }

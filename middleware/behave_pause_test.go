@@ -55,36 +55,42 @@ func twoProcesses(t *testing.T, v *versions) [2]http.Handler {
 	return all
 }
 
-// fails sends a request on which the handler fails. Its client may see a panic.
-func fails(h http.Handler, how string) {
+// fails sends a request on which the handler fails, from one of two clients. Its client may see a panic.
+func fails(h http.Handler, how string, loggedIn bool) {
 	defer func() { _ = recover() }()
-	asks(h, "GET", "/", "X-Bad", how, "Cookie", "session=bob")
+	header := []string{"X-Bad", how}
+	if loggedIn {
+		header = append(header, "Cookie", "session=bob")
+	}
+	asks(h, "GET", "/", header...)
 }
 
 // One request on which the handler fails doesn't keep the old version for others for longer than a second.
 func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		for _, how := range []string{"500", "panic"} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					v := &versions{began: time.Now(), window: window}
-					all := twoProcesses(t, v)
-					asks(all[0], "GET", "/")
-					<-time.After(5 * time.Second)
-					fails(all[0], how)
-					synctest.Wait()
-					<-time.After(time.Second)
-					for _, h := range all { // the first ones to come may begin the refresh
-						asks(h, "GET", "/")
+			for _, loggedIn := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, logged in %v", name, how, loggedIn), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						v := &versions{began: time.Now(), window: window}
+						all := twoProcesses(t, v)
+						asks(all[0], "GET", "/")
+						<-time.After(5 * time.Second)
+						fails(all[0], how, loggedIn)
 						synctest.Wait()
-					}
-					for i, h := range all {
-						if got := asks(h, "GET", "/").Body.String(); got == "0" {
-							t.Errorf("process %d still has the old version a second after the failure", i)
+						<-time.After(time.Second)
+						for _, h := range all { // the first ones to come may begin the refresh
+							asks(h, "GET", "/")
+							synctest.Wait()
 						}
-					}
+						for i, h := range all {
+							if got := asks(h, "GET", "/").Body.String(); got == "0" {
+								t.Errorf("process %d still has the old version a second after the failure", i)
+							}
+						}
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -101,7 +107,7 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 				const most = 40 * time.Second // 20 tries and more, of which all others have half
 				begun := time.Now()
 				for i := 0; ; i++ {
-					fails(all[i%2], "500")
+					fails(all[i%2], "500", i/2%2 > 0)
 					synctest.Wait()
 					<-time.After(50 * time.Millisecond)
 					if got := strings.TrimSpace(asks(all[i/2%2], "GET", "/").Body.String()); got != "0" {

@@ -182,6 +182,11 @@ func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (c
 			case e := <-u.ended:
 				return e.entry, e.err
 			case <-ctx.Done():
+				select {
+				case e := <-u.ended: // before that
+					return e.entry, e.err
+				default:
+				}
 				close(u.split)
 				<-u.ended // the slot is this run's until the handler returns or has its client to itself
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)

@@ -145,8 +145,12 @@ func (u *run) serve(next http.Handler) {
 	whole = true
 }
 
-// end says what the load returns. Only the first one counts.
+// end says what the load returns. Only the first one counts. From then on it is stored, whoever leaves: clients may have all of
+// it before the load has returned, and go.
 func (u *run) end(e ending) {
+	if e.err == nil {
+		u.load.Made()
+	}
 	select {
 	case u.ended <- e:
 	default:

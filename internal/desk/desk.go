@@ -76,9 +76,18 @@ func (d *Desk) Left() bool { return d.left }
 // With returns a context that has the desk; nil hides one that is there.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
 
+// Crowd is those who wait for a load in this process.
+type Crowd interface {
+	// Announce tells them something before the load has ended. Only the first word counts.
+	Announce(word any)
+
+	// Made has the load's result stored whoever leaves from now on.
+	Made()
+}
+
 // Load is what a load offers to the job that it has brought. It is safe for concurrent use, and nil offers nothing.
 type Load struct {
-	announce func(word any)
+	crowd Crowd
 
 	mu    sync.Mutex // guards what follows
 	slot  func()     // gives back the load's slot; nil: it has none
@@ -88,10 +97,10 @@ type Load struct {
 
 type loadKey struct{}
 
-// WithLoad returns a context for a load that can announce something to those who wait for it, and whose slot, which may be nil,
-// a job may keep. End is to be called when the load has returned.
-func WithLoad(ctx context.Context, announce func(word any), slot func()) (context.Context, *Load) {
-	l := &Load{announce: announce, slot: slot}
+// WithLoad returns a context for a load that others wait for, and whose slot, which may be nil, a job may keep. End is to be
+// called when the load has returned.
+func WithLoad(ctx context.Context, crowd Crowd, slot func()) (context.Context, *Load) {
+	l := &Load{crowd: crowd, slot: slot}
 	return context.WithValue(ctx, loadKey{}, l), l
 }
 
@@ -104,7 +113,14 @@ func LoadOf(ctx context.Context) *Load {
 // Announce tells all who wait in this process for the load.
 func (l *Load) Announce(word any) {
 	if l != nil {
-		l.announce(word)
+		l.crowd.Announce(word)
+	}
+}
+
+// Made says that the load has its result, before it returns: it is stored, whoever leaves from now on.
+func (l *Load) Made() {
+	if l != nil {
+		l.crowd.Made()
 	}
 }
 

@@ -49,16 +49,26 @@ type only struct{ value any }
 func (o only) Refreshes(value any) bool { return value == o.value }
 func (o only) Hears(word any) bool      { return word == o.value }
 
-// What a load announces reaches its crowd; without one nobody is told.
-func TestAnnounce(t *testing.T) {
-	var heard []any
+// What a load says reaches its crowd; without one nobody is told.
+func TestCrowd(t *testing.T) {
 	LoadOf(t.Context()).Announce("nobody")
-	ctx, _ := WithLoad(t.Context(), func(word any) { heard = append(heard, word) }, nil)
+	LoadOf(t.Context()).Made()
+	var c crowd
+	ctx, _ := WithLoad(t.Context(), &c, nil)
 	LoadOf(ctx).Announce("all")
-	if len(heard) != 1 || heard[0] != "all" {
-		t.Errorf("heard %v", heard)
+	LoadOf(ctx).Made()
+	if len(c.heard) != 1 || c.heard[0] != "all" || c.made != 1 {
+		t.Errorf("the crowd has heard %v", c)
 	}
 }
+
+type crowd struct {
+	heard []any
+	made  int
+}
+
+func (c *crowd) Announce(word any) { c.heard = append(c.heard, word) }
+func (c *crowd) Made()             { c.made++ }
 
 // The slot of a load is given back once: when the load ends, or later by the job that has kept it.
 func TestKeep(t *testing.T) {
