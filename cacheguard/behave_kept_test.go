@@ -83,7 +83,7 @@ func TestKeptIsStored(t *testing.T) {
 	}
 }
 
-// TestKeptLoadOfALostLease: when an invalidation comes between, what the load has is stored nowhere, and nothing goes on for it.
+// TestKeptLoadOfALostLease: when an invalidation comes between, what the load has is not stored, and another load's result is.
 func TestKeptLoadOfALostLease(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

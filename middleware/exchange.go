@@ -35,6 +35,7 @@ type exchange struct {
 	again     bool         // it has its second try; see triesAgain
 	answered  bool         // by the handler
 	confirmed *response    // what the handler has said is still good
+	others    *response    // one that is being made, for others: it says by which fields it was selected
 
 	stale  *response // what is stored for it, but not to its taste
 	passed int       // the status of a response that went by
@@ -67,6 +68,9 @@ func (x *exchange) run() {
 		if x.answered {
 			x.publish(res)
 			return
+		}
+		if x.others != nil { // it needn't be waited for
+			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}
 		if err != nil && x.confirmed != nil { // and that was too late for others
 			res, err = cacheguard.Result[*response]{Value: x.confirmed, Status: cacheguard.StatusLoaded}, nil
@@ -141,9 +145,14 @@ func (x *exchange) Refreshes(stale any) bool {
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
-// Hears takes a response that is being made, if it is the one for this request.
+// Hears takes a response that is being made, if it is the one for this request. If it is for others, by Vary, the request goes
+// on to where its own is to be had.
 func (x *exchange) Hears(word any) bool {
 	rec, ok := word.(*recorder)
+	if ok && nextLevel(rec.shown, x.key, x.base, x.level, x.r) != "" && !rec.shown.answers(x.key, x.r.Header) {
+		x.others = rec.shown
+		return true
+	}
 	if !ok || !rec.shown.answers(x.key, x.r.Header) || !rec.shown.suits(x.r) || rec.brokenOff() {
 		return false
 	}

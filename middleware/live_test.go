@@ -364,8 +364,8 @@ func TestReadersGetTheirOwn(t *testing.T) {
 		if <-knows.done; knows.w.status != http.StatusNotModified {
 			t.Errorf("who has it gets %d", knows.w.status)
 		}
-		if got := other.w.got(); got != "" {
-			t.Errorf("who asks for another variant has %q", got)
+		if got := other.w.got(); got != "2 for red, " {
+			t.Errorf("who asks for another variant has %q, want the beginning of its own", got)
 		}
 		if err := cache.Purge(t.Context(), "http://example.com/"); err != nil {
 			t.Fatal(err)
