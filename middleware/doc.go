@@ -56,10 +56,14 @@
 // All of them read one buffer, and a slow one costs no more than that. If the response breaks off (the handler panics, writes
 // less than its Content-Length, or flushes a body that grows above MaxBody), the connections of those who read it are
 // aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
+// In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
+// the first response is whole.
 //
 // Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
 // gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
-// runs on for them; its context ends when the last of them in its process has left; then another process runs its own.
+// runs on for them; its context ends when the last of them in its process has left; then another process runs its own. So
+// clients that leave before the end of each run and ask again, in one process, can have a client of another process wait for
+// several runs: for Options.WaitTimeout at most. Once the handler has returned, what it has made is stored, whoever has left.
 // http.ResponseController works. What is flushed goes to the client at once. A response that is fresh only by the options is
 // no longer recorded when something is written after a flush, or when its handler still runs 50 ms after one (but see
 // Options.RecordFlushed). No response is when it is an event stream, when its connection is taken over, or when its body is

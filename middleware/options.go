@@ -39,7 +39,9 @@ type Options struct {
 	Heuristic float64
 
 	// StaleWhileRevalidate and StaleIfError are those of responses that don't have the directive of that name (RFC
-	// 5861). must-revalidate, proxy-revalidate, no-cache and s-maxage rule them out. Default 0 or negative: none.
+	// 5861). must-revalidate, proxy-revalidate, no-cache and s-maxage rule them out. After a handler has failed, the fleet
+	// serves the stale response without asking it for half a second, after several failures in a row for up to 1.5 s.
+	// Default 0 or negative: none.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
 	// Keep is how long a response with a validator (ETag, Last-Modified) stays after it is no longer fresh, so that the
