@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -153,11 +155,31 @@ func (c *Cache) route(r *http.Request) route {
 		return toHandler
 	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
 		return toHandler
+	case namesFields(h): // a proxy behind the cache removes them, a layer in front has read them
+		return toHandler
 	case !c.keys.ok(r):
 		return toHandler
 	}
 	return toCache
 }
+
+// namesFields reports whether Connection names fields as being for the next hop alone (RFC 9110, section 7.6.1). A proxy behind
+// the cache, such as httputil.ReverseProxy, removes them from the request, also those that a layer in front has set: what a
+// client names there chooses what the backend reads, so that the response is for this client alone. To remove them here instead
+// would not do: sessions and languages are read in front of the cache. Options of the connection itself, and the fields that a
+// proxy removes in any case, change nothing.
+func namesFields(h http.Header) bool {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = trimOWS(name); name != "" && !slices.ContainsFunc(ofConnection, func(known string) bool { return strings.EqualFold(known, name) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 

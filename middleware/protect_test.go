@@ -118,6 +118,7 @@ func TestRefusalTurnsNothingOff(t *testing.T) {
 // crossing is what there is of requests that no stored response answers.
 var crossing = map[string]func(r *http.Request){
 	"Upgrade":             func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
+	"Connection":          func(r *http.Request) { r.Header.Set("Connection", "X-Plan") },
 	"If-Match":            func(r *http.Request) { r.Header.Set("If-Match", `"x"`) },
 	"If-Unmodified-Since": func(r *http.Request) { r.Header.Set("If-Unmodified-Since", "Sat, 21 Nov 2020 20:00:00 GMT") },
 	"no-store": func(r *http.Request) {
