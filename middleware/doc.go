@@ -155,7 +155,7 @@
 //	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
 //	event stream       it is never stored
 //	taken over         neither is what Hijack was called for
-//	incomplete         the handler panicked, or wrote less than its Content-Length
+//	incomplete         the handler panicked, wrote less than its Content-Length, or returned without one after its context had ended
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why

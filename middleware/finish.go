@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
@@ -119,7 +120,7 @@ func (rec *recorder) finish() {
 			u.client.confirmed = e.entry.Value
 		}
 		u.end(e)
-	case rec.promised > rec.written && mayHaveBody(rec.status):
+	case rec.incomplete():
 		rec.why = cacheguard.ReasonIncomplete
 		rec.is(cutOff)
 		u.end(ending{err: errIncomplete})
@@ -137,6 +138,21 @@ func (rec *recorder) finish() {
 		}
 		u.end(ending{entry: u.entry(rec.verdict, rec.res)})
 	}
+}
+
+// incomplete reports whether a response that its handler has returned from is not whole, or not for sure: it has less than its
+// Content-Length, or without one was ended by its context, on which handlers return with what they have written by then. A
+// client of a database goes by the deadline itself, which can be over a moment earlier.
+func (rec *recorder) incomplete() bool {
+	if !mayHaveBody(rec.status) {
+		return false
+	}
+	if rec.promised >= 0 {
+		return rec.promised > rec.written
+	}
+	ctx := rec.run.asked.Context() // that of req may be another one by now
+	end, has := ctx.Deadline()
+	return ctx.Err() != nil || has && !time.Now().Before(end)
 }
 
 // silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in front to make something of,
