@@ -106,3 +106,36 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 		return http.TimeoutHandler(h, time.Second, "too slow")
 	}))
 }
+
+// A time-out in front of the cache may end a request that reads a response while it is made, and its client is still there: the
+// connection is aborted, or that would be all of the response.
+func TestTimeOutOfAReaderIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{})
+		hold := make(chan struct{})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			_, _ = w.Write([]byte("half "))
+			_ = http.NewResponseController(w).Flush()
+			<-hold
+			_, _ = w.Write([]byte("whole"))
+		}))
+		leader := make(chan string)
+		go func() { leader <- asks(h, "GET", "/").Body.String() }()
+		synctest.Wait()
+		func() {
+			defer func() {
+				if v := recover(); v != http.ErrAbortHandler {
+					t.Errorf("ended with %v", v)
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+		}()
+		close(hold)
+		if got := <-leader; got != "half whole" {
+			t.Errorf("got %q", got)
+		}
+	})
+}

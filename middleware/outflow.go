@@ -157,9 +157,7 @@ func (rec *recorder) follow(x *exchange) {
 		flushed = rec.flushes
 		rec.mu.Unlock()
 		switch {
-		case x.r.Context().Err() != nil:
-			return
-		case made == cutOff:
+		case made == cutOff, made == unfinished && x.r.Context().Err() != nil: // a time-out in front leaves the client there
 			panic(http.ErrAbortHandler)
 		}
 		for len(p) > 0 {
