@@ -36,9 +36,10 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 		}
 		return between(0, end.Sub(made), mostTTL), explicit
 	}
-	if known := slices.Contains(heuristicStatuses, status); known || d.public {
+	if slices.Contains(heuristicStatuses, status) {
+		// RFC 9111, section 4.2.2, lets public do this for any status; but sites say it of all they answer, and mean their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
-		if ok && u.heuristic > 0 && modified.Before(made) {
+		if ok && u.heuristic > 0 && modified.Before(made) && status < 500 {
 			share := float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic
 			return min(time.Duration(share), mostHeuristic), guessed
 		}
@@ -46,7 +47,7 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 		if status >= 400 { // also what a client can provoke that names another method in a field
 			ttl = u.negativeTTL
 		}
-		if known && ttl > 0 {
+		if ttl > 0 {
 			return min(ttl, mostTTL), guessed
 		}
 	}

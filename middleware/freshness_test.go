@@ -131,7 +131,11 @@ func TestLifetime(t *testing.T) {
 		{"4.2.2/not with an explicit one", share, 200, http.Header{"Last-Modified": at(-time.Hour), "Expires": {"0"}}, 0, explicit},
 		{"4.2.2/404", share, 404, http.Header{"Last-Modified": at(-1000 * s)}, 100 * s, guessed},
 		{"4.2.2/599", share, 599, http.Header{"Last-Modified": at(-1000 * s)}, 0, noFreshness},
-		{"4.2.2/599 with public", share, 599, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 100 * s, guessed},
+		{"our own/501 not by Last-Modified", share, 501, http.Header{"Last-Modified": at(-1000 * s)}, 0, noFreshness},
+		{"our own/302 with public", share, 302, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
+		{"our own/403 with public", share, 403, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
+		{"our own/500 with public", share, 500, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
+		{"our own/599 with public", share, 599, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.TargetedFields = []string{"CDN-Cache-Control"}
