@@ -119,8 +119,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		if !failed {
 			// A client error that has no freshness says something of the request, which anyone can provoke, and not of what
 			// others get.
-			v.remember = status < 400 || basis != noFreshness || slices.Contains(heuristicStatuses, status)
-			v.store = validator && d.present &&
+			v.remember = status < 400 || basis != noFreshness
+			v.store = v.remember && validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))
 		}
 	}

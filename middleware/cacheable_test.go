@@ -135,6 +135,9 @@ func TestJudge(t *testing.T) {
 		// Failures.
 		{"our own/500", plain, get, 500, http.Header{}, failed(verdict{why: "no freshness"})},
 		{"our own/503, validator", ttl, get, 503, with(cc("max-age=0"), "Etag", tag), failed(verdict{why: "stale"})},
+		{"our own/404", plain, get, 404, http.Header{}, verdict{why: "no freshness"}},
+		{"our own/404 with a validator", plain, get, 404, with(cc("must-revalidate"), "Etag", tag),
+			verdict{mustRevalidate: true, why: "no freshness"}},
 		{"our own/503, private", ttl, get, 503, cc("private"), failed(own("private"))},
 		{"our own/503, no-store", ttl, get, 503, cc("no-store"), failed(own("no-store"))},
 		{"our own/503, Set-Cookie", ttl, get, 503, http.Header{"Set-Cookie": {"a=b"}}, failed(own("Set-Cookie"))},
@@ -147,7 +150,7 @@ func TestJudge(t *testing.T) {
 		// Who asks.
 		{"our own/DefaultTTL, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 200, http.Header{}, own("Cookie")},
 		{"our own/DefaultTTL, an empty Cookie", ttl, http.Header{"Cookie": {""}}, 200, http.Header{}, own("Cookie")},
-		{"our own/NegativeTTL, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 404, http.Header{}, own("Cookie")},
+		{"our own/NegativeTTL, Cookie", ttl, http.Header{"Cookie": {"session=1"}}, 404, http.Header{}, verdict{why: "Cookie"}},
 		{"our own/Heuristic, Cookie", Options{Heuristic: 0.5}, http.Header{"Cookie": {"session=1"}}, 200,
 			http.Header{"Last-Modified": at(-time.Hour)}, own("Cookie")},
 		{"our own/no options, Cookie", plain, http.Header{"Cookie": {"session=1"}}, 200, http.Header{}, own("no freshness")},

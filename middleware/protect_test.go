@@ -84,7 +84,7 @@ func TestReloadTurnsNothingOff(t *testing.T) {
 
 // Nor does a client error on a cold page have those who come next run the handler side by side.
 func TestRefusalTurnsNothingOff(t *testing.T) {
-	for _, status := range []int{400, 401, 403, 406, 413, 415, 416, 417} {
+	for _, status := range []int{400, 401, 403, 404, 405, 406, 410, 413, 414, 415, 416, 417, 501} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := newCache(t, middleware.Options{})
@@ -113,6 +113,39 @@ func TestRefusalTurnsNothingOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A page that isn't there is asked for side by side as soon as one request has found that out.
+func TestMissingPageHasNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{})
+		var runs atomic.Int32
+		hold := make(chan struct{})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs.Add(1)
+			<-hold
+			http.NotFound(w, r)
+		}))
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if got := asks(h, "GET", "/").Code; got != http.StatusNotFound {
+					t.Errorf("got %d", got)
+				}
+			})
+		}
+		for _, want := range []int32{1, 100} {
+			synctest.Wait()
+			if n := runs.Load(); n != want {
+				t.Errorf("the handler runs for %d; want %d", n, want)
+			}
+			if want == 1 {
+				hold <- struct{}{}
+			}
+		}
+		close(hold)
+		all.Wait()
+	})
 }
 
 // crossing is what there is of requests that no stored response answers.
