@@ -107,7 +107,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		v.why = none
 	case v.fresh > 0:
 		v.why, v.share, v.store = "fresh", true, true
-	case v.revalidate > -v.fresh:
+	case v.revalidate > -v.fresh && !failed: // an error has to say itself that it is fresh
 		v.why, v.share, v.store = "stale while revalidate", true, true
 	default:
 		v.why = "stale"
