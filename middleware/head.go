@@ -41,7 +41,7 @@ func (x *exchange) head() {
 		e := x.headed(now.Value, news, said, sent)
 		asGet := asked
 		asGet.Method = http.MethodGet
-		if e.NoShare && x.forced && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // this client's alone
+		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // this client's alone
 			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 		}
 		return e, nil

@@ -148,6 +148,45 @@ func TestMissingPageHasNoQueue(t *testing.T) {
 	})
 }
 
+// What a HEAD is refused says nothing of what a GET gets, whether or not the page is stale.
+func TestRefusedHeadTurnsNothingOff(t *testing.T) {
+	for _, age := range []time.Duration{5 * time.Second, 15 * time.Second} {
+		for _, refusal := range []string{"private", "no-store"} {
+			synctest.Test(t, func(t *testing.T) {
+				cache := newCache(t, middleware.Options{})
+				var runs atomic.Int32
+				hold := make(chan struct{})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("X-Attack") != "" {
+						w.Header().Set("Cache-Control", refusal)
+						return
+					}
+					if runs.Add(1) > 1 {
+						<-hold
+					}
+					w.Header().Set("Cache-Control", "max-age=10")
+					w.Header().Set("Etag", `"1"`) // so that it stays
+					_, _ = w.Write([]byte("for all"))
+				}))
+				asks(h, "GET", "/")
+				<-time.After(age)
+				asks(h, "HEAD", "/", "X-Attack", "1", "Cache-Control", "no-cache")
+				<-time.After(20*time.Second - age)
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() { asks(h, "GET", "/") })
+				}
+				synctest.Wait()
+				close(hold)
+				all.Wait()
+				if n := runs.Load(); n != 2 {
+					t.Errorf("after %v, %s: the handler ran %d times for 100 requests", age, refusal, n-1)
+				}
+			})
+		}
+	}
+}
+
 // crossing is what there is of requests that no stored response answers.
 var crossing = map[string]func(r *http.Request){
 	"Upgrade":             func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
