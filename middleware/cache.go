@@ -93,7 +93,7 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // Handler returns next with the cache in front of it, for chi's With and Use or around any http.Handler. It has to be
 // inside of what adds something of its own to each response (a request id, CORS, a session cookie), for what is in the
 // header before next sees it is never stored, and outside of what depends on the client: r.With(c.Handler, compress), so
-// that what is stored is compressed, and Vary says so.
+// that what is stored is compressed. Vary has to say so each time, which chi's Compress does not: see the package documentation.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {

@@ -7,7 +7,8 @@
 //
 // Nothing is protected that doesn't say so: a response is shared only if it has a freshness of its own (Cache-Control
 // with max-age or s-maxage, CDN-Cache-Control, Expires), or if Options.DefaultTTL gives it one. DefaultTTL is a promise of
-// yours: what these routes answer is the same for everybody, unless a response says otherwise.
+// yours: what these routes answer is the same for everybody, unless a response says otherwise. stale-while-revalidate beside
+// max-age=0 is a freshness, too, but not for a 5xx.
 //
 // # Who asks
 //
@@ -18,7 +19,12 @@
 // Options.IgnoreCookies: then a request that has no others counts as one without Cookie.
 //
 // A TLS client certificate, verified or not, and Proxy-Authorization count as Authorization does. The cache knows users by
-// these alone: a page for whoever comes from an address has to say private itself, or no-store.
+// these and by Cookie alone. It doesn't know an address, or a field such as X-Api-Key, X-Forwarded-User, DPoP or the token of a
+// load balancer (X-Amzn-Oidc-Data, X-Goog-Iap-Jwt-Assertion). With DefaultTTL or Heuristic a page for one of those users is
+// shared with all, unless the handler says private, Vary names the field, or Options.VaryBy returns it.
+//
+// With Vary: Cookie there is one copy for each value of Cookie, and whoever sends that value gets it, also after a logout.
+// private="X-User" lets the response be shared without that field; private alone doesn't let it.
 //
 // What was made for a request that says who asks is validated by its ETag alone, for two users' pages can have any
 // dates. An ETag has to tell two users' pages apart. A 304 with another ETag than the one asked about counts for nothing.
@@ -29,6 +35,9 @@
 // status. So a failing origin has one request at a time for each resource, and a burst costs it two runs and not as many as wait
 // (in a fleet a process that hears of the first failure when the second run is over adds one). The same holds for a panic and
 // for a response that is not whole.
+//
+// But an error that has a freshness of its own is everybody's. A handler that sets max-age first and calls http.Error later
+// shares the error for that long: set Cache-Control when the page is there, or remove it before the error.
 //
 // # What is never shared
 //
@@ -42,7 +51,8 @@
 // answered from the cache in a share of slots beside it. No client holds a slot by reading slowly: a handler that waits for its
 // own client is not counted, and takes a place in that share again before it goes on. If a client asks for something newer than what is stored and fresh,
 // and gets what can't be shared, then what is stored stays, and others are answered with it. A 4xx without freshness says
-// something of its request, not of the resource: it is not remembered.
+// something of its request, not of the resource: it is not remembered. A response below 400 that can't be shared is, also a 301, 302, 303,
+// 307, 206 or 304 that says nothing of freshness.
 //
 // # What a handler notices
 //
@@ -54,7 +64,8 @@
 // Clients that wait in the same process read a response while it is made, if it has a lifetime of its own and nothing keeps it
 // from being shared: from its first Flush, or, when it has a Content-Length, from the first bytes that its own client gets.
 // All of them read one buffer, and a slow one costs no more than that. If the response breaks off (the handler panics, writes
-// less than its Content-Length, or flushes a body that grows above MaxBody), the connections of those who read it are
+// less than its Content-Length, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context
+// has ended), the connections of those who read it are
 // aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
 // In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
 // the first response is whole.
@@ -131,8 +142,13 @@
 //	r.With(pages.Handler, compress).Get("/products", list)        // the cache, and behind it what is stored: compressed, too
 //	r.With(pages.Invalidates).Post("/products", add)              // a route that only changes something
 //
-// What is in the header before the cache is called is not stored. Vary is an exception, for somebody in front may choose
+// What is in the header before the cache is called is not stored, and a field of the same name in the handler's response takes its
+// place. Vary is an exception, for somebody in front may choose
 // between pages; what CORS adds to it (Origin) has each Origin get a copy of its own unless Options.IgnoreVary names it.
+//
+// Whatever chooses by a field has to name it in Vary each time. chi's Compress doesn't when it doesn't compress: behind the cache
+// a client without Accept-Encoding then has the plain page stored for all. Put it in front of the cache, or have a
+// middleware between the two add Vary: Accept-Encoding.
 //
 // # Why a response is not stored
 //

@@ -23,7 +23,8 @@ type Options struct {
 	// means: what these routes answer is the same for everybody, unless a response says otherwise. It never holds for
 	// requests with Cookie or Authorization: what they get is shared only if the response says so, by a lifetime of its own
 	// (with Authorization: public, s-maxage or must-revalidate as well), by public, or by Vary: Cookie. A TLS client
-	// certificate and Proxy-Authorization count as Authorization does. It holds for the
+	// certificate and Proxy-Authorization count as Authorization does. No other field does: where X-Api-Key or a field of a
+	// proxy says who asks, the response must say private or name it in Vary, or VaryBy must return it. It holds for the
 	// statuses that RFC 9110, section 15.1, calls heuristically cacheable. Default 0 or negative: such a response is not
 	// shared.
 	DefaultTTL time.Duration
