@@ -3,7 +3,7 @@ package cacheguard
 import (
 	"sync/atomic"
 
-	"github.com/cacheguard/cacheguard/internal/tally"
+	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
 // Stats is what a cache looks like at a moment. Numbers that belong to one load or one caller may be of slightly
@@ -47,7 +47,7 @@ type Breakers interface {
 
 // localHits counts hits of the process-local tier that the observer is not told of. They are so fast that one counter for all
 // would make them twice as slow.
-type localHits struct{ tally.Tally }
+type localHits struct{ striped.Counters }
 
 const (
 	ofValue = iota

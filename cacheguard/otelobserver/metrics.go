@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/internal/tally"
+	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
 // number is one counter of a cache: a metric and, if it has one besides that of the cache, the value of its attribute.
@@ -193,7 +193,7 @@ func (m *metrics) observables() (all []metric.Observable) {
 // counters are those of one cache. They are read when metrics are collected: an instrument that is told of each hit would
 // cost more than the counting.
 type counters struct {
-	hits  tally.Tally // of the numbers below hits
+	hits  striped.Counters // of the numbers below hits
 	count [numbers]atomic.Uint64
 
 	cache                  metric.MeasurementOption          // the attribute, for all metrics without another one

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/internal/attached"
+	"github.com/cacheguard/cacheguard/internal/gaugeset"
 )
 
 // scope is the name of the instrumentation.
@@ -23,7 +23,7 @@ type Observer struct {
 	tracer  trace.Tracer
 	metrics metrics
 	reading metric.Registration
-	caches  attached.Set[cacheguard.Stats]
+	caches  gaugeset.Set[cacheguard.Stats]
 
 	seen atomic.Pointer[map[string]*counters] // by cache; replaced, never changed: it is read for each event
 	mu   sync.Mutex                           // held while seen is replaced

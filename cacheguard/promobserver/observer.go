@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/internal/attached"
-	"github.com/cacheguard/cacheguard/internal/tally"
+	"github.com/cacheguard/cacheguard/internal/gaugeset"
+	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
 // Observer counts what caches do. It is a prometheus.Collector, and safe for concurrent use.
 type Observer struct {
 	metrics metrics
-	caches  attached.Set[cacheguard.Stats]
+	caches  gaugeset.Set[cacheguard.Stats]
 
 	seen atomic.Pointer[map[string]*counters] // by cache; replaced, never changed: it is read for each event
 	mu   sync.Mutex                           // held while seen is replaced
@@ -31,8 +31,8 @@ var (
 
 // counters are those of one cache.
 type counters struct {
-	cache string      // as a label
-	hits  tally.Tally // of the numbers below hits
+	cache string           // as a label
+	hits  striped.Counters // of the numbers below hits
 	count [numbers]atomic.Uint64
 
 	load, wait, fleet prometheus.Observer

@@ -1,5 +1,5 @@
-// Package attached keeps account of caches that an observer reads gauges of: by name, for several may have one.
-package attached
+// Package gaugeset keeps account of caches that an observer reads gauges of: by name, for several may have one.
+package gaugeset
 
 import (
 	"maps"

@@ -1,23 +1,23 @@
-package attached_test
+package gaugeset_test
 
 import (
 	"maps"
 	"testing"
 
-	"github.com/cacheguard/cacheguard/internal/attached"
+	"github.com/cacheguard/cacheguard/internal/gaugeset"
 )
 
 // stats is a gauge and a counter.
 type stats struct{ running, hits int }
 
-func newSet() *attached.Set[stats] {
-	return &attached.Set[stats]{
+func newSet() *gaugeset.Set[stats] {
+	return &gaugeset.Set[stats]{
 		Plus: func(a, b stats) stats { return stats{a.running + b.running, a.hits + b.hits} },
 		Left: func(last stats) stats { return stats{hits: last.hits} },
 	}
 }
 
-func all(s *attached.Set[stats]) map[string]stats {
+func all(s *gaugeset.Set[stats]) map[string]stats {
 	found := map[string]stats{}
 	s.Each(func(name string, sum stats) { found[name] = sum })
 	return found
