@@ -44,17 +44,24 @@ func newEarshot(t *testing.T, change ...func(*site)) earshot {
 	return earshot{f, messages}
 }
 
+// loads has the first replica load "k" for a few callers, until letGo, and the second one wait for that.
+func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *crowd) {
+	t.Helper()
+	o = newOrigin("v")
+	letGo = o.hold()
+	mine = f.first.ask(t, 3, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs = f.second.ask(t, 3, "k", o.load)
+	f.second.waits(t)
+	return o, letGo, mine, theirs
+}
+
 // A waiter whose connection broke looks again when it stands again, and finds what it was not told: the lease here
 // would last longer than anybody waits.
 func TestSubscriptionCut(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
-	o := newOrigin("v")
-	letGo := o.hold()
-	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
-	theirs := f.second.ask(t, 3, "k", o.load)
-	f.second.waits(t)
+	o, letGo, mine, theirs := f.loads(t)
 
 	said := len(f.second.log.lines("messages don't arrive"))
 	must(t, f.messages.Refuse(true))
@@ -78,12 +85,7 @@ func TestSubscriptionCut(t *testing.T) {
 func TestSubscriptionGone(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
-	o := newOrigin("v")
-	letGo := o.hold()
-	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
-	theirs := f.second.ask(t, 3, "k", o.load)
-	f.second.waits(t)
+	o, letGo, mine, theirs := f.loads(t)
 
 	must(t, f.messages.Refuse(true))
 	f.messages.Cut()
@@ -98,12 +100,7 @@ func TestSubscriptionGone(t *testing.T) {
 func TestSubscriptionCutAndRestored(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
-	o := newOrigin("v")
-	letGo := o.hold()
-	mine := f.first.ask(t, 1, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
-	theirs := f.second.ask(t, 3, "k", o.load)
-	f.second.waits(t)
+	o, letGo, mine, theirs := f.loads(t)
 	held := f.second.store.told(cacheguard.LeaseHeld)
 	f.messages.Cut()
 	await(t, "the waiter has looked again", func() bool {
@@ -119,12 +116,7 @@ func TestSubscriptionCutAndRestored(t *testing.T) {
 func TestSubscriptionHalfOpen(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
-	o := newOrigin("v")
-	letGo := o.hold()
-	mine := f.first.ask(t, 1, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
-	theirs := f.second.ask(t, 3, "k", o.load)
-	f.second.waits(t)
+	o, letGo, mine, theirs := f.loads(t)
 
 	f.messages.Blackhole(true)
 	began := time.Now()
