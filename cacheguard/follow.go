@@ -104,6 +104,10 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 	if m.State != protocol.Following || m.waits.watcher.question.Load() != question {
 		return // it is from before what the miss knows
 	}
+	if told.Kind == MessageLost { // not at once: who has lost them may have the next ones in a moment, and so have all others
+		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), m.waits.watcher))
+		return
+	}
 	e := r.woken()
 	switch {
 	case told.Kind == MessageChanged:
