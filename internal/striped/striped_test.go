@@ -61,9 +61,9 @@ func BenchmarkAdd(b *testing.B) {
 	var counters Counters
 	var one atomic.Uint64
 	for name, add := range map[string]func(){
-		"counters":  func() { counters.Add(1) },
-		"one":    func() { one.Add(1) },
-		"random": func() { counters.slots[rand.Uint32()%slots].n[1].Add(1) },
+		"counters": func() { counters.Add(1) },
+		"one":      func() { one.Add(1) },
+		"random":   func() { counters.slots[rand.Uint32()%slots].n[1].Add(1) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
