@@ -65,6 +65,16 @@ func fails(h http.Handler, how string, loggedIn bool) {
 	asks(h, "GET", "/", header...)
 }
 
+// stalePage is a page that has just become stale, in two processes.
+func stalePage(t *testing.T, window string) (*versions, [2]http.Handler) {
+	t.Helper()
+	v := &versions{began: time.Now(), window: window}
+	all := twoProcesses(t, v)
+	asks(all[0], "GET", "/")
+	<-time.After(5 * time.Second)
+	return v, all
+}
+
 // One request on which the handler fails doesn't keep the old version for others for longer than a second.
 func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	for name, window := range windows {
@@ -72,10 +82,7 @@ func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 			for _, loggedIn := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %s, logged in %v", name, how, loggedIn), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						v := &versions{began: time.Now(), window: window}
-						all := twoProcesses(t, v)
-						asks(all[0], "GET", "/")
-						<-time.After(5 * time.Second)
+						_, all := stalePage(t, window)
 						fails(all[0], how, loggedIn)
 						synctest.Wait()
 						<-time.After(time.Second)
@@ -100,10 +107,7 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := &versions{began: time.Now(), window: window}
-				all := twoProcesses(t, v)
-				asks(all[0], "GET", "/")
-				<-time.After(5 * time.Second)
+				_, all := stalePage(t, window)
 				const most = 40 * time.Second // 20 tries and more, of which all others have half
 				begun := time.Now()
 				for i := 0; ; i++ {
@@ -130,10 +134,7 @@ func TestFailingOriginIsLeftAlone(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := &versions{began: time.Now(), window: window}
-				all := twoProcesses(t, v)
-				asks(all[0], "GET", "/")
-				<-time.After(5 * time.Second)
+				v, all := stalePage(t, window)
 				v.down, v.runs = true, 0
 				for i := range 6000 { // a minute
 					if got := asks(all[i%2], "GET", "/"); got.Code != 200 || got.Body.String() != "0" {
