@@ -32,6 +32,12 @@ func CheckName(name string) error {
 	return nil
 }
 
+// Endless reports whether what is left of another's lock is more than a lease ever is, or negative, which stands for no end:
+// then no locker has left it like that, and to wait for it is no use.
+func Endless(left, lease time.Duration) bool {
+	return left < 0 || left > time.Hour && left/1000 > lease
+}
+
 // Terms are those of one lock. Only Name and Release are required.
 type Terms struct {
 	Name  string

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,8 +109,15 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 	}
 }
 
-// ask tries to acquire the lock.
-func (c *claim) ask(ctx context.Context) (answer, error) { return c.askFor(ctx, c.l.opts.Lease) }
+// ask tries to acquire the lock. It is an error that another's has an end that no lease has: to wait is no use.
+func (c *claim) ask(ctx context.Context) (answer, error) {
+	a, err := c.askFor(ctx, c.l.opts.Lease)
+	if err == nil && !a.mine && tenure.Endless(max(a.left, 0), c.l.opts.Lease) {
+		err = fmt.Errorf("%w: its row in the table %s ends in %v, which no locker writes; delete the row to free the lock, or take the lock by SeizeUnsafely",
+			tenure.ErrHeld, c.l.opts.Table, a.left)
+	}
+	return a, err
+}
 
 func (c *claim) askFor(ctx context.Context, lease time.Duration) (answer, error) {
 	l := c.l
@@ -119,9 +127,14 @@ func (c *claim) askFor(ctx context.Context, lease time.Duration) (answer, error)
 		}
 		scan := func(rows *sql.Rows) error {
 			var left int64
-			err := rows.Scan(&a.mine, &a.token, &left, &a.wanted)
-			a.left = time.Duration(left) * l.sql.unit
-			return err
+			if err := rows.Scan(&a.mine, &a.token, &left, &a.wanted); err != nil {
+				return l.spoilt(err)
+			}
+			a.left = time.Duration(min(left, int64(math.MaxInt64/l.sql.unit))) * l.sql.unit
+			if !a.mine && left <= 0 && (a.token == math.MaxInt64 || l.sql.look != "") {
+				return l.spoilt(errNoToken)
+			}
+			return nil
 		}
 		if l.sql.look != "" {
 			if n, err := l.query(ctx, scan, l.sql.look, c.row, c.owner); n > 0 || err != nil {

@@ -58,6 +58,10 @@
 // that is deleted takes its token along: the next one is larger by the clock alone. Names are bytes, which SQLite takes
 // for another thing than text, and begin with Options.Prefix.
 //
+// Whoever can write to the table is trusted with the locks. If the token of a row is the largest of 64 bits, no larger one
+// can be given, and calls fail with an error that says so. If a lock ends only in 1000 leases and more than an hour, calls
+// don't wait for it: their error wraps lock.ErrHeld. In both cases delete the row.
+//
 //	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- PostgreSQL
 //	UPDATE cacheguard_locks SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB) -- SQLite
 //

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"math"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -29,7 +30,7 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			a, err := c.ask(ctx)
+			a, err := c.askFor(ctx, l.opts.Lease) // whenever it would end
 			if err == nil && !a.mine {
 				a, err = c.take(ctx, a.token) // that holder may have gone, and another come
 			}
@@ -58,6 +59,9 @@ func (l *Locker) take(ctx context.Context, name string, take func(context.Contex
 // take takes the lock from the holder with that token, if it still is.
 func (c *claim) take(ctx context.Context, token int64) (answer, error) {
 	l := c.l
+	if token == math.MaxInt64 {
+		return answer{}, l.spoilt(errNoToken)
+	}
 	a, err := call(ctx, l, &c.asking, func(ctx context.Context, doubt error) (a answer, err error) {
 		if doubt != nil {
 			c.unsure.Store(true)

@@ -86,6 +86,14 @@ func exists(err error) bool {
 	return false
 }
 
+// errNoToken says that no token is larger than that of a row.
+var errNoToken = errors.New("no larger token fits into 64 bits")
+
+// spoilt is the error of a row that no locker has left like that.
+func (l *Locker) spoilt(err error) error {
+	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
+}
+
 // explained adds to an error what its reader may want to do about it.
 func (l *Locker) explained(err error) error {
 	text := err.Error()
@@ -98,6 +106,8 @@ func (l *Locker) explained(err error) error {
 		return fmt.Errorf("there is no table %s; %s: %w", l.opts.Table, hint, err)
 	case s == "42703", s == "42804", s == "42883", strings.Contains(text, "no such column"):
 		return fmt.Errorf("the table %s is not one of locks; see Locker.Schema: %w", l.opts.Table, err)
+	case s == "22003", s == "22008": // out of the range of integers, or of times
+		return l.spoilt(err)
 	case unanswered(err):
 		if stats := l.db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 			return fmt.Errorf("all %d connections of the db are in use: %w", stats.MaxOpenConnections, err)

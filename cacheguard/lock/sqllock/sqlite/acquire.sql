@@ -1,4 +1,4 @@
--- Takes the lock if nobody has it. No row: somebody has.
+-- Takes the lock if nobody has it and there is a larger token. No row: somebody has, or there is none, see look.sql.
 -- Parameters: name, owner, lease in milliseconds.
 --
 -- The clock is that of SQLite, read once it has the right to write; in this form every version has it with milliseconds.
@@ -13,5 +13,6 @@ ON CONFLICT (name) DO UPDATE SET
 	token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
 	expires = excluded.expires
 WHERE CASE WHEN l.owner = excluded.owner THEN l.expires > 0
-	ELSE l.expires <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) END
+	ELSE l.expires <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
+		AND typeof(l.token) = 'integer' AND l.token < 9223372036854775807 END
 RETURNING true, token, 0, false

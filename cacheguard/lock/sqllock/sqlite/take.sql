@@ -7,5 +7,5 @@ UPDATE cacheguard_locks SET
 	expires = CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) + ?3
 WHERE name = ?1
 	AND CASE WHEN owner = ?2 THEN expires > 0
-		ELSE token = ?4 AND expires > CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) END
+		ELSE token = ?4 AND token < 9223372036854775807 AND expires > CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) END
 RETURNING token
