@@ -4,6 +4,8 @@ import (
 	_ "embed"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 var (
@@ -63,7 +65,7 @@ var scripts = []*redis.Script{
 }
 
 // sources has the text of each of scripts.
-var sources = []string{
-	laterLua + leaseLua, fillLua, concludeLua, renewLua, releaseLua, laterLua + claimLua, invalidateLua, clockLua, permitLua, unpermitLua,
-	probeLua, laterLua + generationsLua, laterLua + bumpLua, markLua,
-}
+var sources = redislink.NewSources(
+	laterLua+leaseLua, fillLua, concludeLua, renewLua, releaseLua, laterLua+claimLua, invalidateLua, clockLua, permitLua, unpermitLua,
+	probeLua, laterLua+generationsLua, laterLua+bumpLua, markLua,
+)

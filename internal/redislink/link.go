@@ -138,6 +138,7 @@ func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.
 		return Aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, l.rdb) })
 	}
 	v, err := step(ctx, l.direct)
+	err = Exhausted(l.direct, err)
 	if answered := err == nil || !NoAnswer(err); l.answers.Load() != answered {
 		l.answers.Store(answered)
 	}
@@ -217,6 +218,22 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 		var zero T
 		return zero, fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
 	}
+}
+
+// ErrExhausted says that a step may not have been sent at all: all connections of the client were in use.
+var ErrExhausted = errors.New("all connections of the Redis client are in use")
+
+// Exhausted wraps ErrExhausted around the error of a step that has waited for a connection until its time was over. A step
+// that has got one ends with an error of the network, unless the client asks again by itself.
+func Exhausted(rdb *redis.Client, err error) error {
+	if err != context.DeadlineExceeded && !errors.Is(err, redis.ErrPoolTimeout) {
+		return err
+	}
+	stats, size := rdb.PoolStats(), rdb.Options().PoolSize
+	if int(stats.TotalConns)-int(stats.IdleConns) < size {
+		return err
+	}
+	return fmt.Errorf("%w (PoolSize %d): %w", ErrExhausted, size, err)
 }
 
 // NoAnswer reports whether the server has not answered, so that it is unknown what was done.

@@ -1,0 +1,176 @@
+package redislink
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	refusal        = regexp.MustCompile(`NOPERM|The user executing the script can't|ACL failure`)
+	refusedCommand = regexp.MustCompile(`to run the '([^']+)' command`)
+	refusedChannel = regexp.MustCompile(`access (?:a|one of the) channel|publish to the channel`)
+	refusedKey     = regexp.MustCompile(`access (?:a|one of the|at least one of the) key`)
+	lineOfScript   = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40}).*@user_script: ?(\d+)`) // Redis 7, and 6
+	commandOfLine  = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
+)
+
+// Sources are the texts of scripts, line by line, by hash: of what fails inside a script Redis says only on which line.
+type Sources map[string][]string
+
+// NewSources returns the sources of scripts with these texts.
+func NewSources(texts ...string) Sources {
+	s := make(Sources)
+	for _, text := range texts {
+		hash := sha1.Sum([]byte(text))
+		s[hex.EncodeToString(hash[:])] = strings.Split(text, "\n")
+	}
+	return s
+}
+
+// failed returns the command that an error of a script is about, and which of the script's keys it has: 0 if that isn't
+// known.
+func (s Sources) failed(text string) (command string, key int) {
+	where := lineOfScript.FindStringSubmatch(text)
+	if where == nil {
+		return "", 0
+	}
+	lines := s[where[1]]
+	if n, _ := strconv.Atoi(where[2]); n >= 1 && n <= len(lines) {
+		if found := commandOfLine.FindStringSubmatch(lines[n-1]); found != nil {
+			key, _ = strconv.Atoi(found[2])
+			return strings.ToLower(found[1]), key
+		}
+	}
+	return "", 0
+}
+
+// Rules are what a package needs of Redis' access control.
+type Rules struct {
+	Package string  // its documentation has them all
+	Keys    string  // the pattern of its keys
+	Channel string  // the pattern, or the name, of its channels
+	Sources Sources // of its scripts
+}
+
+// errRights begins the errors that name what a user lacks.
+var errRights = errors.New("the Redis user lacks")
+
+// Refused reports whether an error is a refusal by Redis' access control.
+func Refused(err error) bool {
+	return err != nil && (errors.Is(err, errRights) || refusal.MatchString(err.Error()))
+}
+
+// Explained adds to an error what Redis leaves out: to a refusal by its access control the rule that would allow the step,
+// to one about a wrong type the key, of those that the step was sent with.
+func (r Rules) Explained(err error, keys ...any) error {
+	switch {
+	case errors.Is(err, errRights):
+		return err
+	case Refused(err):
+		command, _ := r.Sources.failed(err.Error())
+		if right := r.missing(err.Error(), command); right != "" {
+			return fmt.Errorf("%w %s: %w", errRights, right, err)
+		}
+		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights, r.Package, err)
+	case err != nil && len(keys) > 0 && strings.Contains(err.Error(), "WRONGTYPE"):
+		command, key := r.Sources.failed(err.Error())
+		if key > 0 && key <= len(keys) {
+			return fmt.Errorf("the key %q holds something else than the %s that %s keeps there; delete it: %w", keys[key-1], typeFor(command), r.Package, err)
+		}
+		return fmt.Errorf("one of the keys %q holds something else than what %s keeps there; delete it: %w", keys, r.Package, err)
+	}
+	return err
+}
+
+// missing is the rule that would allow what was refused, or empty. command is the one that was refused, if that is known.
+func (r Rules) missing(text, command string) string {
+	if named := refusedCommand.FindStringSubmatch(text); named != nil {
+		return "+" + named[1]
+	}
+	switch {
+	case refusedChannel.MatchString(text):
+		return "&" + r.Channel
+	case refusedKey.MatchString(text):
+		return "~" + r.Keys
+	case command != "":
+		return "+" + command
+	}
+	return ""
+}
+
+// typeFor is what a command works on.
+func typeFor(command string) string {
+	switch {
+	case strings.HasPrefix(command, "z"):
+		return "sorted set"
+	case strings.HasPrefix(command, "h"):
+		return "hash"
+	default:
+		return "string"
+	}
+}
+
+//go:embed try.lua
+var tryLua string
+
+var tryScript = redis.NewScript(tryLua)
+
+// Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns an error that names all
+// rights that the user lacks. A command that fails for another reason counts as allowed, so commands can be ones that change
+// nothing. key is in the slot of all their keys: of a cluster the node that has it is asked.
+func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
+	var lacks []string
+	note := func(err error, command string) error {
+		if !Refused(err) {
+			return err
+		}
+		if right := r.missing(err.Error(), command); right != "" && !slices.Contains(lacks, right) {
+			lacks = append(lacks, right)
+		}
+		return nil
+	}
+	const unknown = "0000000000000000000000000000000000000000" // a hash of no script
+	noScript := rdb.EvalSha(ctx, unknown, []string{key}).Err()
+	if redis.HasErrorPrefix(noScript, "NOSCRIPT") {
+		noScript = nil
+	}
+	errs := []error{
+		note(tryScript.Load(ctx, rdb).Err(), "script|load"), note(noScript, "evalsha"),
+		note(rdb.Eval(ctx, "return 1", []string{key}).Err(), "eval"), note(rdb.Ping(ctx).Err(), "ping"),
+		note(subscribed(ctx, rdb, channel), "subscribe"),
+	}
+	for _, command := range commands {
+		said, err := tryScript.Run(ctx, rdb, []string{key}, command...).Text()
+		if Refused(err) { // by its hash
+			said, err = tryScript.Eval(ctx, rdb, []string{key}, command...).Text()
+		}
+		if err != nil {
+			errs = append(errs, note(err, "eval"))
+			break
+		}
+		_ = note(errors.New(said), strings.ToLower(fmt.Sprint(command[0])))
+	}
+	if len(lacks) > 0 {
+		errs = append(errs, fmt.Errorf("%w %s", errRights, strings.Join(lacks, ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+// subscribed subscribes to a channel for a moment.
+func subscribed(ctx context.Context, rdb redis.UniversalClient, channel string) error {
+	ps := rdb.Subscribe(ctx, channel)
+	defer ps.Close()
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
+	_, err := ps.Receive(ctx)
+	return err
+}
