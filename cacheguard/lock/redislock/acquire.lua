@@ -3,7 +3,7 @@
 -- ARGV: owner, lease in ms, which is also when somebody who waits and isn't heard of counts as gone, '1' if the asker waits,
 --       its place or '', '1' for first come first served, ms to remember the fencing token
 -- Returns the token if it is granted; otherwise ms left of the lock or of somebody else's turn (below 0: it has no end),
--- place, the last token that anybody was given
+-- place, the last token that anybody was given. The error FENCE and a key says that there are no more tokens.
 --
 -- The lock is its owner, ' ' and its fencing token. An owner is a process, '/' and a number; the process has a channel.
 -- The line is a sorted set of the owners that wait, by their place. seen has until when each of them counts as there.
@@ -16,11 +16,16 @@ local function leave(who)
   end
 end
 
+-- counts reports whether one who counts as there until then does so now. An end that no lease has was set by hand.
+local function counts(to, now)
+  return to and to >= now and to - now <= math.max(1e6 * ARGV[2], 3600e6)
+end
+
 -- first is who has waited longest and still counts as there.
 local function first(now)
   while true do
     local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-    if not who or tonumber(redis.call('HGET', KEYS[3], who) or 0) >= now then
+    if not who or counts(tonumber(redis.call('HGET', KEYS[3], who) or 0), now) then
       return who
     end
     leave(who)
@@ -41,7 +46,11 @@ if not turn or turn == owner then
   local token = string.format('%.0f', now)
   if redis.call('SET', KEYS[1], owner .. ' ' .. token, 'NX', 'PX', ARGV[2]) then
     local before = tonumber(redis.call('SET', KEYS[4], token, 'PX', ARGV[6], 'GET') or 0) or 0
-    if before >= now and before < 2^53 then
+    if before == 2^53 - 1 then -- it may have been given, and a script can't tell the next two numbers apart
+      redis.call('SET', KEYS[4], string.format('%.0f', before), 'PX', ARGV[6])
+      redis.call('DEL', KEYS[1])
+      return redis.error_reply('FENCE ' .. KEYS[4])
+    elseif before >= now and before < 2^53 then -- what is larger was never given
       token = string.format('%.0f', before + 1)
       redis.call('SET', KEYS[4], token, 'PX', ARGV[6])
       redis.call('SET', KEYS[1], owner .. ' ' .. token, 'PX', ARGV[2])

@@ -43,3 +43,17 @@ func Leave(ctx context.Context, rdb *redis.Client, prefix, name, owner string) e
 
 // Debts is how many locks are to be given back when Redis answers again.
 func (l *Locker) Debts() int { return l.debts.Len() }
+
+// Tried are the commands that Warm tries, each with its key.
+func Tried(l *Locker) map[string]bool {
+	n, tried := namesOfNobody(l.opts.Prefix), make(map[string]bool)
+	keys := map[any]string{n.lock: " lock", n.line: " line", n.seen: " seen", n.fence: " fence", n.given(""): " given"}
+	for _, command := range l.commands() {
+		key := ""
+		if len(command) > 1 {
+			key = keys[command[1]]
+		}
+		tried[command[0].(string)], tried[command[0].(string)+key] = true, true
+	}
+	return tried
+}

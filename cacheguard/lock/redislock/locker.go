@@ -87,8 +87,9 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	if wait && errors.Is(err, errLate) { // this process stood still, which is no trouble with Redis
 		a, err = l.put(ctx, q)
 	}
+	endless := errors.Is(err, lock.ErrHeld)
 	switch {
-	case err != nil:
+	case err != nil && !(wait && endless && a.token > 0): // one with a token may have a holder, who renews it
 		l.abandon(q)
 		return nil, err
 	case a.granted:
@@ -96,7 +97,7 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	case !wait:
 		return nil, lock.ErrHeld
 	}
-	held, err := l.await(ctx, q, a)
+	held, err := l.await(ctx, q, a, err)
 	if err != nil {
 		l.abandon(q)
 		return nil, err
@@ -122,8 +123,8 @@ func (l *Locker) abandon(q *question) {
 	}) // what stays nevertheless ends by itself
 }
 
-// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay for it. It is bounded
-// by ctx alone.
+// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay for it. If the user
+// lacks rights that locks need, its error names each of them. It is bounded by ctx alone.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -131,7 +132,11 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	defer leave()
 	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
-		for _, s := range []*script{acquireScript, renewScript, releaseScript, takeScript} {
+		// First what says all that is missing.
+		if err := l.rules().Try(ctx, l.link.Client(), namesOfNobody(l.opts.Prefix).lock, l.channels()+"try", l.commands()...); err != nil {
+			return struct{}{}, err
+		}
+		for _, s := range scripts {
 			if err := s.Load(ctx, l.link.Client()).Err(); err != nil {
 				return struct{}{}, err
 			}

@@ -23,5 +23,11 @@ func namesOf(prefix, name string) names {
 	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
 }
 
+// namesOfNobody are the names of a lock that nobody can have: a name that begins with a backslash gets another one.
+func namesOfNobody(prefix string) names {
+	lock := prefix + `:{\}`
+	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
+}
+
 // given is where it stands for a moment that an owner has given the lock back, so that it can ask again.
 func (n names) given(owner string) string { return n.lock + ":given:" + owner }

@@ -26,6 +26,11 @@ else
   token = redis.call('GET', KEYS[5])
 end
 
+local last = tonumber(token or 0) or 0
+if last > 2^53 - 1 then -- it was never given
+  last = 0
+end
+local told = ARGV[3] == '1' and last < 2^53 - 1 -- no token is larger that a script can count: whoever asks is told so
 local now
 while true do
   local popped = redis.call('ZPOPMIN', KEYS[2])
@@ -39,9 +44,11 @@ while true do
   end
   local channel = string.match(KEYS[1], '^[^{]*') .. string.match(who, '^[^/]*')
   local left = math.ceil(((tonumber(redis.call('HGET', KEYS[3], who) or 0) or 0) - now) / 1000)
-  local told = ARGV[3] == '1'
+  if left > 1000 * ARGV[5] then -- set by hand: no lease is that long
+    left = 0
+  end
   if left > 0 and told then
-    local grant = string.format('%.0f', math.max(now, (tonumber(token or 0) or 0) + 1))
+    local grant = string.format('%.0f', math.max(now, last + 1))
     redis.call('SET', KEYS[1], who .. ' ' .. grant, 'PX', left)
     redis.call('SET', KEYS[5], grant, 'PX', ARGV[5])
     if redis.call('PUBLISH', channel, who .. ' ' .. grant) > 0 then

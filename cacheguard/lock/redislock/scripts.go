@@ -4,8 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"slices"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 var (
@@ -20,28 +23,33 @@ var (
 )
 
 var (
-	acquireScript = newScript(acquireLua, "4")
-	renewScript   = newScript(renewLua, "1")
-	releaseScript = newScript(releaseLua, "5")
-	takeScript    = newScript(takeLua, "3")
+	acquireScript = newScript(acquireLua, 4)
+	renewScript   = newScript(renewLua, 1)
+	releaseScript = newScript(releaseLua, 5)
+	takeScript    = newScript(takeLua, 3)
 )
+
+var scripts = []*script{acquireScript, renewScript, releaseScript, takeScript}
+
+var sources = redislink.NewSources(acquireLua, renewLua, releaseLua, takeLua)
 
 // script is a script as it is sent: what is in an any already need not be put there for each step.
 type script struct {
 	*redis.Script
-	text, hash, keys any // keys is how many there are
+	keys             int // how many there are
+	text, hash, many any // many is keys
 }
 
-func newScript(text, keys string) *script {
+func newScript(text string, keys int) *script {
 	s := redis.NewScript(text)
-	return &script{s, text, s.Hash(), keys}
+	return &script{s, keys, text, s.Hash(), strconv.Itoa(keys)}
 }
 
 // run runs the script with its keys and arguments, and sends its text only where the server doesn't know it.
 func (s *script) run(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
-	reply, err := rdb.Do(ctx, slices.Concat([]any{"evalsha", s.hash, s.keys}, args)...).Result()
+	reply, err := rdb.Do(ctx, slices.Concat([]any{"evalsha", s.hash, s.many}, args)...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return rdb.Do(ctx, slices.Concat([]any{"eval", s.text, s.keys}, args)...).Result()
+		return rdb.Do(ctx, slices.Concat([]any{"eval", s.text, s.many}, args)...).Result()
 	}
 	return reply, err
 }

@@ -4,18 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
 // fenceMemory is how long the fencing token of a name is remembered after it was last locked. After that the next one
 // is the server's clock, which is larger unless it was set back by more than this.
 var fenceMemory any = millis(24 * time.Hour)
+
+// mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which can't tell the next two
+// numbers apart.
+const mostToken = 1<<53 - 1
+
+const mostMillis = math.MaxInt64 / int64(time.Millisecond) // of a duration
 
 // errLate is the error of a question that was granted, when nobody can say any more whether that still holds.
 var errLate = errors.New("the answer came when the lock had ended again")
@@ -79,9 +88,16 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	left, _ := parts[0].(int64)
 	place, _ = parts[1].(string)
 	last, _ := parts[2].(string)
-	token, _ := strconv.ParseInt(last, 10, 64) // what isn't one was set by hand: any token is larger
+	token, err := strconv.ParseInt(last, 10, 64)
+	if err != nil || token > mostToken { // it was set by hand: any token is larger
+		token = 0
+	}
 	q.place.Store(place)
-	return answer{sent: sent, left: time.Duration(left) * time.Millisecond, token: token}, nil
+	a := answer{sent: sent, left: time.Duration(min(left, mostMillis)) * time.Millisecond, token: token}
+	if tenure.Endless(a.left, l.opts.Lease) {
+		return a, fmt.Errorf("%w: the key %q has no end, or one that no lease has, so no locker has left it like that; delete it to free the lock, or take the lock by SeizeUnsafely", lock.ErrHeld, q.lock)
+	}
+	return a, nil
 }
 
 // given is the lock that a message says this question was given, if it still has it. The message counts only if its
@@ -90,7 +106,7 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 // that is how long it counted as there.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
-	return answer{granted: true, token: token, until: until}, token > last.token && time.Now().Before(until)
+	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
 }
 
 // renew gives the lock more time.
@@ -140,11 +156,17 @@ func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {
 		return s.run(ctx, rdb, args)
 	})
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case ctx.Err() == nil && errors.Is(err, redislink.ErrExhausted):
+		return nil, fmt.Errorf("no connection to Redis within %v: %v", l.opts.OpTimeout, err)
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		// It is our deadline and nobody else's: callers would take it for theirs.
 		return nil, fmt.Errorf("no answer from Redis within %v: %v", l.opts.OpTimeout, err)
+	case redis.HasErrorPrefix(err, "FENCE"):
+		key := strings.TrimPrefix(err.Error(), "FENCE ")
+		return nil, fmt.Errorf("the last fencing token, in the key %q, is 2^53-1, and Redis' scripts can count no further; delete that key, and reset what remembers the token: %w", key, err)
 	}
-	return reply, err
+	return reply, l.rules().Explained(err, args[:s.keys]...)
 }
 
 func flag(on bool) any {

@@ -61,7 +61,7 @@ func (l *Locker) takeOnce(ctx context.Context, q *question, from string) (answer
 func (l *Locker) granted(sent time.Time, reply any) (answer, error) {
 	text, _ := reply.(string)
 	token, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || token > mostToken {
 		return answer{}, fmt.Errorf("the fencing token is %q, which is none", text)
 	}
 	until := sent.Add(l.opts.Lease)

@@ -1,7 +1,8 @@
 -- Takes a lock over from its holder, who hears of it at its next renewal.
 -- KEYS: lock, fence, given
 -- ARGV: owner, lease in ms, the holder's fencing token or '' for whoever has it, ms to remember the fencing token
--- Returns token | nothing: that one isn't the holder, or this is a late copy, and its lock was given back
+-- Returns token | nothing: that one isn't the holder, or this is a late copy, and its lock was given back | the error FENCE
+-- and a key: there are no more tokens
 local owner = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- the first answer was lost
@@ -14,9 +15,14 @@ if ARGV[3] ~= '' and holder ~= ARGV[3] or redis.call('GET', KEYS[3]) then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local before = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) or 0, tonumber(holder) or 0)
-if before >= now and before < 2^53 then
-  now = before + 1
+local before = redis.call('GET', KEYS[2])
+for _, text in ipairs({before or '', holder}) do
+  local last = tonumber(text) or 0
+  if last == 2^53 - 1 then -- see acquire.lua
+    return redis.error_reply('FENCE ' .. KEYS[2])
+  elseif last >= now and last < 2^53 then
+    now = last + 1
+  end
 end
 local token = string.format('%.0f', now)
 redis.call('SET', KEYS[2], token, 'PX', ARGV[4])

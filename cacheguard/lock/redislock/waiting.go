@@ -14,9 +14,8 @@ const (
 )
 
 // await asks again whenever the question is woken, and from time to time, until it has the lock. What can't be asked is
-// asked again for one Lease: then the trouble is the answer.
-func (l *Locker) await(ctx context.Context, q *question, a answer) (*tenure.Hold, error) {
-	var err error
+// asked again for one Lease: then the trouble is the answer. So is that a lock has no end. a and err are the last answer.
+func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
 	if q.ear == nil {
 		// Messages have to arrive before the answer that they make out of date: so this is asked once more.
 		q.ear = l.calls.add(q.id)

@@ -1,0 +1,204 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// mostToken is the largest number that Redis' scripts can tell from the next.
+const mostToken = 1<<53 - 1
+
+// says holds an error to what it has to say.
+func says(t *testing.T, err error, what ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("there is no error")
+		return
+	}
+	for _, part := range what {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("nothing about %q in: %v", part, err)
+		}
+	}
+}
+
+// Something else at one of a lock's names is an error that says at which.
+func TestKeysOfAnotherType(t *testing.T) {
+	const prefix, name, lease = "types", "n", 500 * time.Millisecond
+	addr := redistest.Start(t).Addr()
+	rdb := client(t, addr)
+	for key, wrong := range map[string]struct {
+		is   string
+		make func(key string) error
+	}{
+		redislock.LockName(prefix, name):  {"string", func(key string) error { return rdb.LPush(t.Context(), key, "x").Err() }},
+		redislock.LineName(prefix, name):  {"sorted set", func(key string) error { return rdb.Set(t.Context(), key, "x", 0).Err() }},
+		redislock.SeenName(prefix, name):  {"hash", func(key string) error { return rdb.Set(t.Context(), key, "x", 0).Err() }},
+		redislock.FenceName(prefix, name): {"string", func(key string) error { return rdb.LPush(t.Context(), key, "x").Err() }},
+	} {
+		t.Run(key, func(t *testing.T) {
+			must(t, rdb.FlushAll(t.Context()).Err())
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
+			held := locked(t, l, name)
+			must(t, rdb.Del(t.Context(), key).Err())
+			must(t, wrong.make(key))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var err error
+			if key == redislock.FenceName(prefix, name) {
+				unlock(t, held)
+				_, err = l.Lock(ctx, name)
+			} else {
+				_, err = l.Lock(ctx, name) // at once, or after a lease
+			}
+			says(t, err, fmt.Sprintf("%q", key), wrong.is, "delete it")
+			_ = held.Unlock(ctx)
+		})
+	}
+}
+
+// A lock that somebody has set by hand, without an end, is not waited for for ever.
+func TestLockWithoutEnd(t *testing.T) {
+	const prefix, lease = "endless", 300 * time.Millisecond
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
+	for name, is := range map[string]struct {
+		value string
+		end   time.Duration
+	}{
+		"hand":   {"1", 0},
+		"years":  {"1", 10000 * time.Hour},
+		"holder": {"somebody/1 1700000000000000", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := redislock.LockName(prefix, name)
+			must(t, rdb.Set(t.Context(), key, is.value, is.end).Err())
+			for range 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				_, err := l.TryLock(ctx, name)
+				says(t, err, key, "no end", "delete it", "SeizeUnsafely")
+				if !errors.Is(err, lock.ErrHeld) {
+					t.Errorf("TryLock says %v", err)
+				}
+				_, err = l.Lock(ctx, name)
+				says(t, err, key, "no end", "delete it", "SeizeUnsafely")
+				cancel()
+			}
+			seized, err := l.SeizeUnsafely(t.Context(), name)
+			must(t, err)
+			unlock(t, seized)
+			unlock(t, locked(t, l, name))
+		})
+	}
+}
+
+// A holder whose lock has lost its end by hand gives it one when it renews it: whoever waits goes on waiting.
+func TestLockThatIsMadePersistent(t *testing.T) {
+	const prefix, name = "persist", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: 3 * time.Second}
+	a, b := locker(t, addr, opts), locker(t, addr, opts)
+	held := locked(t, a, name)
+	must(t, rdb.Persist(t.Context(), redislock.LockName(prefix, name)).Err())
+	waits := calls(t.Context(), b, name)
+	line(t, rdb, prefix, name, 1)
+	await(t, "it has an end again", func() bool { return rdb.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() > 0 })
+	unlock(t, held)
+	unlock(t, waits.lock(t))
+}
+
+// The largest token is given once, on each way to a token. After it there is an error that says what to do.
+func TestTokensEnd(t *testing.T) {
+	const prefix = "tokensend"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: 500 * time.Millisecond}
+	a, b := locker(t, addr, opts), locker(t, addr, opts)
+	forge := func(name string, token int64) {
+		must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), token, 0).Err())
+	}
+	full := func(name string, err error) {
+		t.Helper()
+		says(t, err, fmt.Sprintf("%q", redislock.FenceName(prefix, name)), "2^53-1", "delete that key")
+	}
+	last := func(name string) lock.Lock {
+		t.Helper()
+		forge(name, mostToken-1)
+		held := locked(t, a, name)
+		if held.Token() != mostToken {
+			t.Fatalf("token %d", held.Token())
+		}
+		return held
+	}
+	t.Run("asked for", func(t *testing.T) {
+		unlock(t, last("asked"))
+		for range 2 {
+			_, err := a.TryLock(t.Context(), "asked")
+			full("asked", err)
+			_, err = a.Lock(t.Context(), "asked")
+			full("asked", err)
+		}
+		must(t, rdb.Del(t.Context(), redislock.FenceName(prefix, "asked")).Err())
+		unlock(t, locked(t, a, "asked"))
+	})
+	t.Run("handed over", func(t *testing.T) {
+		held := last("handed")
+		waits := calls(t.Context(), b, "handed")
+		line(t, rdb, prefix, "handed", 1)
+		unlock(t, held)
+		<-waits.done
+		full("handed", waits.err)
+		if n := rdb.Exists(t.Context(), redislock.LockName(prefix, "handed")).Val(); n != 0 {
+			t.Error("somebody has the lock")
+		}
+	})
+	t.Run("taken", func(t *testing.T) {
+		held := last("taken")
+		_, err := b.Continue(t.Context(), "taken", held.Token())
+		full("taken", err)
+		_, err = b.SeizeUnsafely(t.Context(), "taken")
+		full("taken", err)
+		unlock(t, held)
+	})
+	t.Run("given by a leaver", func(t *testing.T) {
+		forge("left", mostToken)
+		stand(t, rdb, prefix, "left", "nobody/1", time.Now().Add(time.Hour))
+		must(t, redislock.Leave(t.Context(), rdb, prefix, "left", "another/1"))
+		if n := rdb.Exists(t.Context(), redislock.LockName(prefix, "left")).Val(); n != 0 {
+			t.Error("somebody has the lock")
+		}
+	})
+}
+
+// Numbers in the line that nobody has written break nothing.
+func TestForgedLine(t *testing.T) {
+	const prefix = "forgedline"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	for i, until := range []any{"x", "inf", "-inf", "nan", "9e18", 1 << 62} {
+		for _, fair := range []bool{false, true} {
+			name := fmt.Sprint(i, fair)
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Second})
+			held := locked(t, l, name)
+			must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: "forged/1"}).Err())
+			must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
+			unlock(t, held)
+			must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: "forged/1"}).Err())
+			must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
+			held = locked(t, l, name)
+			unlock(t, held)
+		}
+	}
+}

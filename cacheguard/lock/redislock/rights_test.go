@@ -1,0 +1,143 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// user is a client of a user who may do what the documentation says and what change adds or takes away.
+func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redis.Client {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	must(t, err)
+	found := regexp.MustCompile(`(?s)the least that works is (.*?), and \+info`).FindSubmatch(doc)
+	if found == nil {
+		t.Fatal("the package documentation has no ACL rule")
+	}
+	rule := []any{"ACL", "SETUSER", "locks", "reset", "on", ">secret"}
+	for _, word := range strings.Fields(strings.ReplaceAll(string(found[1]), "<prefix>", prefix)) {
+		if word != "//" && word != "and" {
+			rule = append(rule, word)
+		}
+	}
+	must(t, admin.Do(t.Context(), append(rule, change...)...).Err())
+	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "locks", Password: "secret", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// The documented rights suffice, also to wait. Warm names all that are missing, whatever they are.
+func TestWarmNamesMissingRights(t *testing.T) {
+	const prefix = "rights"
+	admin := client(t, redistest.Start(t).Addr())
+	l := open(t, user(t, admin, prefix), redislock.Options{Prefix: prefix})
+	must(t, l.Warm(t.Context()))
+	held := locked(t, l, "n")
+	waits := calls(t.Context(), l, "n")
+	line(t, admin, prefix, "n", 1)
+	unlock(t, held)
+	unlock(t, waits.lock(t))
+	if left := admin.Keys(t.Context(), "*}*{\\*").Val(); len(left) > 0 {
+		t.Errorf("Warm left %q", left)
+	}
+	for _, change := range [][]any{
+		{"-get", "-set"}, {"-evalsha"}, {"-eval"}, {"-ping"}, {"-subscribe"}, {"-script|load"},
+		{"-del", "-pexpire", "-pttl", "-time", "-zadd", "-zrem", "-zpopmin", "-zrange", "-hset", "-hget", "-hdel", "-publish"},
+		{"resetkeys"}, {"resetkeys", "~" + prefix + ":{*}"}, {"resetchannels"}, {"resetchannels", "-get"},
+	} {
+		t.Run(fmt.Sprint(change...), func(t *testing.T) {
+			l := open(t, user(t, admin, prefix, change...), redislock.Options{Prefix: prefix})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			err := l.Warm(ctx)
+			for _, rule := range change {
+				switch right := rule.(string); {
+				case right == "resetkeys":
+					says(t, err, "lacks", "~"+prefix+":*")
+				case right == "resetchannels":
+					says(t, err, "lacks", "&"+prefix+":*")
+				case right[0] == '-':
+					says(t, err, "lacks", "+"+right[1:])
+				}
+			}
+		})
+	}
+}
+
+// Each command of the scripts is one that Warm tries, with the same key.
+func TestWarmTriesAllCommands(t *testing.T) {
+	tried := redislock.Tried(open(t, client(t, "127.0.0.1:1"), redislock.Options{}))
+	for file, keys := range map[string][]string{
+		redislock.AcquireScript: {"lock", "line", "seen", "fence"}, redislock.RenewScript: {"lock"},
+		redislock.ReleaseScript: {"lock", "line", "seen", "given", "fence"}, redislock.TakeScript: {"lock", "fence", "given"},
+	} {
+		for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`).FindAllStringSubmatch(file, -1) {
+			command := call[1]
+			if call[2] != "" {
+				command += " " + keys[call[2][0]-'1']
+			}
+			if !tried[command] {
+				t.Errorf("Warm doesn't try %s", command)
+			}
+		}
+		for i, l := range strings.Split(file, "\n") {
+			if strings.Count(l, "redis.call")+strings.Count(l, "redis.pcall") > 1 {
+				t.Errorf("line %d has two commands: of which one an error tells can't be said: %s", i+1, l)
+			}
+		}
+	}
+}
+
+// A call that lacks a right names it, though Redis itself names a line of a script only.
+func TestMissingRightsAreNamed(t *testing.T) {
+	const prefix = "lacking"
+	admin := client(t, redistest.Start(t).Addr())
+	holder := locker(t, admin.Options().Addr, redislock.Options{Prefix: prefix})
+	for _, command := range []string{"get", "set", "time", "pttl", "evalsha"} {
+		t.Run(command, func(t *testing.T) {
+			name := "of " + command
+			held := locked(t, holder, name)
+			l := open(t, user(t, admin, prefix, "-"+command), redislock.Options{Prefix: prefix})
+			if command == "set" {
+				unlock(t, held)
+			}
+			_, err := l.TryLock(t.Context(), name)
+			says(t, err, "lacks +"+command+":")
+			if command != "set" {
+				unlock(t, held)
+			}
+		})
+	}
+}
+
+// A pool that is used up is another thing than a server that doesn't answer.
+func TestPoolIsUsedUp(t *testing.T) {
+	addr := redistest.Shared(t).Addr()
+	for name, careful := range map[string]bool{"careful": true, "default": false} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, ContextTimeoutEnabled: careful})
+			t.Cleanup(func() { _ = rdb.Close() })
+			l := open(t, rdb, redislock.Options{Prefix: "pool", OpTimeout: 300 * time.Millisecond})
+			mine := rdb.Conn()
+			must(t, mine.Ping(t.Context()).Err())
+			_, err := l.TryLock(t.Context(), name)
+			says(t, err, "no connection to Redis within 300ms", "PoolSize 1")
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it seems to be the caller's deadline: %v", err)
+			}
+			must(t, mine.Close())
+			unlock(t, locked(t, l, name))
+		})
+	}
+}
