@@ -128,16 +128,34 @@ func (a *All) Err() error {
 	return worst
 }
 
-// Unlock gives all of them back, side by side. It returns the errors of all, joined: ErrLost if one of them had been lost. ctx
+// mostUnlocks is how many locks are given back side by side: thousands at once would wait for each other's connections
+// until the time for one step is over.
+const mostUnlocks = 16
+
+// Unlock gives all of them back, some side by side, or all that are left when the system doesn't answer to one. It returns the errors of all, joined: ErrLost if one of them had been lost. ctx
 // is as for each of them. If the Unlock of one panics, so does this one, when the others are done.
 func (a *All) Unlock(ctx context.Context) error {
 	a.end.Do(func() { close(a.over) })
 	errs := make([]error, len(a.held))
 	panics := make([]any, len(a.held))
 	var done sync.WaitGroup
+	turns, trouble := make(chan struct{}, mostUnlocks), make(chan struct{})
+	failed := sync.OnceFunc(func() { close(trouble) })
 	for i, held := range a.held {
+		select {
+		case turns <- struct{}{}:
+		case <-trouble:
+		}
 		done.Go(func() {
-			defer func() { panics[i] = recover() }()
+			defer func() {
+				if panics[i] = recover(); panics[i] != nil || errs[i] != nil && !errors.Is(errs[i], ErrLost) {
+					failed()
+				}
+				select {
+				case <-turns:
+				default: // it began without one
+				}
+			}()
 			errs[i] = held.Unlock(ctx)
 		})
 	}

@@ -92,8 +92,15 @@
 //
 // Redis has to be 6.2 or later. With an ACL the least that works is ~<prefix>:* &<prefix>:* and +get +set +del +pexpire +pttl +time +zadd +zrem
 // +zpopmin +zrange +hset +hget +hdel +publish +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels,
-// +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time. When a right is missing, the error
-// of a script doesn't say which; ACL LOG does.
+// +cluster|slots for a cluster's. Without SUBSCRIBE those who wait ask from time to time. When rights are missing, the
+// error of a call names the first that it needs, and Warm names all of them. In a cluster Warm asks one node for that.
+//
+// If the key of a lock has no end, or one more than 1000 leases and an hour away, no locker has left it like that. Nobody waits
+// for it: the error wraps lock.ErrHeld and names the key. (If the key has an owner and a token, Lock first gives its holder one Lease
+// to renew it.) To free such a lock delete the key, or take the lock by SeizeUnsafely. Something else than a lock's own types at
+// its keys is an error that names the key. If the last fencing token is 2^53-1, the largest number that scripts can tell from the
+// next, there is no larger one: calls fail until the key of the fence is deleted. A larger number there was never given: it
+// is ignored.
 //
 // Whoever can write these keys, or publish to the channels, is trusted with the locks: the message of a hand-over is
 // believed without asking, if its token is larger. Keep other subscriptions off the channels, also by a pattern (PSUBSCRIBE

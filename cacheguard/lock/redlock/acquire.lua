@@ -1,17 +1,19 @@
 -- Asks one master for a lock.
 -- KEYS: lock
 -- ARGV: token, lease in ms, who asks if it waits, or '', '1' to take it whoever has it
--- Returns mine | other, its token, ms left (-1: it has no end), how many waited before this one
+-- Returns mine, again if it was so already | other, its token, ms left (-1: it has no end), how many waited before this one
 --
 -- The lock is the token of its holder, of 26 bytes, and those who wait, of 8 bytes each, in the order in which they asked.
 local lock = redis.call('GET', KEYS[1])
+local again = lock and string.sub(lock, 1, 26) == ARGV[1] and 'again' or nil
 if lock and ARGV[4] == '1' then
   lock = ARGV[1] .. string.sub(lock, 27) -- those who wait go on waiting
 end
 if not lock or string.sub(lock, 1, 26) == ARGV[1] then
-  -- It is ours already when a copy of the question came first. Then it begins anew, for what counts is the answer to this.
+  -- It is ours already when a copy of the question came first, or when two masters are one server. Then it begins anew, for
+  -- what counts is the answer to this.
   redis.call('SET', KEYS[1], lock or ARGV[1], 'PX', ARGV[2])
-  return {'mine'}
+  return {'mine', again}
 end
 
 local place = (#lock - 26) / 8

@@ -58,9 +58,9 @@ func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, en
 		case a := <-answers:
 			t.add(a)
 		case <-timer.C:
-			t.close(fmt.Errorf("no answer within %v", c.l.opts.NodeTimeout))
+			t.close(func(i int) error { return c.l.masters[i].late() })
 		case <-ctx.Done():
-			t.close(ctx.Err())
+			t.close(func(i int) error { return fmt.Errorf("master %d: %w", i, ctx.Err()) })
 		}
 	}
 }
@@ -77,7 +77,11 @@ func (c *claim) acquire(ctx context.Context, w wish) *tally {
 	for i, m := range c.l.masters {
 		t.away[i] = m.silent.Load()
 	}
-	c.collect(ctx, c.want(ctx, c.l.masters, w), t, (*tally).settled)
+	enough := (*tally).settled
+	if !c.l.asked.Swap(true) { // once all are waited for, to see whether two of them are one server
+		enough = func(*tally) bool { return false }
+	}
+	c.collect(ctx, c.want(ctx, c.l.masters, w), t, enough)
 	return t
 }
 
@@ -91,6 +95,9 @@ func (c *claim) want(ctx context.Context, masters []*master, w wish) <-chan answ
 	}
 	return c.ask(masters, func(m *master) answer {
 		a := m.acquire(ctx, c.key, c.token, c.l.opts.Lease, w)
+		if a.again {
+			c.l.doubted.Store(true)
+		}
 		c.note(m, a.said == mine || a.said == nothing && !a.unsent)
 		return a
 	})
@@ -106,6 +113,7 @@ func (c *claim) note(m *master, there bool) {
 // renew gives the lock more time. Only masters that have had it until now count: if those counted on which it is set
 // anew, a lock that was lost, and that another has had meanwhile, would seem to have been held all the time.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
+	defer c.l.turn(ctx)()
 	began := time.Now()
 	c.mu.Lock()
 	answers := c.ask(c.l.masters, func(m *master) answer {
@@ -146,6 +154,7 @@ func (c *claim) mend(answers <-chan answer, t *tally) {
 // release gives the lock back on all masters, and says whether it was there. What a master doesn't answer to is tried
 // again in the background.
 func (c *claim) release(ctx context.Context) error {
+	defer c.l.turn(ctx)()
 	t := &tally{masters: len(c.l.masters)}
 	c.collect(ctx, c.giveBack(ctx), t, (*tally).decided)
 	switch {

@@ -92,8 +92,15 @@
 //
 //	ACL SETUSER locks on >secret ~cgredlock:* &cgredlock:released +evalsha +eval +script|load +get +set +append +del +pexpire +pttl +publish +subscribe +ping +hello
 //
-// Without the channel, +publish, +subscribe and +ping those who wait ask from time to time. Whoever can write to a
-// majority of the masters is trusted with the locks.
+// Without the channel, +publish, +subscribe and +ping those who wait ask from time to time. Warm names all rights that a user
+// lacks. Whoever can write to a majority of the masters is trusted with the locks.
+//
+// If a master's key has no end, or one more than 1000 leases and an hour away, no locker has left it like that. One on a
+// majority is not waited for: the error wraps lock.ErrHeld and names the key. To free such a lock delete the key, or take the
+// lock by SeizeUnsafely.
+//
+// Two masters that are one server, by two names of it, are an error of Warm, or of the first call: each finds there what was
+// set by the other name. Two things can't be detected: one server with two databases, and two servers that share their fate.
 //
 // # What it costs
 //

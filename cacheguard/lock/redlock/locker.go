@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,9 @@ type Locker struct {
 	keeper  *tenure.Keeper
 	id      string // of those who wait here
 	lines   lines
+	turns   chan struct{} // to renew a lock or give it back: has room for mostAtOnce
+	asked   atomic.Bool // all masters, and their answers were waited for
+	doubted atomic.Bool // two masters may be one server
 
 	messages messages
 }
@@ -31,7 +35,7 @@ var (
 
 // New makes a locker on a client for each of at least three masters: servers that share nothing, neither data nor fate.
 // Each is a client of a single server; those of a cluster, a Ring and of sentinels are refused, and so are two for one
-// address. An even number is no better than one less, but is on the way when a master is added (see the package
+// address. If two of them turn out to be one server, by two names of it, Warm and the first calls fail. An even number is no better than one less, but is on the way when a master is added (see the package
 // documentation). New reports every problem at once and never dials. The clients stay the caller's: Close doesn't close
 // them.
 //
@@ -44,7 +48,7 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	if errs = append(errs, wrong...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize]}
+	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize], turns: make(chan struct{}, mostAtOnce)}
 	l.lines.init(len(masters))
 	l.messages.lines, l.messages.logger = &l.lines, opts.Logger
 	for i, rdb := range masters {
@@ -99,6 +103,7 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	t := c.acquire(ctx, w)
 	a := attempt{t: t, took: time.Since(began)}
 	switch until := began.Add(l.opts.validity()); {
+	case l.doubted.Load() && l.doubt(ctx, &a):
 	case t.won() && time.Now().Before(until):
 		a.held = l.begin(c, until)
 		return a
@@ -106,6 +111,9 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 		a.err = fmt.Errorf("the masters took %v to answer, of a lease of %v", a.took, l.opts.Lease)
 	case t.unusable():
 		a.err = t.trouble()
+	case t.stuck():
+		a.err = fmt.Errorf("%w: on %d of %d masters the key %q has no end, or one that no lease has, so no locker has left it like that; delete it there to free the lock, or take the lock by SeizeUnsafely",
+			lock.ErrHeld, t.endless, t.masters, c.key)
 	}
 	if w.force { // what it took isn't given back: its holder has to hear of it first, before another may have it
 		return a
@@ -122,6 +130,28 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 		Renew: c.renew, Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
 		Release: c.release,
 	})
+}
+
+// mostAtOnce is how many locks are renewed and given back at the same moment. Thousands, as after this process stood still,
+// would wait for each other's connections until NodeTimeout is over.
+const mostAtOnce = 16
+
+// turn waits until a lock may be renewed or given back, but not while most masters are silent: then all fail in the same time.
+func (l *Locker) turn(ctx context.Context) (done func()) {
+	silent := 0
+	for _, m := range l.masters {
+		if m.silent.Load() {
+			silent++
+		}
+	}
+	if len(l.masters)-silent >= quorum(len(l.masters)) {
+		select {
+		case l.turns <- struct{}{}:
+			return func() { <-l.turns }
+		case <-ctx.Done():
+		}
+	}
+	return func() {}
 }
 
 // clear waits until what a try got of the lock is given back, by all masters that were not away already.
@@ -178,4 +208,6 @@ func (l *Locker) Close() error {
 }
 
 // channel is where releases are told of.
-func (l *Locker) channel() string { return l.opts.Prefix + ":released" }
+func (l *Locker) channel() string { return l.opts.channel() }
+
+func (o Options) channel() string { return o.Prefix + ":released" }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type master struct {
 	rdb     redis.UniversalClient
 	link    *redislink.Link // for messages
 	timeout time.Duration   // of each request
+	rules   redislink.Rules
 	logger  *slog.Logger
 	silent  atomic.Bool   // the last request was not answered
 	debts   *tenure.Debts // locks that it may have
@@ -44,6 +46,8 @@ type answer struct {
 	left   time.Duration // until that one's lock ends there; negative if it has no end
 	place  int           // of the asker among those who wait there; of mine, to a release, how many wait
 	unsent bool          // of nothing: the master can't have got the question
+	again  bool          // of mine, to an acquisition: it was so already
+	stuck  bool          // of other: that one's lock has no end that a lease has
 	err    error         // of nothing
 }
 
@@ -53,6 +57,7 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 		return nil, fmt.Errorf("redlock: master %d: %w", index, err)
 	}
 	m := &master{index: index, rdb: rdb, link: link, timeout: opts.NodeTimeout, logger: opts.Logger}
+	m.rules = redislink.Rules{Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources}
 	c, ok := rdb.(*redis.Client)
 	if !ok {
 		return m, nil // of the user's own: nobody waits for it longer than the timeout, see claim.collect
@@ -74,7 +79,9 @@ func (m *master) acquire(ctx context.Context, key, token string, lease time.Dura
 	if w.force {
 		force = "1"
 	}
-	return m.run(ctx, acquireScript, key, token, lease.Milliseconds(), w.waiter, force)
+	a := m.run(ctx, acquireScript, key, token, lease.Milliseconds(), w.waiter, force)
+	a.stuck = a.said == other && tenure.Endless(a.left, lease)
+	return a
 }
 
 // renew gives a lock more time.
@@ -99,11 +106,29 @@ func (m *master) run(ctx context.Context, script *redis.Script, key string, args
 	a.master = m.index
 	m.note(a.err)
 	if a.err != nil {
-		a.err = fmt.Errorf("master %d: %w", m.index, a.err)
+		a.err = fmt.Errorf("master %d: %w", m.index, m.rules.Explained(m.exhausted(a.err), key))
 		a.unsent = unsent(err)
 	}
 	return a
 }
+
+// exhausted is the error of a request, which says so if it has waited for a connection until its time was over.
+func (m *master) exhausted(err error) error {
+	if c, ok := m.rdb.(*redis.Client); ok {
+		return redislink.Exhausted(c, err)
+	}
+	return err
+}
+
+// late is the error of a request whose time is over.
+func (m *master) late() error {
+	if err := m.exhausted(context.DeadlineExceeded); errors.Is(err, redislink.ErrExhausted) {
+		return fmt.Errorf("master %d: no connection within %v: %v", m.index, m.timeout, err)
+	}
+	return fmt.Errorf("master %d: no answer within %v", m.index, m.timeout)
+}
+
+const mostMillis = math.MaxInt64 / int64(time.Millisecond) // of a duration
 
 // parse reads what a script returns.
 func parse(reply []any) (a answer) {
@@ -119,13 +144,14 @@ func parse(reply []any) (a answer) {
 	case len(reply) == 0:
 	case reply[0] == "mine":
 		a.said, a.place = mine, int(number(1))
+		a.again = len(reply) > 1 && reply[1] == "again"
 	case reply[0] == "free":
 		a.said = free
 	case reply[0] == "other":
 		a.said = other
 		if len(reply) > 1 {
 			a.holder, _ = reply[1].(string)
-			a.left, a.place = time.Duration(number(2))*time.Millisecond, int(number(3))
+			a.left, a.place = time.Duration(min(number(2), mostMillis))*time.Millisecond, int(number(3))
 		}
 	}
 	if a.said == nothing {

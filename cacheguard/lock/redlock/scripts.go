@@ -4,6 +4,8 @@ import (
 	_ "embed"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 var (
@@ -20,5 +22,7 @@ var (
 	renewScript   = redis.NewScript(renewLua)
 	releaseScript = redis.NewScript(releaseLua)
 )
+
+var sources = redislink.NewSources(acquireLua, renewLua, releaseLua)
 
 var scripts = []*redis.Script{acquireScript, renewScript, releaseScript}

@@ -16,6 +16,7 @@ type tally struct {
 	answers []answer // that have come, of errors too
 	mine    int
 	not     int    // other and free
+	endless int    // of other, with a lock that has no end
 	away    []bool // by master: it did not answer the last time; nil: that doesn't matter
 }
 
@@ -26,18 +27,21 @@ func (t *tally) add(a answer) {
 		t.mine++
 	case other, free:
 		t.not++
+		if a.stuck {
+			t.endless++
+		}
 	}
 }
 
-// close counts what hasn't come as no answer.
-func (t *tally) close(err error) {
+// close counts what hasn't come as no answer. why is the error for a master.
+func (t *tally) close(why func(master int) error) {
 	came := make([]bool, t.masters)
 	for _, a := range t.answers {
 		came[a.master] = true
 	}
 	for i := range came {
 		if !came[i] {
-			t.add(answer{master: i, err: fmt.Errorf("master %d: %w", i, err)})
+			t.add(answer{master: i, err: why(i)})
 		}
 	}
 }
@@ -50,6 +54,9 @@ func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
 
 // refused reports whether so many say that it isn't, that there can be no majority that says mine.
 func (t *tally) refused() bool { return t.not > t.masters-quorum(t.masters) }
+
+// stuck reports whether there can't be a majority before somebody removes locks that have no end.
+func (t *tally) stuck() bool { return t.endless > t.masters-quorum(t.masters) }
 
 // unusable reports whether no majority answers.
 func (t *tally) unusable() bool { return t.mine+t.not+t.pending() < quorum(t.masters) }

@@ -167,7 +167,7 @@ func TestTallyLeft(t *testing.T) {
 
 func TestTallyClose(t *testing.T) {
 	v := votes(5, "mm")
-	v.close(errors.New("late"))
+	v.close(func(int) error { return errors.New("late") })
 	if !v.unusable() || v.pending() != 0 || v.trouble() == nil {
 		t.Errorf("after its end: unusable %v, pending %d", v.unusable(), v.pending())
 	}

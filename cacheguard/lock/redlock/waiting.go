@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -58,7 +59,7 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 			return a.held, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // it may be this process that stood still
+		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // it may be this process that stood still
 			return nil, a.err
 		case a.t.mine > 0: // in the way of the next try, too
 			a.clear(ctx)

@@ -17,7 +17,8 @@ const warmTimeout = time.Second
 
 // Warm dials, loads the scripts and subscribes ahead, so that the first locks don't pay for it: a connection that is
 // dialled may take longer than NodeTimeout. It ends with ctx, or after a second, and returns an error if that went well
-// with no majority of the masters.
+// with no majority of the masters, if two of them are one server, or if the user of one lacks rights that locks need: it names
+// each of them.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -34,19 +35,26 @@ func (l *Locker) Warm(ctx context.Context) error {
 	for i, m := range l.masters {
 		l.keeper.Go(func() { results <- warm(within, m, subs[i]) })
 	}
-	var errs []error
+	var errs, refused []error
 	for range l.masters {
-		if err := <-results; err != nil {
+		err := <-results
+		if err != nil {
 			errs = append(errs, err)
 		}
+		if redislink.Refused(err) {
+			refused = append(refused, fmt.Errorf("redlock: warming up: %w", err))
+		}
 	}
+	twice := l.distinct(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(slices.Insert(errs, 0, tenure.Why(ctx))...))
 	case len(l.masters)-len(errs) < quorum(len(l.masters)):
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(errs...))
+	case twice != nil:
+		return fmt.Errorf("redlock: warming up: %w", twice)
 	default:
-		return nil
+		return errors.Join(refused...)
 	}
 }
 
@@ -55,7 +63,10 @@ func warm(ctx context.Context, m *master, sub *redislink.Subscription) error {
 	if direct := m.link.Direct(); direct != nil { // which has more time than NodeTimeout
 		rdb = direct
 	}
-	var err error
+	// First what says all that is missing.
+	key := m.rules.Keys[:len(m.rules.Keys)-1] // a lock that nobody can have: its name is empty
+	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key}, []any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
+		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key}, []any{"PUBLISH", m.rules.Channel, ""})
 	for _, script := range scripts {
 		if err == nil {
 			err = script.Load(ctx, rdb).Err()

@@ -1,0 +1,269 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+)
+
+// says holds an error to what it has to say.
+func says(t *testing.T, err error, what ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("there is no error")
+		return
+	}
+	for _, part := range what {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("nothing about %q in: %v", part, err)
+		}
+	}
+}
+
+// One server by two names is no two masters: Warm says so, and so does the first call without it.
+func TestOneServerByTwoNames(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	_, port, err := net.SplitHostPort(s.servers[0].Addr())
+	must(t, err)
+	twice := []string{"127.0.0.1:" + port, "localhost:" + port}
+	for name, addrs := range map[string][]string{
+		"of three": {twice[0], twice[1], s.servers[1].Addr()},
+		"apart":    {twice[0], s.servers[1].Addr(), twice[1]},
+		"of four":  {twice[0], s.servers[1].Addr(), s.servers[2].Addr(), twice[1]},
+	} {
+		for _, warm := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, warm), func(t *testing.T) {
+				var masters []redis.UniversalClient
+				for _, addr := range addrs {
+					masters = append(masters, newClient(t, addr))
+				}
+				l, err := redlock.New(masters, opts())
+				must(t, err)
+				defer l.Close()
+				for range 3 {
+					if warm {
+						err = l.Warm(t.Context())
+					} else {
+						_, err = l.Lock(t.Context(), name)
+					}
+					says(t, err, "are one server", twice[0], twice[1])
+				}
+				_, err = l.TryLock(t.Context(), name)
+				says(t, err, "are one server")
+			})
+		}
+	}
+	// Three servers stay three, whoever asks at the same moment.
+	l := s.open(t, opts())
+	must(t, l.Warm(t.Context()))
+	must(t, get(t, l, "k").Unlock(t.Context()))
+}
+
+// What somebody else has put where a lock should be is an error that names the key.
+func TestForgedKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := brisk()
+	l := s.open(t, o)
+	set := func(n int, name string, put func(rdb *redis.Client, key string) error) string {
+		key := prefix + ":" + name
+		for _, rdb := range s.direct[:n] {
+			must(t, put(rdb, key))
+		}
+		return key
+	}
+	list := func(rdb *redis.Client, key string) error { return rdb.LPush(t.Context(), key, "x").Err() }
+	hand := func(rdb *redis.Client, key string) error { return rdb.Set(t.Context(), key, "1", 0).Err() }
+
+	key := set(3, "list", list)
+	_, err := l.Lock(t.Context(), "list")
+	says(t, err, fmt.Sprintf("%q", key), "string", "delete it")
+
+	key = set(3, "hand", hand)
+	for _, ask := range []func(context.Context, string) (lock.Lock, error){l.Lock, l.TryLock} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, err := ask(ctx, "hand")
+		cancel()
+		says(t, err, fmt.Sprintf("%q", key), "no end", "3 of 5 masters", "SeizeUnsafely")
+		if !errors.Is(err, lock.ErrHeld) {
+			t.Error(err)
+		}
+	}
+	seized, err := l.SeizeUnsafely(t.Context(), "hand")
+	must(t, err)
+	must(t, seized.Unlock(t.Context()))
+
+	set(2, "minority", hand) // is in nobody's way
+	must(t, get(t, l, "minority").Unlock(t.Context()))
+}
+
+// user is a client of a user who may do what the documentation says and what change takes away.
+func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	must(t, err)
+	found := regexp.MustCompile(`(?m)^//\s+ACL SETUSER locks (.*)$`).FindSubmatch(doc)
+	rule := []any{"ACL", "SETUSER", "locks", "reset"}
+	for _, word := range strings.Fields(string(found[1])) {
+		rule = append(rule, word)
+	}
+	must(t, admin.Do(t.Context(), append(rule, change...)...).Err())
+	rdb := redis.NewClient(&redis.Options{
+		Addr: admin.Options().Addr, Username: "locks", Password: "secret", ContextTimeoutEnabled: true, MaxRetries: -1,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Warm names all rights that are missing, on which master, and a call names the one that it needs first.
+func TestMissingRightsAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, change := range [][]string{
+		{}, {"-get", "-set"}, {"-append", "-pttl", "-pexpire", "-del", "-publish"}, {"-evalsha"}, {"-eval"}, {"-ping"}, {"-subscribe"},
+	} {
+		t.Run(fmt.Sprint(change), func(t *testing.T) {
+			var masters []redis.UniversalClient
+			for _, admin := range s.direct {
+				var rule []any
+				for _, word := range change {
+					rule = append(rule, word)
+				}
+				masters = append(masters, user(t, admin, rule...))
+			}
+			l, err := redlock.New(masters, opts())
+			must(t, err)
+			defer l.Close()
+			err = l.Warm(t.Context())
+			for _, right := range change {
+				says(t, err, "master 4: the Redis user lacks", "+"+right[1:])
+			}
+			held, asked := l.TryLock(t.Context(), "k")
+			switch {
+			case len(change) == 0:
+				must(t, err)
+				must(t, asked)
+				must(t, held.Unlock(t.Context()))
+			case change[0] == "-get":
+				says(t, asked, "lacks +get:")
+			case asked == nil:
+				_ = held.Unlock(t.Context())
+			}
+		})
+	}
+}
+
+// gated counts the requests under way that have this script's hash, and holds them up until the gate is open.
+type gated struct {
+	hash        string
+	gate        chan struct{}
+	under, peak atomic.Int64
+}
+
+func (g *gated) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (g *gated) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !slices.Contains(cmd.Args(), any(g.hash)) {
+			return next(ctx, cmd)
+		}
+		now := g.under.Add(1)
+		defer g.under.Add(-1)
+		for old := g.peak.Load(); now > old && !g.peak.CompareAndSwap(old, now); old = g.peak.Load() {
+		}
+		<-g.gate
+		return next(ctx, cmd)
+	}
+}
+
+// Many locks that are renewed or given back at the same moment don't wait for each other's connections until NodeTimeout is over.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const n, most = 200, 16
+	for what, script := range map[string]string{"release": redlock.ReleaseScript, "renewal": redlock.RenewScript} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			g := &gated{hash: redis.NewScript(script).Hash(), gate: make(chan struct{})}
+			var masters []redis.UniversalClient
+			for i, server := range s.servers {
+				c := newClient(t, server.Addr())
+				if i == 0 {
+					c.AddHook(g)
+				}
+				masters = append(masters, c)
+			}
+			o := opts()
+			o.Lease = 10 * time.Second
+			l, err := redlock.New(masters[:3], o)
+			must(t, err)
+			t.Cleanup(func() { must(t, l.Close()) })
+			// The second master holds up as many, so that a majority can't answer.
+			masters[1].(*redis.Client).AddHook(&gated{hash: g.hash, gate: g.gate})
+			l.SetNodeTimeout(patience)
+			var held []lock.Lock
+			for i := range n {
+				held = append(held, get(t, l, fmt.Sprint(i)))
+			}
+			done := make(chan error, n)
+			for _, h := range held {
+				if what == "release" {
+					go func() { done <- h.Unlock(context.Background()) }()
+				}
+			}
+			await(t, "as many as may are under way", func() bool { return g.under.Load() >= most })
+			await(t, "all want to", func() bool {
+				return !slices.ContainsFunc(held, func(h lock.Lock) bool { return h.Err() == nil && time.Until(h.Until()) > o.Lease/2 })
+			})
+			for range 100 {
+				must(t, s.direct[0].Ping(t.Context()).Err())
+			}
+			if peak := g.peak.Load(); peak > most {
+				t.Errorf("up to %d were under way at once; want %d at most", peak, most)
+			}
+			close(g.gate)
+			for range held {
+				if what == "release" {
+					must(t, <-done)
+				}
+			}
+		})
+	}
+}
+
+// A pool that is used up is another thing than a master that doesn't answer.
+func TestPoolIsUsedUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var masters []redis.UniversalClient
+	for _, server := range s.servers {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: true, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		conn := c.Conn()
+		must(t, conn.Ping(t.Context()).Err())
+		t.Cleanup(func() { _ = conn.Close() })
+		masters = append(masters, c)
+	}
+	l, err := redlock.New(masters, redlock.Options{Logger: quiet})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	_, err = l.TryLock(t.Context(), "k")
+	says(t, err, "all connections of the Redis client are in use (PoolSize 1)")
+}
