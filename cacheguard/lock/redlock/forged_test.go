@@ -117,7 +117,7 @@ func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	doc, err := os.ReadFile("doc.go")
 	must(t, err)
 	found := regexp.MustCompile(`(?m)^//\s+ACL SETUSER locks (.*)$`).FindSubmatch(doc)
-	rule := []any{"ACL", "SETUSER", "locks", "reset"}
+	rule := []any{"ACL", "SETUSER", "locks", "reset", "resetchannels"}
 	for _, word := range strings.Fields(string(found[1])) {
 		rule = append(rule, word)
 	}

@@ -22,8 +22,8 @@ type Locker struct {
 	id      string // of those who wait here
 	lines   lines
 	turns   chan struct{} // to renew a lock or give it back: has room for mostAtOnce
-	asked   atomic.Bool // all masters, and their answers were waited for
-	doubted atomic.Bool // two masters may be one server
+	asked   atomic.Bool   // all masters, and their answers were waited for
+	doubted atomic.Bool   // two masters may be one server
 
 	messages messages
 }
