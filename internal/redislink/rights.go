@@ -1,6 +1,7 @@
 package redislink
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	_ "embed"
@@ -130,10 +131,12 @@ var tryScript = redis.NewScript(tryLua)
 // nothing. key is in the slot of all their keys: of a cluster the node that has it is asked.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
+	var first error // that was refused
 	note := func(err error, command string) error {
 		if !Refused(err) {
 			return err
 		}
+		first = cmp.Or(first, err)
 		if right := r.missing(err.Error(), command); right != "" && !slices.Contains(lacks, right) {
 			lacks = append(lacks, right)
 		}
@@ -161,7 +164,7 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 		_ = note(errors.New(said), strings.ToLower(fmt.Sprint(command[0])))
 	}
 	if len(lacks) > 0 {
-		errs = append(errs, fmt.Errorf("%w %s", errRights, strings.Join(lacks, ", ")))
+		errs = append(errs, fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first))
 	}
 	return errors.Join(errs...)
 }

@@ -136,22 +136,14 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 // would wait for each other's connections until NodeTimeout is over.
 const mostAtOnce = 16
 
-// turn waits until a lock may be renewed or given back, but not while most masters are silent: then all fail in the same time.
+// turn waits until a lock may be renewed or given back. A turn takes NodeTimeout at most.
 func (l *Locker) turn(ctx context.Context) (done func()) {
-	silent := 0
-	for _, m := range l.masters {
-		if m.silent.Load() {
-			silent++
-		}
+	select {
+	case l.turns <- struct{}{}:
+		return func() { <-l.turns }
+	case <-ctx.Done():
+		return func() {}
 	}
-	if len(l.masters)-silent >= quorum(len(l.masters)) {
-		select {
-		case l.turns <- struct{}{}:
-			return func() { <-l.turns }
-		case <-ctx.Done():
-		}
-	}
-	return func() {}
 }
 
 // clear waits until what a try got of the lock is given back, by all masters that were not away already.
