@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -132,7 +133,7 @@ var tryScript = redis.NewScript(tryLua)
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
 	var first error // that was refused
-	note := func(err error, command string) error {
+	note := func(err error, command string) (other error) {
 		if !Refused(err) {
 			return err
 		}
@@ -142,31 +143,49 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 		}
 		return nil
 	}
-	const unknown = "0000000000000000000000000000000000000000" // a hash of no script
-	noScript := rdb.EvalSha(ctx, unknown, []string{key}).Err()
-	if redis.HasErrorPrefix(noScript, "NOSCRIPT") {
-		noScript = nil
-	}
-	errs := []error{
-		note(tryScript.Load(ctx, rdb).Err(), "script|load"), note(noScript, "evalsha"),
-		note(rdb.Eval(ctx, "return 1", []string{key}).Err(), "eval"), note(rdb.Ping(ctx).Err(), "ping"),
-		note(subscribed(ctx, rdb, channel), "subscribe"),
+	keys := []string{key}
+	for command, err := range steps(ctx, rdb, keys, channel) {
+		if err = note(err, command); err != nil {
+			return err
+		}
 	}
 	for _, command := range commands {
-		said, err := tryScript.Run(ctx, rdb, []string{key}, command...).Text()
+		said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
 		if Refused(err) { // by its hash
-			said, err = tryScript.Eval(ctx, rdb, []string{key}, command...).Text()
+			said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
+		}
+		if Refused(err) { // scripts can't be run at all, which was noted
+			break
 		}
 		if err != nil {
-			errs = append(errs, note(err, "eval"))
-			break
+			return err
 		}
 		_ = note(errors.New(said), strings.ToLower(fmt.Sprint(command[0])))
 	}
-	if len(lacks) > 0 {
-		errs = append(errs, fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first))
+	if len(lacks) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	return fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first)
+}
+
+// steps does what scripts and messages need besides the scripts' commands, one after another, with the error of each.
+func steps(ctx context.Context, rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		const unknown = "0000000000000000000000000000000000000000" // a hash of no script
+		_ = yield("script|load", tryScript.Load(ctx, rdb).Err()) &&
+			yield("evalsha", known(rdb.EvalSha(ctx, unknown, keys).Err())) &&
+			yield("eval", rdb.Eval(ctx, "return 1", keys).Err()) &&
+			yield("ping", rdb.Ping(ctx).Err()) &&
+			yield("subscribe", subscribed(ctx, rdb, channel))
+	}
+}
+
+// known is an error other than that a script is not known.
+func known(err error) error {
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return nil
+	}
+	return err
 }
 
 // subscribed subscribes to a channel for a moment.
