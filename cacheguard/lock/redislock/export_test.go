@@ -38,7 +38,7 @@ func SeenName(prefix, name string) string { return namesOf(prefix, name).seen }
 func Leave(ctx context.Context, rdb *redis.Client, prefix, name, owner string) error {
 	n := namesOf(prefix, name)
 	return releaseScript.Run(ctx, rdb, []string{n.lock, n.line, n.seen, n.given(owner), n.fence},
-		owner, "1", "1", 1000, 1000).Err()
+		owner, "1", "1", 1000, fenceMemory).Err()
 }
 
 // Debts is how many locks are to be given back when Redis answers again.

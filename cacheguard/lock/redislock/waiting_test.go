@@ -133,7 +133,7 @@ func deaf(t *testing.T, opts redislock.Options) (l *redislock.Locker, admin *red
 func TestNoMessagesNoWait(t *testing.T) {
 	const prefix, name = "nowait", "n"
 	l, admin, _ := deaf(t, redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: patience})
-	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", 0).Err())
+	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", time.Hour).Err())
 	for i := range 3 {
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestNoMessagesNoWait(t *testing.T) {
 func TestAsksWithinItsLease(t *testing.T) {
 	const prefix, name, lease, n = "within", "n", 300 * time.Millisecond, 12
 	l, admin, wire := deaf(t, redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
-	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", 0).Err())
+	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", time.Hour).Err())
 	asked := make(chan time.Time, 100)
 	isAcquire := redistest.IsEval(redislock.AcquireScript)
 	wire.DropCommand(func(c redistest.Command) bool { // it sees all and takes none
