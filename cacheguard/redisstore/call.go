@@ -56,7 +56,7 @@ func twice[T any](ctx context.Context, s *Store, step func(context.Context, redi
 		return v, errClosed
 	}
 	if v, err = redislink.Twice(ctx, s.link, step); err != nil {
-		err = fmt.Errorf("redisstore: %w", s.rules().Explained(err))
+		err = fmt.Errorf("redisstore: %w", s.explained(err))
 	}
 	return v, err
 }

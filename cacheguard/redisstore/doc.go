@@ -149,6 +149,25 @@
 //     record of a load with numbers of 16 digits or more.
 //   - A permit that lasts 100 times as long as it can be taken for is removed.
 //
+// # Servers
+//
+// Warm refuses a server that the store can't work with and says which client to make. Store.Diagnose tries everything that a
+// store does and says what works, what doesn't and why, as a struct and as text:
+//
+//	fmt.Print(store.Diagnose(ctx))
+//
+//	Redis 7.0                   works; every test runs on it
+//	Redis 6.2, Valkey 8.0       works; the suites of stores and lockers pass
+//	Redis before 6.2            refused
+//	a replica                   refused: it takes no writes
+//	a node of a cluster         refused behind the client of a single server, as redis.NewUniversalClient makes one of one
+//	                            address; with redis.NewClusterClient, or IsClusterMode, a cluster works
+//	no rights to SUBSCRIBE, or  works: waiters ask from time to time, and local tiers are not used
+//	  a proxy without Pub/Sub
+//	no scripts, or no TIME in   doesn't work: each process loads for itself, and the log says so
+//	  scripts
+//	noeviction, memory full     what is stored is served, nothing new is stored, and the log says so
+//
 // # Limits
 //
 // A Ring is refused: it moves keys to other shards while one is down. So is a cluster client that reads from

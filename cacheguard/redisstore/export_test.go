@@ -46,3 +46,6 @@ func WholeName(prefix, cache string) string { return names{prefix: prefix}.whole
 
 // GenerationsName is where a cache's generations stand.
 func GenerationsName(prefix, cache string) string { return names{prefix: prefix}.generations(cache) }
+
+// Older is which versions of a server are too old.
+var Older = older

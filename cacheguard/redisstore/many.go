@@ -214,7 +214,7 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *r
 			replies[j].Err = err
 		}
 		if replies[j].Err != nil {
-			replies[j].Err = fmt.Errorf("redisstore: %w", s.rules().Explained(replies[j].Err))
+			replies[j].Err = fmt.Errorf("redisstore: %w", s.explained(replies[j].Err))
 		}
 	}
 	return replies, nil

@@ -9,7 +9,8 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 100 * ARGV[3], '+inf') -- nobody takes one for that long
-if not redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
+if not redis.call('ZSCORE', KEYS[1], ARGV[1])
+  and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
   local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
   return {0, tonumber(first[2]) - now}

@@ -111,7 +111,7 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 		within.args = [3]any{"mget", w.name, r.whole(w.cache)}
 		within.both = *redis.NewStringSliceCmd(within, within.args[:]...)
 		if err := r.s.link.Direct().Process(within, &within.both); err != nil {
-			return nil, nil, fmt.Errorf("redisstore: %w", r.s.rules().Explained(err))
+			return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(err))
 		}
 		return within.answer()
 	}
@@ -168,7 +168,7 @@ func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	case isWrongType(err):
 		return []byte{}, nil
 	}
-	return nil, fmt.Errorf("redisstore: %w", s.rules().Explained(err))
+	return nil, fmt.Errorf("redisstore: %w", s.explained(err))
 }
 
 // bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not changed.

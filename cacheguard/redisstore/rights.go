@@ -1,6 +1,13 @@
 package redisstore
 
-import "github.com/cacheguard/cacheguard/internal/redislink"
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
 
 // rules are what a store needs of Redis' access control.
 func (s *Store) rules() redislink.Rules {
@@ -10,6 +17,28 @@ func (s *Store) rules() redislink.Rules {
 // scored says once if it is for want of a right that generations can't be read along with values.
 func (s *Store) scored(err error) {
 	if redislink.Refused(err) && s.scoreless.CompareAndSwap(false, true) {
-		s.opts.Logger.Warn("redisstore: reading generations takes a trip of its own", "process", s.name, "error", s.rules().Explained(err))
+		s.opts.Logger.Warn("redisstore: reading generations takes a trip of its own", "process", s.name, "error", s.explained(err))
 	}
+}
+
+var (
+	errNode = errors.New("this is a node of a Redis Cluster behind a client of a single server; make the client with" +
+		" redis.NewClusterClient, or redis.NewUniversalClient with IsClusterMode")
+	errSentinel = errors.New("this is a Sentinel, which has no data; make the client with redis.NewFailoverClient")
+	errReplica  = errors.New("this is a replica, which takes no writes; give the client the address of the master, or make it with" +
+		" redis.NewFailoverClient")
+)
+
+var ofCluster = regexp.MustCompile(`^(?:MOVED|ASK) \d|^CROSSSLOT|^CLUSTERDOWN|script: (?:MOVED|CROSSSLOT)`)
+
+// explained adds to a refusal what its reader may want to do about it.
+func (s *Store) explained(err error) error {
+	switch {
+	case err == nil || s.link.IsCluster():
+	case ofCluster.MatchString(err.Error()):
+		return fmt.Errorf("%w: %w", errNode, err)
+	case strings.Contains(err.Error(), "READONLY You can't write"):
+		return fmt.Errorf("%w: %w", errReplica, err)
+	}
+	return s.rules().Explained(err)
 }

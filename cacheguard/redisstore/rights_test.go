@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -184,4 +185,20 @@ func TestNoRightToPublish(t *testing.T) {
 		t.Errorf("Invalidate gave %v; want that +publish is missing", err)
 	}
 	figures(t, "the user lacks +publish (waits since the load's end)", o.loads.Load(), 0, all...)
+}
+
+// Redis says on which line of a script a command was refused, so no line has two.
+func TestOneCommandOnALine(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.lua")
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.Count(line, "redis.call(")+strings.Count(line, "redis.pcall(") > 1 {
+				t.Errorf("%s:%d: %s", file, i+1, line)
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,8 @@ var errClosed = errors.New("redisstore: store is closed")
 
 // Warm dials a few connections, subscribes, loads the scripts and measures the server's clock ahead, so that the first
 // stampede doesn't pay for it. It is bounded by ctx alone. In a cluster it returns an error while any master is away,
-// and the store works all the same.
+// and the store works all the same. For a server that the store can't work with, such as a replica, or a node of a cluster
+// behind the client of a single server, the error says which client to make; Diagnose says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
@@ -136,12 +138,12 @@ func (s *Store) Warm(ctx context.Context) error {
 		}
 		for _, script := range scripts {
 			if err := script.Load(ctx, s.link.Client()).Err(); err != nil {
-				return struct{}{}, fmt.Errorf("loading scripts: %w", err)
+				return struct{}{}, fmt.Errorf("loading scripts: %w", cmp.Or(s.suits(s.identify(ctx)), err))
 			}
 		}
 		dialling.Wait()
 		_, err := s.remeasure(ctx)
-		return struct{}{}, err
+		return struct{}{}, cmp.Or(s.suits(s.identify(ctx)), err)
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: warming up: %w", err)

@@ -2,7 +2,8 @@
 -- KEYS: permits, mark of those who wait
 -- ARGV: token, channel, message
 -- Returns 1 if it was held
-if redis.call('TYPE', KEYS[1]).ok ~= 'zset' or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+if redis.call('TYPE', KEYS[1]).ok ~= 'zset'
+  or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 if redis.call('DEL', KEYS[2]) == 1 then

@@ -1,0 +1,378 @@
+package redisstore
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// Diagnosis is what Diagnose has found out.
+type Diagnosis struct {
+	Server   string // its name and version, such as "redis 7.0.15"; empty if it doesn't say
+	Mode     string // standalone, cluster or sentinel, as it calls itself; empty if it doesn't say
+	Role     string // master or replica; empty if it doesn't say
+	Eviction string // its maxmemory-policy; empty if it doesn't say
+
+	Trip    time.Duration // the shortest of a few commands
+	Clock   time.Duration // by how much the server's clock is ahead of this machine's
+	Message time.Duration // from a change to the message about it; 0 if none came
+
+	Parts []Part // what the store does, in the order in which it was tried
+}
+
+// Part is one thing that a store does.
+type Part struct {
+	Name  string
+	Means string // what callers notice if it doesn't work
+	Err   error  // why it doesn't work; nil: it does
+}
+
+// Err is what doesn't work, or nil.
+func (d Diagnosis) Err() error {
+	var errs []error
+	for _, p := range d.Parts {
+		if p.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Name, p.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// String is a report of a few lines, for people.
+func (d Diagnosis) String() string {
+	const unknown = "unknown"
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "server\t%s\n", cmp.Or(d.Server, unknown))
+	fmt.Fprintf(w, "mode\t%s, %s\n", cmp.Or(d.Mode, unknown), cmp.Or(d.Role, "role "+unknown))
+	fmt.Fprintf(w, "eviction\t%s\n", cmp.Or(d.Eviction, unknown))
+	fmt.Fprintf(w, "trip\t%v\n", d.Trip.Round(time.Microsecond))
+	fmt.Fprintf(w, "clock\t%+v\n", d.Clock.Round(time.Millisecond))
+	fmt.Fprintf(w, "message\t%v\n", d.Message.Round(time.Microsecond))
+	for _, p := range d.Parts {
+		if p.Err == nil {
+			fmt.Fprintf(w, "%s\tworks\n", p.Name)
+			continue
+		}
+		fmt.Fprintf(w, "%s\tDOESN'T WORK: %v\n\tso %s\n", p.Name, strings.ReplaceAll(p.Err.Error(), "\n", "; "), p.Means)
+	}
+	_ = w.Flush()
+	return text.String()
+}
+
+// oldest is the first version of Redis that has all commands. Servers of other names count from a later one.
+const oldest = "6.2"
+
+// Diagnose tries each thing that the store does, on names of its own, and says what works, what doesn't, why, and what
+// that means. It is bounded by ctx, and takes a few trips, or some seconds if nothing is answered. What it writes goes
+// with a TTL of a minute, or is removed at the end. It is for the start of a program, for a command, or for whoever
+// wonders; a cache needs it not.
+func (s *Store) Diagnose(ctx context.Context) Diagnosis {
+	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
+	d.try("answers", "every call loads for itself, and nothing is shared", d.answer)
+	if d.Err() == nil {
+		d.try("is a server for this client", "every call loads for itself, and changes may fail", d.suit)
+	}
+	if d.Err() != nil {
+		return d.Diagnosis
+	}
+	d.try("tells the time", "every call loads for itself, and nothing is shared", d.tellTime)
+	d.try("reads values", "every call loads for itself, and nothing is shared", d.read)
+	d.try("gives leases", "each process loads for itself, and nothing is stored", d.lease)
+	d.try("keeps leases", "a load that takes longer than LeaseTTL is not stored, and another begins beside it", d.renew)
+	d.try("ends loads that fail", "who waits for a load that failed waits until its lease is over", d.conclude)
+	d.try("stores values", "each process loads for itself, and nothing is stored", d.fill)
+	d.try("changes values", "Invalidate, MarkStale, Set and Update fail, and old values live until their TTL is over", d.change)
+	d.try("changes values by tag", "InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
+	d.try("brings messages", "who waits for another process asks from time to time, and local tiers are not used", d.message)
+	d.try("keeps budgets", "a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
+	d.tidy()
+	return d.Diagnosis
+}
+
+// diagnosing is a diagnosis that is being made.
+type diagnosing struct {
+	Diagnosis
+	ctx   context.Context
+	s     *Store
+	cache string
+	grant cacheguard.Grant
+}
+
+func (d *diagnosing) try(name, means string, do func() error) {
+	d.Parts = append(d.Parts, Part{Name: name, Means: means, Err: do()})
+}
+
+// answer reports whether the server answers, and how fast. If not, what a dial says is more than that time was over.
+func (d *diagnosing) answer() error {
+	const pings = 5
+	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) { return rdb.Ping(ctx).Result() }
+	var err error
+	for range pings {
+		began := time.Now()
+		if _, err = redislink.Once(d.ctx, d.s.link, ping); err == nil {
+			d.Trip = min(time.Since(began), cmp.Or(d.Trip, time.Hour))
+		}
+	}
+	if d.Trip > 0 {
+		return nil
+	}
+	c, ok := d.s.link.Client().(*redis.Client)
+	if !ok || !redislink.NoAnswer(err) {
+		return err
+	}
+	opts := c.Options()
+	conn, dialled := redislink.Aside(d.ctx, func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, opts.DialTimeout)
+		defer cancel()
+		return opts.Dialer(ctx, opts.Network, opts.Addr)
+	})
+	if dialled == nil {
+		return fmt.Errorf("%s accepts connections and doesn't answer: %w", opts.Addr, errors.Join(err, conn.Close()))
+	}
+	return fmt.Errorf("%s can't be reached: %w", opts.Addr, dialled)
+}
+
+// identity is what a server says of itself.
+type identity struct{ server, mode, role, eviction string }
+
+// identify asks the server who it is: in HELLO, which everybody may, and for what isn't there in INFO. It takes silence for
+// an answer.
+func (s *Store) identify(ctx context.Context) (found identity) {
+	said, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
+		return pairs(rdb.Do(ctx, "hello").Result())
+	})
+	info, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
+		text, err := rdb.Info(ctx).Result()
+		return fields(text), err
+	})
+	name := cmp.Or(info["server_name"], said["server"], "redis")
+	if version := cmp.Or(info["valkey_version"], info["redis_version"], said["version"]); version != "" {
+		found.server = name + " " + version
+	}
+	found.mode = cmp.Or(said["mode"], info["server_mode"], info["redis_mode"])
+	found.role = strings.ReplaceAll(cmp.Or(said["role"], info["role"]), "slave", "replica")
+	found.eviction = info["maxmemory_policy"]
+	return found
+}
+
+// suits returns why the store can't work with this server through its client.
+func (s *Store) suits(found identity) error {
+	name, version, _ := strings.Cut(found.server, " ")
+	switch {
+	case found.mode == "sentinel":
+		return errSentinel
+	case found.mode == "cluster" && !s.link.IsCluster():
+		return errNode
+	case found.role == "replica" && !s.link.IsCluster():
+		return errReplica
+	case name == "redis" && older(version, oldest):
+		return fmt.Errorf("%s is too old: %s or later is needed", found.server, oldest)
+	}
+	return nil
+}
+
+func (d *diagnosing) suit() error {
+	found := d.s.identify(d.ctx)
+	d.Server, d.Mode, d.Role, d.Eviction = found.server, found.mode, found.role, found.eviction
+	return d.s.suits(found)
+}
+
+func (d *diagnosing) tellTime() error {
+	if _, err := d.s.remeasure(d.ctx); err != nil {
+		return err
+	}
+	d.Clock = time.Until(d.s.clock.now())
+	return nil
+}
+
+func (d *diagnosing) key(name string) cacheguard.Key {
+	return cacheguard.Key{Cache: d.cache, Key: name}
+}
+
+func (d *diagnosing) read() error {
+	_, _, err := d.s.Get(d.ctx, d.key("value"), []string{"tag"})
+	_, _, plain := d.s.Get(d.ctx, d.key("value"), nil)
+	return cmp.Or(err, plain)
+}
+
+// diagnosisTTL is how long what a diagnosis writes stays, if nobody removes it.
+const diagnosisTTL = time.Minute
+
+func (d *diagnosing) lease() error {
+	ans, err := d.s.Lease(d.ctx, d.key("value"), cacheguard.LeaseAsk{Token: randomID(), TTL: diagnosisTTL})
+	if err == nil && ans.State != cacheguard.LeaseGranted {
+		err = fmt.Errorf("a lease that nobody has was not granted: %+v", ans)
+	}
+	d.grant = ans.Grant
+	return err
+}
+
+var errNoLease = errors.New("not tried, for want of a lease")
+
+func (d *diagnosing) renew() error {
+	if d.grant == (cacheguard.Grant{}) {
+		return errNoLease
+	}
+	held, err := d.s.Renew(d.ctx, d.key("value"), d.grant, diagnosisTTL)
+	if err == nil && held != cacheguard.HoldingMine {
+		err = errors.New("a lease was forgotten at once")
+	}
+	return err
+}
+
+func (d *diagnosing) conclude() error {
+	token := randomID()
+	ans, err := d.s.Lease(d.ctx, d.key("failed"), cacheguard.LeaseAsk{Token: token, TTL: diagnosisTTL})
+	if err == nil {
+		failed := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "tried"}
+		err = d.s.Conclude(d.ctx, d.key("failed"), ans.Grant, failed, diagnosisTTL, diagnosisTTL)
+	}
+	return cmp.Or(err, d.s.Release(d.ctx, d.key("failed"), token))
+}
+
+func (d *diagnosing) fill() error {
+	if d.grant == (cacheguard.Grant{}) {
+		return errNoLease
+	}
+	frame := make([]byte, 80)
+	ans, err := d.s.Fill(d.ctx, d.key("value"), d.grant, frame, diagnosisTTL)
+	if err == nil && ans != cacheguard.FillStored {
+		err = errors.New("a value was not stored, though its lease was held")
+	}
+	if err == nil {
+		var got []byte
+		if got, _, err = d.s.Get(d.ctx, d.key("value"), nil); err == nil && !slices.Equal(got, frame) {
+			err = errors.New("a value that was stored was not found")
+		}
+	}
+	return err
+}
+
+func (d *diagnosing) change() error {
+	keys := []cacheguard.Key{d.key("value")}
+	_, claim := d.s.Claim(d.ctx, d.key("claimed"), randomID(), diagnosisTTL)
+	return cmp.Or(d.s.MarkStale(d.ctx, keys, 72, make([]byte, 8)), d.s.Invalidate(d.ctx, keys), claim)
+}
+
+func (d *diagnosing) tags() error {
+	_, err := d.s.InvalidateTags(d.ctx, d.cache, []string{"tag"})
+	_, whole := d.s.InvalidateTags(d.ctx, d.cache, nil)
+	_, read := d.s.Generations(d.ctx, d.cache, []string{"tag"})
+	return cmp.Or(err, whole, read)
+}
+
+// message waits for a subscription for as long as its first try may take, and then for a message.
+func (d *diagnosing) message() error {
+	sub, err := d.s.subscribe()
+	if err != nil {
+		return err
+	}
+	const patience = 4 // times OpTimeout
+	ctx, cancel := context.WithTimeout(d.ctx, patience*d.s.opts.OpTimeout)
+	defer cancel()
+	if err := d.s.messages(ctx, sub); err != nil {
+		return d.s.explained(cmp.Or(sub.Last(), err))
+	}
+	heard := make(chan time.Time, 1)
+	stop := d.s.Listen(d.cache, func(m cacheguard.Message) {
+		if m.Kind == cacheguard.MessageChanged && m.Key == "told" {
+			select {
+			case heard <- time.Now():
+			default:
+			}
+		}
+	})
+	defer stop()
+	began := time.Now()
+	if err := d.s.Invalidate(ctx, []cacheguard.Key{d.key("told")}); err != nil {
+		return err
+	}
+	select {
+	case at := <-heard:
+		d.Message = at.Sub(began)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("none came within %v, though the server confirmed the subscription; does a proxy stand between?", time.Since(began).Round(time.Millisecond))
+	}
+}
+
+func (d *diagnosing) permits() error {
+	token := randomID()
+	taken, _, err := d.s.TakePermit(d.ctx, d.cache, token, 1, diagnosisTTL)
+	if err == nil && !taken {
+		err = errors.New("a permit that nobody has was not given")
+	}
+	return cmp.Or(err, d.s.ReturnPermit(d.ctx, d.cache, token))
+}
+
+// tidy removes what has no TTL.
+func (d *diagnosing) tidy() {
+	for _, name := range []string{d.s.names.generations(d.cache), d.s.names.whole(d.cache)} {
+		_, _ = call(d.ctx, d.s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+			return rdb.Del(ctx, name).Result()
+		})
+	}
+	_ = d.s.Invalidate(d.ctx, []cacheguard.Key{d.key("claimed"), d.key("failed"), d.key("told")})
+}
+
+func randomID() (id cacheguard.ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// pairs is the reply to HELLO, in either protocol.
+func pairs(reply any, err error) (map[string]string, error) {
+	said := make(map[string]string)
+	switch reply := reply.(type) {
+	case map[any]any:
+		for k, v := range reply {
+			said[fmt.Sprint(k)] = fmt.Sprint(v)
+		}
+	case []any:
+		for i := 0; i+1 < len(reply); i += 2 {
+			said[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
+		}
+	}
+	return said, err
+}
+
+// fields is what INFO says.
+func fields(text string) map[string]string {
+	said := make(map[string]string)
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			said[name] = value
+		}
+	}
+	return said
+}
+
+// older reports whether a version is one before another. What isn't a version isn't older.
+func older(version, than string) bool {
+	for {
+		a, restA, _ := strings.Cut(version, ".")
+		b, restB, more := strings.Cut(than, ".")
+		x, wrong := strconv.Atoi(a)
+		y, _ := strconv.Atoi(b)
+		if wrong != nil || x != y || !more {
+			return wrong == nil && x < y
+		}
+		version, than = restA, restB
+	}
+}

@@ -1,0 +1,200 @@
+package redisstore_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// diagnosed is what a store on this client finds out.
+func diagnosed(t *testing.T, rdb redis.UniversalClient) redisstore.Diagnosis {
+	t.Helper()
+	d := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second}).Diagnose(t.Context())
+	t.Logf("\n%s", d)
+	return d
+}
+
+// broken are the names of the parts that don't work.
+func broken(d redisstore.Diagnosis) (names []string) {
+	for _, p := range d.Parts {
+		if p.Err != nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// A server that has everything is said to work, and is left as it was.
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) (rdb, admin redis.UniversalClient, mode string){
+		"server": func(t *testing.T) (redis.UniversalClient, redis.UniversalClient, string) {
+			admin := newClient(t, redistest.Start(t).Addr())
+			return newClient(t, admin.Options().Addr), admin, "standalone"
+		},
+		"least rights": func(t *testing.T) (redis.UniversalClient, redis.UniversalClient, string) {
+			admin := newClient(t, redistest.Start(t).Addr())
+			return newUser(t, admin, "+type", "+zrem"), admin, "standalone"
+		},
+		"cluster": func(t *testing.T) (redis.UniversalClient, redis.UniversalClient, string) {
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 3, 0).Addrs(), ContextTimeoutEnabled: true})
+			t.Cleanup(func() { _ = rdb.Close() })
+			return rdb, rdb, "cluster"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, admin, mode := open(t)
+			d := diagnosed(t, rdb)
+			must(t, d.Err())
+			if !strings.HasPrefix(d.Server, "redis ") || d.Mode != mode || d.Role != "master" || d.Trip <= 0 || d.Message <= 0 || d.Clock.Abs() > time.Minute {
+				t.Errorf("%+v", d)
+			}
+			if name == "server" && d.Eviction != "noeviction" {
+				t.Errorf("eviction: %q", d.Eviction)
+			}
+			if n, err := admin.DBSize(t.Context()).Result(); err != nil || n > 1 { // the cluster's clock has none, either
+				keys, _ := admin.Keys(t.Context(), "*").Result()
+				t.Errorf("it left %d keys (%v): %q", n, err, keys)
+			}
+		})
+	}
+}
+
+// What is wrong with a server is said, with what to do.
+func TestDiagnoseCrippled(t *testing.T) {
+	t.Parallel()
+	user := func(change ...any) func(t *testing.T) redis.UniversalClient {
+		return func(t *testing.T) redis.UniversalClient {
+			return newUser(t, newClient(t, redistest.Start(t).Addr()), append([]any{"+type", "+zrem"}, change...)...)
+		}
+	}
+	for name, test := range map[string]struct {
+		open   func(t *testing.T) redis.UniversalClient
+		broken []string // all that say why
+		says   []string
+	}{
+		"a node of a cluster": {
+			func(t *testing.T) redis.UniversalClient {
+				return newClient(t, redistest.StartCluster(t, 3, 0).Addrs()[0])
+			},
+			[]string{"is a server for this client"}, []string{"redis.NewClusterClient"},
+		},
+		"a replica": {
+			func(t *testing.T) redis.UniversalClient {
+				host, port, err := net.SplitHostPort(redistest.Start(t).Addr())
+				must(t, err)
+				return newClient(t, redistest.Start(t, "--replicaof", host, port).Addr())
+			},
+			[]string{"is a server for this client"}, []string{"this is a replica"},
+		},
+		"no scripts":     {user("-evalsha", "-eval"), []string{"tells the time", "gives leases"}, []string{"lacks +evalsha"}},
+		"no time":        {user("-time"), []string{"tells the time", "gives leases"}, []string{"lacks +time"}},
+		"no ranges":      {user("-setrange"), []string{"changes values"}, []string{"lacks +setrange"}},
+		"no sorted sets": {user("-zadd"), []string{"changes values by tag"}, []string{"lacks +zadd"}},
+		"no subscribing": {user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"}},
+		"no channel":     {user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"}},
+		"no keys":        {user("resetkeys", "~other:*"), []string{"reads values", "gives leases"}, []string{"lacks ~cg:*"}},
+		"no permits":     {user("-zrem"), []string{"keeps budgets"}, []string{"lacks +zrem"}},
+		"a wrong password": {
+			func(t *testing.T) redis.UniversalClient {
+				rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), Password: "wrong", Username: "who", ContextTimeoutEnabled: true})
+				t.Cleanup(func() { _ = rdb.Close() })
+				return rdb
+			},
+			[]string{"answers"}, []string{"WRONGPASS"},
+		},
+		"nobody": {
+			func(t *testing.T) redis.UniversalClient {
+				l, err := childproc.ListenAnywhere()
+				must(t, err)
+				addr := l.Addr().String()
+				must(t, l.Close())
+				return newClient(t, addr)
+			},
+			[]string{"answers"}, []string{"refused"},
+		},
+		"something else": {
+			func(t *testing.T) redis.UniversalClient { return newClient(t, stranger(t)) },
+			[]string{"answers"}, nil,
+		},
+		"full memory": {
+			func(t *testing.T) redis.UniversalClient {
+				return newClient(t, redistest.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction").Addr())
+			},
+			[]string{"stores values"}, []string{"OOM", "noeviction"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := test.open(t)
+			d := diagnosed(t, rdb)
+			text := d.String()
+			if slices.Equal(broken(d), []string{"is a server for this client"}) {
+				s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second})
+				if err := s.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), test.says[0]) {
+					t.Errorf("Warm: %v", err)
+				}
+				if _, err := s.Claim(t.Context(), cacheguard.Key{Cache: "c", Key: "k"}, cacheguard.ID{1}, time.Second); err == nil || !strings.Contains(err.Error(), test.says[0]) {
+					t.Errorf("a step: %v", err)
+				}
+			}
+			for _, part := range test.broken {
+				if !slices.Contains(broken(d), part) {
+					t.Errorf("it %s, it says", part)
+				}
+			}
+			for _, words := range test.says {
+				if !strings.Contains(text, words) {
+					t.Errorf("it doesn't say %q", words)
+				}
+			}
+			if d.Err() == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+// stranger is a server that isn't Redis.
+func stranger(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+				_ = conn.Close()
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"6.0.20": true, "5.0": true, "6": false, "6.2": false, "6.2.0": false, "7.0.15": false, "10.1": false, "255.255.255": false, "": false, "unstable": false,
+	} {
+		if got := redisstore.Older(version, "6.2"); got != want {
+			t.Errorf("%q is older than 6.2: %v", version, got)
+		}
+	}
+}
