@@ -126,7 +126,7 @@
 // ZRANGE, ZCARD, ZREMRANGEBYSCORE, EVAL, EVALSHA, SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys
 // <prefix>:* and the channel <prefix>:messages:
 //
-//	ACL SETUSER cacheguard on >secret ~cg:* &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
+//	ACL SETUSER cacheguard on >secret ~cg:* resetchannels &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
 //
 // With Sentinel add +info: the messages' connection is compared with the master that commands go to, which go-redis
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds

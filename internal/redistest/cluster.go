@@ -113,7 +113,11 @@ func (c *Cluster) join(ctx context.Context) error {
 		}
 		if i < c.masters {
 			first, last := i*slots/c.masters, (i+1)*slots/c.masters-1
-			if _, err := ask(ctx, node, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			add := []string{"ADDSLOTS"} // ADDSLOTSRANGE came with Redis 7.0
+			for slot := first; slot <= last; slot++ {
+				add = append(add, strconv.Itoa(slot))
+			}
+			if _, err := ask(ctx, node, "CLUSTER", add...); err != nil {
 				return err
 			}
 		}
