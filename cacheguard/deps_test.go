@@ -24,6 +24,7 @@ var layers = map[string]string{
 	"cacheguard":           "internal/...",
 	"cacheguard/...":       "cacheguard internal/...",
 	"cacheguard/lock/*":    "cacheguard cacheguard/lock internal/...",
+	"cacheguard/outbox":    "cacheguard cacheguard/lock cacheguard/lock/sqllock internal/...",
 	"cacheguard/lockstore": "cacheguard cacheguard/lock internal/...",
 	"cacheguard/guardtest": "cacheguard cacheguard/memstore internal/...",
 	"middleware/...":       "middleware/... cacheguard internal/...",

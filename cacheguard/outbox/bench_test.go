@@ -1,0 +1,128 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/cacheguard/outbox"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// delivered is a store that says what it was told of, when that is done.
+type delivered struct {
+	cacheguard.Store
+	keys chan int
+}
+
+func (d *delivered) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	err := d.Store.Invalidate(ctx, keys)
+	d.keys <- len(keys)
+	return err
+}
+
+// shop is a database with one product, an outbox, and Redis.
+type shop struct {
+	system
+	db  *sql.DB
+	box *outbox.Box
+	*delivered
+}
+
+func onEachShop(b *testing.B, bench func(b *testing.B, s shop)) {
+	for name, open := range map[string]func(testing.TB) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+		b.Run(name, func(b *testing.B) {
+			s := shop{system: open(b)}
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(b).Addr(), ContextTimeoutEnabled: true})
+			b.Cleanup(func() { _ = rdb.Close() })
+			store, err := redisstore.New(rdb, redisstore.Options{Prefix: s.Table})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = store.Close() })
+			s.delivered = &delivered{Store: store, keys: make(chan int, 1<<20)}
+			s.db = s.system.db(b)
+			s.exec(b, s.db, "CREATE TABLE OUTBOX_products (id BIGINT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
+			s.exec(b, s.db, "INSERT INTO OUTBOX_products (id) VALUES (1)")
+			s.box = s.system.box(b, s.delivered, func(o *outbox.Options) {
+				o.Poll = 0 // the default
+				if s.Dialect == sqllock.PostgreSQL {
+					o.Listen = listen(s.Source, make(chan struct{}, 1))
+				}
+			})
+			bench(b, s)
+		})
+	}
+}
+
+func (s shop) sell(b *testing.B, with bool) {
+	in(b, s.db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(b.Context(), "UPDATE "+s.Table+"_products SET sold = sold + 1 WHERE id = 1")
+		if err == nil && with {
+			err = s.box.Invalidate(b.Context(), tx, "product", "1")
+		}
+		return err
+	})
+}
+
+// BenchmarkTransaction is what a transaction of one UPDATE costs without and with an invalidation.
+func BenchmarkTransaction(b *testing.B) {
+	onEachShop(b, func(b *testing.B, s shop) {
+		for name, with := range map[string]bool{"without": false, "with": true} {
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+					s.sell(b, with)
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkCommitToFresh is the time from the commit's return until Redis has deleted the value.
+func BenchmarkCommitToFresh(b *testing.B) {
+	onEachShop(b, func(b *testing.B, s shop) {
+		run(b, s.box)
+		s.sell(b, true)
+		s.box.Wake()
+		await(b, s.keys, "the first")
+		var took []time.Duration
+		for b.Loop() {
+			s.sell(b, true)
+			committed := time.Now()
+			s.box.Wake()
+			await(b, s.keys, "the delivery")
+			took = append(took, time.Since(committed))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	})
+}
+
+// BenchmarkBacklog is the delivery of 10,000 rows that wait.
+func BenchmarkBacklog(b *testing.B) {
+	const rows = 10_000
+	names := make([]string, rows)
+	for i := range names {
+		names[i] = "product " + time.Duration(i).String()
+	}
+	onEachShop(b, func(b *testing.B, s shop) {
+		for b.Loop() {
+			b.StopTimer()
+			in(b, s.db, func(tx *sql.Tx) error { return s.box.Invalidate(b.Context(), tx, "product", names...) })
+			b.StartTimer()
+			stop := run(b, s.box)
+			for left := rows; left > 0; {
+				left -= await(b, s.keys, "the rest")
+			}
+			stop()
+		}
+	})
+}

@@ -1,0 +1,446 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/cacheguard/outbox"
+)
+
+// What each kind does to a value is what the cache's own method does, and not before the commit.
+func TestDelivery(t *testing.T) {
+	type change func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error
+	for name, do := range map[string]change{
+		"Invalidate": func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error {
+			return b.Invalidate(ctx, tx, "product", "41", "42")
+		},
+		"MarkStale": func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error {
+			return b.MarkStale(ctx, tx, "product", "42")
+		},
+		"InvalidateTags": func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error {
+			return b.InvalidateTags(ctx, tx, "product", "brand:7", "brand:8")
+		},
+		"MarkStaleTags": func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error {
+			return b.MarkStaleTags(ctx, tx, "product", "shelf:1")
+		},
+		"InvalidateAll": func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error {
+			return b.InvalidateAll(ctx, tx, "product")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, s system) {
+				store := memoryStore(t)
+				b, db := s.box(t, store), s.db(t)
+				run(t, b)
+				products, err := cacheguard.New(store, cacheguard.Options[string]{Name: "product"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer products.Close()
+				price := "old"
+				get := func() string {
+					t.Helper()
+					r, err := products.GetEntry(soon(t), "42", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+						return cacheguard.Entry[string]{Value: price, Tags: []string{"brand:7"}, SoftTags: []string{"shelf:1"}}, nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return r.Value
+				}
+				get()
+				price = "new"
+				in(t, db, func(tx *sql.Tx) error {
+					if err := do(soon(t), b, tx); err != nil {
+						return err
+					}
+					if got := get(); got != "old" {
+						t.Errorf("before the commit: %q", got)
+					}
+					return nil
+				})
+				b.Wake()
+				if err := b.Flush(soon(t)); err != nil {
+					t.Fatal(err)
+				}
+				if got := get(); got != "new" {
+					t.Errorf("after the commit: %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRollback(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		l := newLedger(t)
+		b, db := s.box(t, l), s.db(t)
+		tx, err := db.BeginTx(soon(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Invalidate(soon(t), tx, "product", "1"), tx.Rollback()); err != nil {
+			t.Fatal(err)
+		}
+		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "2") })
+		run(t, b)
+		if err := b.Flush(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.all(); !slices.Equal(got, []string{`key product "2"`}) {
+			t.Errorf("delivered: %q", got)
+		}
+	})
+}
+
+// Rows are delivered in the order of their ids, those that are alike together, and any name gets through.
+func TestOrderAndNames(t *testing.T) {
+	names := []string{"", "a", "b\x00c", "\xff\xfe", `\x61`, `\xzz`, "日本", `"quoted" <&> ` + "\u2028", strings.Repeat("long", 1000)}
+	onEach(t, func(t *testing.T, s system) {
+		l := newLedger(t)
+		b, db := s.box(t, l), s.db(t)
+		var want []string
+		for range 3 {
+			in(t, db, func(tx *sql.Tx) error {
+				return errors.Join(b.Invalidate(soon(t), tx, "one", names...), b.InvalidateTags(soon(t), tx, "one", "x", "\xffy"),
+					b.Invalidate(soon(t), tx, "two"), b.Invalidate(soon(t), tx, "a\xffb", "1"), b.InvalidateAll(soon(t), tx, "two"))
+			})
+			for _, name := range names[:len(names)-1] {
+				want = append(want, fmt.Sprintf("key one %q", name))
+			}
+			want = append(want, "a long one", `tags one ["x" "\xffy"]`, "key a\xffb \"1\"", `tags two []`)
+		}
+		run(t, b)
+		if err := b.Flush(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		got := l.all()
+		for i, said := range got {
+			if strings.HasPrefix(said, `key one "#sha256:`) {
+				got[i] = "a long one"
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("delivered: %q\nwant:      %q", got, want)
+		}
+	})
+}
+
+// A transaction that wrote first may commit while what was written after it is being delivered: it has the smaller id,
+// and nothing that is done for the others removes it.
+func TestLateCommit(t *testing.T) {
+	s := onPostgreSQL(t)
+	l := newLedger(t)
+	b, db := s.box(t, l), s.db(t)
+	tx, err := db.BeginTx(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Invalidate(soon(t), tx, "product", "first"); err != nil {
+		t.Fatal(err)
+	}
+	in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "second") })
+	l.during = sync.OnceFunc(func() {
+		if err := tx.Commit(); err != nil {
+			t.Error(err)
+		}
+	})
+	run(t, b)
+	l.await(t, "both", func(told []string) bool {
+		return slices.Equal(told, []string{`key product "second"`, `key product "first"`})
+	})
+}
+
+// What the store can't be told is told later, in order, and a line says so at the beginning and at the end.
+func TestStoreIsAway(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		l := newLedger(t)
+		var log logged
+		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }), s.db(t)
+		run(t, b)
+		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "1") })
+		l.await(t, "the first", func(told []string) bool { return len(told) == 1 })
+		l.be(errors.New("gone fishing"))
+		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "2") })
+		in(t, db, func(tx *sql.Tx) error { return b.InvalidateTags(soon(t), tx, "product", "t") })
+		for range 3 { // it tries again and again
+			<-l.news
+		}
+		backlog, err := b.Backlog(soon(t))
+		if err != nil || backlog.Rows != 2 || backlog.Oldest <= 0 || backlog.Refused != 0 {
+			t.Errorf("%+v, %v", backlog, err)
+		}
+		l.be(nil)
+		if err := b.Flush(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.all(); !slices.Equal(got, []string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
+			t.Errorf("delivered: %q", got)
+		}
+		l.await(t, "the line", func([]string) bool { l.note("look"); return log.count("delivered again") == 1 })
+		if n := log.count("gone fishing"); n != 1 {
+			t.Errorf("%d lines about the store:\n%s", n, log.text())
+		}
+	})
+}
+
+// What somebody else wrote and nobody can deliver stops nothing.
+func TestRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		l := newLedger(t)
+		var log logged
+		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }), s.db(t)
+		for _, r := range [][3]string{
+			{"tag", "product", ""}, {"tag", "product", strings.Repeat("x", 5000)}, {"key", "", "1"}, {"key", "a{b}", "1"},
+			{"key", "product", `\xnothex`}, {"stale-tag", "product", `\x00`}, {"key", "product", "good"},
+		} {
+			s.exec(t, db, "INSERT INTO OUTBOX (kind, cache, name) VALUES ($1, $2, $3)", r[0], r[1], r[2])
+		}
+		run(t, b)
+		if err := b.Flush(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.all(); !slices.Equal(got, []string{`key product "good"`}) {
+			t.Errorf("delivered: %q", got)
+		}
+		if backlog, err := b.Backlog(soon(t)); err != nil || backlog != (outbox.Backlog{Refused: 6}) {
+			t.Errorf("%+v, %v", backlog, err)
+		}
+		if n := log.count("can't be delivered and is kept"); n != 6 {
+			t.Errorf("%d lines:\n%s", n, log.text())
+		}
+		if _, err := db.ExecContext(soon(t), "INSERT INTO "+s.Table+" (kind, cache, name) VALUES ('nothing', 'product', '1')"); err == nil {
+			t.Error("the table takes any kind")
+		}
+	})
+}
+
+// What can't be delivered is an error while its transaction can still be rolled back.
+func TestWrongNames(t *testing.T) {
+	s := onSQLite(t)
+	b, db := s.box(t, nil), s.db(t)
+	for _, cache := range []string{"", "a{", "}b", strings.Repeat("c", 129), strings.Repeat("c", 128), "a b", "\x00", "{permits}"} {
+		err := b.Invalidate(soon(t), db, cache, "1")
+		other, wrong := cacheguard.New(memoryStore(t), cacheguard.Options[string]{Name: cache})
+		if wrong == nil {
+			other.Close()
+		}
+		if (err == nil) != (wrong == nil) {
+			t.Errorf("cache %q: %v, and New says: %v", cache, err, wrong)
+		}
+	}
+	for _, tag := range []string{"", "\x00soft", strings.Repeat("t", 256)} {
+		if err := b.InvalidateTags(soon(t), db, "product", "good", tag); err == nil {
+			t.Errorf("the tag %.10q is taken", tag)
+		}
+		if err := b.MarkStaleTags(soon(t), db, "product", tag); err == nil {
+			t.Errorf("the soft tag %.10q is taken", tag)
+		}
+	}
+	if err := b.Invalidate(soon(t), nil, "product", "1"); err == nil {
+		t.Error("without a transaction: no error")
+	}
+}
+
+// One relay works at a time. When it ends, and when it can't reach the store any more, another one takes over.
+func TestTakeover(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		first, second := newLedger(t), newLedger(t)
+		short := func(o *outbox.Options) { o.Lease = 500 * 1e6 }
+		one, two, db := s.box(t, first, short), s.box(t, second, short), s.db(t)
+		stop := run(t, one)
+		write := func(key string) {
+			t.Helper()
+			in(t, db, func(tx *sql.Tx) error { return one.Invalidate(soon(t), tx, "product", key) })
+		}
+		write("a")
+		first.await(t, "a", func(told []string) bool { return len(told) == 1 })
+		run(t, two)
+		write("b")
+		first.await(t, "b", func(told []string) bool { return len(told) == 2 })
+		first.be(errors.New("no route to the store"))
+		write("c")
+		second.await(t, "c", func(told []string) bool { return slices.Equal(told, []string{`key product "c"`}) })
+		first.be(nil)
+		stop()
+		write("d")
+		second.await(t, "d", func(told []string) bool { return len(told) == 2 })
+	})
+}
+
+// Nothing but Wake and notifications lets the relay know.
+func TestWaking(t *testing.T) {
+	slowly := func(o *outbox.Options) { o.Poll = never }
+	t.Run("by its own process", func(t *testing.T) {
+		t.Parallel()
+		onEach(t, func(t *testing.T, s system) {
+			l := newLedger(t)
+			b, db := s.box(t, l, slowly), s.db(t)
+			run(t, b)
+			for i := range 10 {
+				in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", fmt.Sprint(i)) })
+				b.Wake()
+				l.await(t, "the next", func(told []string) bool { return len(told) == i+1 })
+			}
+		})
+	})
+	t.Run("by another process", func(t *testing.T) {
+		t.Parallel()
+		s := onPostgreSQL(t)
+		l := newLedger(t)
+		standing := make(chan struct{}, 100)
+		listening := func(o *outbox.Options) { o.Listen = listen(s.Source, standing) }
+		b, other, db := s.box(t, l, slowly, listening), s.box(t, nil, slowly, listening), s.db(t)
+		run(t, b)
+		await(t, standing, "LISTEN")
+		for i := range 10 {
+			in(t, db, func(tx *sql.Tx) error { return other.Invalidate(soon(t), tx, "product", fmt.Sprint(i)) })
+			l.await(t, "the next", func(told []string) bool { return len(told) == i+1 })
+		}
+		s.exec(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%"+s.Table+"%'")
+		in(t, db, func(tx *sql.Tx) error { return other.Invalidate(soon(t), tx, "product", "meanwhile") })
+		l.await(t, "what was said to nobody", func(told []string) bool { return len(told) == 11 })
+	})
+}
+
+func TestPgx(t *testing.T) {
+	s := onPostgreSQL(t)
+	l := newLedger(t)
+	b := s.box(t, l)
+	run(t, b)
+	conn, err := pgx.Connect(soon(t), s.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Invalidate(soon(t), outbox.Pgx(tx), "product", "1", "\xff"), tx.Commit(soon(t))); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t, "it", func(told []string) bool { return slices.Equal(told, []string{`key product "1"`, `key product "\xff"`}) })
+}
+
+// Many processes may make the tables at the same time, and again.
+func TestCreate(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		s.Table, s.LockTable = s.Table+"_new", s.LockTable+"_new"
+		var all sync.WaitGroup
+		for range 8 {
+			b := s.box(t, nil)
+			all.Go(func() {
+				if err := b.Create(soon(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if schema := s.box(t, nil).Schema(); len(schema) != 2 || !strings.Contains(schema[0], s.Table) || !strings.Contains(schema[1], s.LockTable) {
+			t.Errorf("%q", schema)
+		}
+	})
+}
+
+func TestNoTable(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		s.Table = "nowhere"
+		b, db := s.box(t, nil), s.db(t)
+		_, backlog := b.Backlog(soon(t))
+		for what, err := range map[string]error{
+			"Invalidate": b.Invalidate(soon(t), db, "product", "1"), "Flush": b.Flush(soon(t)), "Backlog": backlog,
+		} {
+			if err == nil || !strings.Contains(err.Error(), "there is no table nowhere; make it with Box.Create") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	s := onSQLite(t)
+	db := s.db(t)
+	for want, change := range map[string]func(*outbox.Options){
+		"Options.Dialect is not set":                    func(o *outbox.Options) { o.Dialect = 0 },
+		"Options.Table is \"drop table\"":               func(o *outbox.Options) { o.Table = "drop table" },
+		"Options.Table has 64 bytes":                    func(o *outbox.Options) { o.Table = strings.Repeat("t", 64) },
+		"Options.Table and Options.LockTable are both":  func(o *outbox.Options) { o.Table = o.LockTable },
+		"Options.Lease is 1ms":                          func(o *outbox.Options) { o.Lease = 1e6 },
+		"Options.Poll is -1s":                           func(o *outbox.Options) { o.Poll = -1e9 },
+		"Options.Listen is set, and SQLite":             func(o *outbox.Options) { o.Listen = listen("", nil) },
+		"Options.Table is \"a;b\"; it has to be a name": func(o *outbox.Options) { o.LockTable = "a;b" },
+	} {
+		if _, err := outbox.New(db, memoryStore(t), s.options(change)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if _, err := outbox.New(nil, memoryStore(t), s.options()); err == nil {
+		t.Error("without a db: no error")
+	}
+	if _, err := outbox.New(db, nil, s.options()); err == nil {
+		t.Error("without a store: no error")
+	}
+	if _, err := outbox.New(db, memoryStore(t), outbox.Options{Dialect: sqllock.SQLite}); err != nil {
+		t.Error(err)
+	}
+}
+
+// logged is what was logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logged) count(words string) int { return strings.Count(l.text(), words) }
+
+// listen is Options.Listen with pgx.
+func listen(source string, standing chan<- struct{}) sqllock.Listen {
+	return func(ctx context.Context, channel string, stands func(), heard func(string)) error {
+		conn, err := pgx.Connect(ctx, source)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+		stands()
+		select {
+		case standing <- struct{}{}:
+		default:
+		}
+		for {
+			n, err := conn.WaitForNotification(ctx)
+			if err != nil {
+				return err
+			}
+			heard(n.Payload)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+-- The newest invalidation.
+SELECT coalesce(max(id), 0) FROM cacheguard_outbox

@@ -1,0 +1,313 @@
+package outbox_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/outbox"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+const (
+	childEnv = "CACHEGUARD_OUTBOX_CHILD"
+	products = 20
+)
+
+// replica is a process of the shop as its parent describes it.
+type replica struct {
+	System system
+	Redis  string
+	Prefix string
+	Writes bool   // or it relays only
+	DieAt  string // a point at which it kills itself, the Nth time it comes there
+	Nth    int64
+}
+
+// points are where a replica may die.
+var points = []string{"before the commit", "after the commit", "before the delivery", "after the delivery", "during the removal"}
+
+// child is a replica's process. It writes until it is killed, and says so for each commit.
+func child(config string) int {
+	err := func() error {
+		var r replica
+		if err := json.Unmarshal([]byte(config), &r); err != nil {
+			return err
+		}
+		go func() { // its parent has died
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+		db, err := r.System.open()
+		if err != nil {
+			return err
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: r.Redis, ContextTimeoutEnabled: true})
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: r.Prefix})
+		if err != nil {
+			return err
+		}
+		m := &mortal{Store: store, replica: r, rdb: rdb}
+		box, err := outbox.New(db, m, r.System.options(func(o *outbox.Options) {
+			o.Lease, o.Logger = 300*time.Millisecond, slog.New(slog.NewTextHandler(os.Stderr, nil))
+		}))
+		if err != nil {
+			return err
+		}
+		go func() { _ = box.Run(context.Background()) }()
+		fmt.Println("ready")
+		if !r.Writes {
+			select {}
+		}
+		for {
+			if err := m.sell(db, box); err != nil {
+				return err
+			}
+			fmt.Println("sold")
+		}
+	}()
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// mortal is the store of a process that dies at a certain point.
+type mortal struct {
+	cacheguard.Store
+	replica
+	rdb  *redis.Client
+	come atomic.Int64
+}
+
+func (m *mortal) at(point string) {
+	if m.DieAt == point && m.come.Add(1) == m.Nth {
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Kill()
+		}
+		panic(fmt.Sprint("still alive: ", err))
+	}
+}
+
+// Invalidate writes down in which order sales are delivered.
+func (m *mortal) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	m.at("before the delivery")
+	for _, k := range keys {
+		if n, ok := strings.CutPrefix(k.Key, "sale:"); ok {
+			if err := m.rdb.RPush(ctx, m.Prefix+":delivered", n).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	err := m.Store.Invalidate(ctx, keys)
+	m.at("after the delivery")
+	if m.DieAt == "during the removal" {
+		time.AfterFunc(time.Duration(rand.N(int64(time.Millisecond))), func() { m.at("during the removal") })
+	}
+	return err
+}
+
+// sell changes a product, and counts it: the count's row has transactions commit in the order of their numbers.
+func (m *mortal) sell(db *sql.DB, box *outbox.Box) error {
+	ctx, id := context.Background(), strconv.Itoa(rand.N(products))
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	var sale int64
+	if err := tx.QueryRowContext(ctx, "UPDATE "+m.System.Table+"_sales SET n = n + 1 RETURNING n").Scan(&sale); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE "+m.System.Table+"_products SET sold = $1 WHERE id = $2", sale, id)
+	if err = errors.Join(err, box.Invalidate(ctx, tx, "product", id, fmt.Sprint("sale:", sale))); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	m.at("before the commit")
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	m.at("after the commit")
+	box.Wake()
+	return nil
+}
+
+// running is a child process.
+type running struct {
+	cmd    *exec.Cmd
+	sold   chan struct{} // closed at its end
+	stderr bytes.Buffer
+}
+
+func (r replica) start(t *testing.T) *running {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &running{cmd: exec.Command(program), sold: make(chan struct{}, 100_000)}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(config))
+	p.cmd.Stderr = &p.stderr
+	if _, err := p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	go func() {
+		defer close(p.sold)
+		for in := bufio.NewScanner(out); in.Scan(); {
+			switch in.Text() {
+			case "ready":
+				close(ready)
+			case "sold":
+				p.sold <- struct{}{}
+			}
+		}
+	}()
+	t.Cleanup(func() { p.end(t) })
+	await(t, ready, "a process that begins")
+	return p
+}
+
+// end kills the process, if it lives.
+func (p *running) end(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Kill()
+	for range p.sold {
+	}
+	_ = p.cmd.Wait()
+	if text := p.stderr.String(); strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
+		t.Errorf("a process said:\n%s", text)
+	}
+}
+
+// Replicas that sell and relay are killed, at random and at each point of a sale and of its delivery. After each death,
+// as soon as what was committed has been delivered by those that live, nobody is answered with what was before; no
+// delivery is lost, and none comes before an earlier one.
+func TestKilled(t *testing.T) {
+	rounds := 15
+	if redistest.Soak() {
+		rounds = 500
+	}
+	onEach(t, func(t *testing.T, s system) {
+		db := s.db(t)
+		s.exec(t, db, "CREATE TABLE OUTBOX_sales (n BIGINT NOT NULL)")
+		s.exec(t, db, "INSERT INTO OUTBOX_sales VALUES (0)")
+		s.exec(t, db, "CREATE TABLE OUTBOX_products (id TEXT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
+		for id := range products {
+			s.exec(t, db, "INSERT INTO OUTBOX_products (id) VALUES ($1)", strconv.Itoa(id))
+		}
+		r := replica{System: s, Redis: redistest.Start(t).Addr(), Prefix: s.Table + string(s.Dialect.String()[0])}
+		rdb := redis.NewClient(&redis.Options{Addr: r.Redis, ContextTimeoutEnabled: true})
+		defer rdb.Close()
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: r.Prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		cache, err := cacheguard.New(store, cacheguard.Options[int64]{Name: "product", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cache.Close()
+		box := s.box(t, store)
+		check := func() {
+			t.Helper()
+			for id := range products {
+				var want int64
+				load := func(ctx context.Context) (sold int64, err error) {
+					err = db.QueryRowContext(ctx, "SELECT sold FROM "+s.Table+"_products WHERE id = $1", strconv.Itoa(id)).Scan(&sold)
+					return sold, err
+				}
+				got, err := cache.Get(soon(t), strconv.Itoa(id), load)
+				if err == nil {
+					want, err = load(soon(t))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != want {
+					t.Errorf("product %d: %d is cached, and %d is true", id, got, want)
+				}
+			}
+		}
+		for n := range rounds {
+			check() // and have something in the cache
+			doomed := r
+			doomed.Writes = true
+			if n%6 == 0 {
+				p := doomed.start(t)
+				for range rand.N(1000) { // the lock's lease is over in the middle of it
+					<-p.sold
+				}
+				p.end(t)
+			} else {
+				doomed.DieAt, doomed.Nth = points[n%6-1], 1+rand.N[int64](10)
+				p := doomed.start(t)
+				for range p.sold { // until it dies
+				}
+				p.end(t)
+			}
+			next := r.start(t) // it relays when the lock's lease is over
+			if err := box.Flush(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			check()
+			next.end(t)
+		}
+		wantInOrder(t, rdb, r.Prefix+":delivered", db, s)
+	})
+}
+
+// wantInOrder fails if a sale was not delivered, or first after a later one was.
+func wantInOrder(t *testing.T, rdb *redis.Client, list string, db *sql.DB, s system) {
+	t.Helper()
+	delivered, err := rdb.LRange(soon(t), list, 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all, last int64
+	if err := db.QueryRowContext(soon(t), "SELECT n FROM "+s.Table+"_sales").Scan(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range delivered {
+		sale, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case sale > last+1:
+			t.Fatalf("sale %d was delivered before sale %d", sale, last+1)
+		}
+		last = max(last, sale)
+	}
+	if last != all || all == 0 {
+		t.Errorf("%d of %d sales were delivered", last, all)
+	}
+	t.Logf("%d sales, %d deliveries", all, len(delivered))
+}

@@ -1,0 +1,241 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+)
+
+const (
+	batch = 500 // rows that are read, delivered and removed together
+
+	standbyPoll = time.Second // of those who wait for the relay to end
+
+	firstPause = 20 * time.Millisecond // after a failure
+	mostPause  = 500 * time.Millisecond
+)
+
+// Wake has the relay of this process look into the table at once, if it is the one that works. Call it after the commit.
+func (b *Box) Wake() {
+	select {
+	case b.woken <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Run delivers what is committed until ctx ends, whenever no other process does. It returns nil. What it can't do now,
+// because the database or the store can't be reached, it tries again.
+func (b *Box) Run(ctx context.Context) error {
+	locks, err := b.newLocks()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = locks.Close() }()
+	if b.opts.Listen != nil {
+		done := make(chan struct{})
+		defer func() { <-done }()
+		go func() {
+			defer close(done)
+			b.listen(ctx)
+		}()
+	}
+	state := relay{b: b}
+	for ctx.Err() == nil {
+		held, err := locks.Lock(ctx, b.lockName())
+		if err != nil {
+			state.failed(ctx, err)
+			continue
+		}
+		state.work(ctx, held)
+		_ = held.Unlock(context.WithoutCancel(ctx)) // or it ends by itself
+		if state.since != (time.Time{}) {
+			wait(ctx, 2*standbyPoll) // perhaps another process can reach the store
+		}
+	}
+	return nil
+}
+
+// relay is what Run knows.
+type relay struct {
+	b      *Box
+	caches map[string]*cacheguard.Cache[[]byte] // by their names
+	since  time.Time                            // nothing can be delivered
+	pause  time.Duration                        // after the last failure
+}
+
+// work delivers as long as it has the lock and is of use.
+func (r *relay) work(ctx context.Context, held lock.Lock) {
+	ctx, cancel := lock.Context(ctx, held)
+	defer cancel()
+	defer r.forget()
+	began := time.Now()
+	for ctx.Err() == nil {
+		n, err := r.round(ctx)
+		if err != nil {
+			r.failed(ctx, err)
+			if time.Since(later(began, r.since)) > r.b.opts.Lease {
+				return
+			}
+			continue
+		}
+		r.succeeded()
+		if n < batch {
+			r.b.rest(ctx)
+		}
+	}
+}
+
+// failed says so, once, and has some time pass.
+func (r *relay) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.since.IsZero() {
+		r.since, r.pause = time.Now(), firstPause
+		r.b.opts.Logger.WarnContext(ctx, "outbox: invalidations can't be delivered; caches may answer with what is out of date", "table", r.b.opts.Table, "error", err)
+	}
+	wait(ctx, r.pause/2+rand.N(r.pause/2))
+	r.pause = min(2*r.pause, mostPause)
+}
+
+func (r *relay) succeeded() {
+	if !r.since.IsZero() {
+		r.b.opts.Logger.Info("outbox: invalidations are delivered again", "table", r.b.opts.Table, "after", time.Since(r.since).Round(time.Millisecond))
+		r.since = time.Time{}
+	}
+}
+
+// round delivers the oldest invalidations and returns how many they were. What was delivered before something failed is
+// removed all the same.
+func (r *relay) round(ctx context.Context) (n int, err error) {
+	rows, err := r.b.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	for done < len(rows) && err == nil {
+		some := rows[done:]
+		some = some[:alike(some)]
+		if err = r.deliver(ctx, some); err == nil {
+			done += len(some)
+		}
+	}
+	return len(rows), errors.Join(err, r.b.remove(ctx, rows[:done]))
+}
+
+// alike returns how many rows from the first one on are of one kind and one cache.
+func alike(rows []row) int {
+	n := 1
+	for n < len(rows) && rows[n].kind == rows[0].kind && rows[n].cache == rows[0].cache {
+		n++
+	}
+	return n
+}
+
+// deliver tells the store of rows that are alike.
+func (r *relay) deliver(ctx context.Context, rows []row) error {
+	cache, err := r.cache(rows[0].cache)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = rows[i].name
+	}
+	switch rows[0].kind {
+	case ofKey:
+		err = cache.Invalidate(ctx, names...)
+	case ofStaleKey:
+		err = cache.MarkStale(ctx, names...)
+	case ofTag:
+		err = cache.InvalidateTags(ctx, names...)
+	case ofStaleTag:
+		err = cache.MarkStaleTags(ctx, names...)
+	default: // ofAll
+		err = cache.InvalidateAll(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%d invalidations of cache %q: %w", len(rows), rows[0].cache, err)
+	}
+	return nil
+}
+
+// mostCaches are remembered, lest names that are made up fill the memory.
+const mostCaches = 1000
+
+func (r *relay) cache(name string) (*cacheguard.Cache[[]byte], error) {
+	if cache, ok := r.caches[name]; ok {
+		return cache, nil
+	}
+	cache, err := r.b.newCache(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.caches) >= mostCaches {
+		r.forget()
+	}
+	if r.caches == nil {
+		r.caches = make(map[string]*cacheguard.Cache[[]byte])
+	}
+	r.caches[name] = cache
+	return cache, nil
+}
+
+func (r *relay) forget() {
+	for _, cache := range r.caches {
+		_ = cache.Close()
+	}
+	r.caches = nil
+}
+
+// rest waits until there may be something to do.
+func (b *Box) rest(ctx context.Context) {
+	timer := time.NewTimer(b.opts.Poll)
+	defer timer.Stop()
+	select {
+	case <-b.woken:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// wait has some time pass, unless ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// listen has the relay be woken by what other processes commit. While notifications don't arrive it polls.
+func (b *Box) listen(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		err := b.opts.Listen(ctx, b.opts.Table, func() {
+			pause = firstPause
+			b.Wake()
+		}, func(string) { b.Wake() })
+		if ctx.Err() != nil {
+			return
+		}
+		if pause == firstPause { // once for each break
+			b.opts.Logger.WarnContext(ctx, "outbox: notifications don't arrive; the relay polls", "channel", b.opts.Table, "error", err)
+		}
+		wait(ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, 4*mostPause)
+	}
+}

@@ -1,0 +1,3 @@
+-- Keeps an invalidation that can't be delivered, out of the others' way.
+-- Parameters: id, why.
+UPDATE cacheguard_outbox SET refused = ?2 WHERE id = ?1

@@ -1,0 +1,268 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/outbox"
+	"github.com/cacheguard/cacheguard/internal/pgtest"
+)
+
+const (
+	patience = 30 * time.Second // for what has to happen
+	never    = time.Hour        // a poll that is not waited for
+)
+
+// system is a database with tables of the test's own.
+type system struct {
+	Dialect   sqllock.Dialect
+	Source    string // for the driver
+	Table     string
+	LockTable string
+}
+
+var tables atomic.Int64
+
+// onSQLite is a file that several processes may use.
+func onSQLite(t testing.TB) system {
+	t.Helper()
+	file := filepath.ToSlash(filepath.Join(t.TempDir(), "shop.db"))
+	source := "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	return system{Dialect: sqllock.SQLite, Source: source, Table: "outbox", LockTable: "locks"}.created(t)
+}
+
+// onPostgreSQL has tables of their own on the server that all tests share.
+func onPostgreSQL(t testing.TB) system {
+	t.Helper()
+	n := tables.Add(1)
+	return system{
+		Dialect: sqllock.PostgreSQL, Source: pgtest.URL(pgtest.Shared(t).Addr()),
+		Table: fmt.Sprintf("outbox_%d", n), LockTable: fmt.Sprintf("locks_%d", n),
+	}.created(t)
+}
+
+func (s system) created(t testing.TB) system {
+	t.Helper()
+	if err := s.box(t, nil).Create(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// onEach runs a test on each database, at the same time.
+func onEach(t *testing.T, test func(t *testing.T, s system)) {
+	for name, open := range map[string]func(testing.TB) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+func (s system) open() (*sql.DB, error) {
+	driver := "sqlite"
+	if s.Dialect == sqllock.PostgreSQL {
+		driver = "pgx"
+	}
+	db, err := sql.Open(driver, s.Source)
+	if err == nil {
+		db.SetMaxOpenConns(8)
+	}
+	return db, err
+}
+
+// db is a pool of connections, as a process has one.
+func (s system) db(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// box is an outbox with connections of its own, as another process has it. Without a store it delivers to nobody.
+func (s system) box(t testing.TB, store cacheguard.Store, change ...func(*outbox.Options)) *outbox.Box {
+	t.Helper()
+	if store == nil {
+		store = memoryStore(t)
+	}
+	b, err := outbox.New(s.db(t), store, s.options(change...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (s system) options(change ...func(*outbox.Options)) outbox.Options {
+	opts := outbox.Options{
+		Dialect: s.Dialect, Table: s.Table, LockTable: s.LockTable, Lease: 10 * time.Second,
+		Poll: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	return opts
+}
+
+// run has the box relay until the test ends or stop is called, which waits for its end.
+func run(t testing.TB, b *outbox.Box) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := await(t, done, "the relay's end"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// exec carries out a statement, in which OUTBOX stands for the table.
+func (s system) exec(t testing.TB, db outbox.Tx, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(soon(t), strings.ReplaceAll(statement, "OUTBOX", s.Table), args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// in carries something out in a transaction that is committed.
+func in(t testing.TB, db *sql.DB, do func(tx *sql.Tx) error) {
+	t.Helper()
+	tx, err := db.BeginTx(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(tx), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func memoryStore(t testing.TB) *memstore.Store {
+	t.Helper()
+	store := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// ledger is a store that writes down what it is told, and that can be away.
+type ledger struct {
+	cacheguard.Store
+	during func() // is called before keys are invalidated, if it isn't nil
+
+	mu   sync.Mutex
+	told []string
+	away error
+	news chan struct{} // has room for one
+}
+
+func newLedger(t *testing.T) *ledger {
+	return &ledger{Store: memoryStore(t), news: make(chan struct{}, 1)}
+}
+
+func (l *ledger) be(away error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+func (l *ledger) note(format string, args ...any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away == nil {
+		l.told = append(l.told, fmt.Sprintf(format, args...))
+	}
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+	return l.away
+}
+
+// all is what it was told so far.
+func (l *ledger) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.told)
+}
+
+// await waits until it was told something for which ok holds.
+func (l *ledger) await(t *testing.T, what string, ok func(told []string) bool) []string {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		if told := l.all(); ok(told) {
+			return told
+		}
+		select {
+		case <-l.news:
+		case <-timeout:
+			t.Fatalf("still waiting for %s; told so far: %q", what, l.all())
+		}
+	}
+}
+
+func (l *ledger) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	if l.during != nil {
+		l.during()
+	}
+	return errors.Join(l.noteKeys("key", keys), l.Store.Invalidate(ctx, keys))
+}
+
+func (l *ledger) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	return errors.Join(l.noteKeys("stale-key", keys), l.Store.MarkStale(ctx, keys, at, mark))
+}
+
+func (l *ledger) noteKeys(what string, keys []cacheguard.Key) error {
+	for _, k := range keys {
+		if err := l.note("%s %s %q", what, k.Cache, k.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *ledger) InvalidateTags(ctx context.Context, cache string, tags []string) (int64, error) {
+	if err := l.note("tags %s %q", cache, tags); err != nil {
+		return 0, err
+	}
+	return l.Store.InvalidateTags(ctx, cache, tags)
+}
+
+// soon ends a test that hangs.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func await[T any](t testing.TB, happened <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-happened:
+	case <-time.After(patience):
+		t.Fatalf("still waiting for %s", what)
+	}
+	return v
+}

@@ -1,0 +1,146 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+)
+
+// row is an invalidation that is to be delivered.
+type row struct {
+	id    int64
+	kind  kind
+	cache string
+	name  string
+}
+
+// read returns the oldest rows that can be delivered, batch at most. What never can be is kept and said.
+func (b *Box) read(ctx context.Context) (rows []row, err error) {
+	found, err := b.db.QueryContext(ctx, b.sql.read, batch)
+	if err != nil {
+		return nil, b.explained(err)
+	}
+	refused := make(map[int64]error)
+	for found.Next() {
+		var r row
+		if err := found.Scan(&r.id, &r.kind, &r.cache, &r.name); err != nil {
+			return nil, errors.Join(err, found.Close())
+		}
+		if wrong := r.decode(); wrong != nil {
+			refused[r.id] = wrong
+			continue
+		}
+		rows = append(rows, r)
+	}
+	if err := errors.Join(found.Err(), found.Close()); err != nil {
+		return nil, err
+	}
+	for id, why := range refused {
+		if err := b.refuse(ctx, id, why); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// decode puts the names in place of their texts, and returns why nobody can deliver the row.
+func (r *row) decode() (err error) {
+	if r.cache, err = nameOf(r.cache); err != nil {
+		return err
+	}
+	if r.name, err = nameOf(r.name); err != nil {
+		return err
+	}
+	return errors.Join(wrongCache(r.cache), wrong(r.kind, r.name))
+}
+
+// refuse keeps a row out of the others' way.
+func (b *Box) refuse(ctx context.Context, id int64, why error) error {
+	if _, err := b.db.ExecContext(ctx, b.sql.refuse, id, why.Error()); err != nil {
+		return err
+	}
+	b.opts.Logger.ErrorContext(ctx, "outbox: an invalidation can't be delivered and is kept", "table", b.opts.Table, "id", id, "error", why)
+	return nil
+}
+
+// remove removes rows that were delivered. It is done although ctx ends: they would be delivered again.
+func (b *Box) remove(ctx context.Context, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].id
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Lease)
+	defer cancel()
+	_, err = b.db.ExecContext(ctx, b.sql.remove, string(list))
+	return err
+}
+
+// Flush waits until what is committed now has been delivered, by whichever process relays. It returns the error of ctx, or
+// of the database.
+func (b *Box) Flush(ctx context.Context) error {
+	b.Wake()
+	var last int64
+	if err := b.db.QueryRowContext(ctx, b.sql.last).Scan(&last); err != nil {
+		return fmt.Errorf("outbox: %w", b.explained(err))
+	}
+	for pause := flushPause; ; pause = min(2*pause, mostPause) {
+		var pending bool
+		if err := b.db.QueryRowContext(ctx, b.sql.pending, last).Scan(&pending); err != nil {
+			return fmt.Errorf("outbox: %w", b.explained(err))
+		}
+		if !pending {
+			return nil
+		}
+		wait(ctx, pause)
+	}
+}
+
+const flushPause = time.Millisecond
+
+// Backlog is what waits for delivery.
+type Backlog struct {
+	Rows    int64         // to be delivered
+	Oldest  time.Duration // since that was written, by the database's clock
+	Refused int64         // never to be delivered; see the table's column refused
+}
+
+// Backlog counts what waits for delivery. It reads the whole table, which is small unless something is wrong.
+func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
+	var found Backlog
+	var oldest int64
+	err := b.db.QueryRowContext(ctx, b.sql.backlog).Scan(&found.Rows, &oldest, &found.Refused)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("outbox: %w", b.explained(err))
+	}
+	found.Oldest = max(time.Duration(oldest)*time.Microsecond, 0)
+	return found, nil
+}
+
+// explained adds to an error what its reader may want to do about it.
+func (b *Box) explained(err error) error {
+	var said interface{ SQLState() string }
+	missing := strings.Contains(err.Error(), "no such table")
+	if errors.As(err, &said) {
+		missing = said.SQLState() == "42P01" || said.SQLState() == "3F000"
+	}
+	if !missing {
+		return err
+	}
+	hint := "make it with Box.Create, or with what Box.Schema says"
+	if b.opts.Dialect == sqllock.SQLite {
+		hint += "; mind that each connection to :memory: has a database of its own"
+	}
+	return fmt.Errorf("there is no table %s; %s: %w", b.opts.Table, hint, err)
+}
