@@ -29,8 +29,13 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, er
 			return e.res.Value, nil
 		}
 	}
-	r, err := c.GetResult(ctx, key, load)
-	return r.Value, err
+	if load == nil {
+		var zero V
+		return zero, errNoLoad
+	}
+	var res Result[V]
+	err := c.get(ctx, key, loader[V]{value: load}, &res)
+	return res.Value, err
 }
 
 var errNoLoad = errors.New("cacheguard: the load function is nil")
@@ -59,49 +64,26 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // writes into res.
 //
 // Thousands of goroutines wait in await at the same time, each on a stack that has to grow for what is on it. So while they
-// wait there is nothing of join on theirs, and results are not copied from function to function.
+// wait there is nothing of look on theirs, and results are not copied from function to function.
 func (c *Cache[V]) get(ctx context.Context, key string, load loader[V], res *Result[V]) error {
-	f, id, err := c.join(ctx, key, load, res)
-	if f == nil {
-		return err
-	}
-	out, began, err := c.await(ctx, f, key, id)
-	if err != nil {
-		return err
-	}
-	return c.shared(ctx, f, key, id, load, out, began, res)
-}
-
-// join is all of get but for waiting for the flight of another caller, which it returns.
-func (c *Cache[V]) join(ctx context.Context, key string, load loader[V], res *Result[V]) (_ *flight.Flight[outcome[V]], id string, err error) {
 	if err := c.enter(ctx); err != nil {
-		return nil, "", err
+		return err
 	}
-	id = keyID(key)
+	id := keyID(key)
 	since := c.since(ctx, id)
 	if c.tier != nil {
 		if since == 0 {
 			if found, err := c.getLocal(ctx, key, id, load, res); found {
-				return nil, "", err
+				return err
 			}
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
-	if c.opts.StrongReads {
-		f, err := c.takePart(ctx, &c.reads, key, id, load, since, res)
-		if f != nil {
-			err = c.lookInto(ctx, f, key, id, load, res)
-		}
-		return nil, "", err
+	f, err := c.takePart(ctx, &c.reads, key, id, load, since, res)
+	if f == nil {
+		return err
 	}
-	f, leads := c.reads.JoinSince(id, c.opts.MaxWaiters, since)
-	switch {
-	case f == nil:
-		return nil, "", c.turnAway(ctx, key, id)
-	case leads:
-		return nil, "", c.lookInto(ctx, f, key, id, load, res)
-	}
-	return f, id, nil
+	return c.look(ctx, f, key, c.key(id), load, res)
 }
 
 // getLocal answers from the process-local tier, if it can.
@@ -113,51 +95,37 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 	if got, early := e.early(*res, c.opts.EarlyRefresh); early {
 		c.refreshBehind(ctx, key, c.key(id), load, got)
 	}
-	return true, c.hit(ctx, key, res)
-}
-
-// lookInto is look, with its result apart from the stack of those who don't lead.
-//
-//go:noinline
-func (c *Cache[V]) lookInto(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], res *Result[V]) (err error) {
-	*res, err = c.look(ctx, f, key, c.key(id), load)
-	return err
+	return true, c.answer(ctx, key, res)
 }
 
 // look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
-func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V]) (Result[V], error) {
-	id := k.Key
+//
+//go:noinline
+func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
 	got, err := c.lookUp(ctx, f, key, k)
-	if got.good == useFresh {
-		f.Land(outcome[V]{res: got.res})
-		if got.early {
-			c.refreshBehind(ctx, key, k, load, got)
-		}
-		return got.res, c.hit(ctx, key, &got.res)
-	}
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
 		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
 		m := c.missOf(key, k, load, got, nil)
 		m.Solo = true
-		return c.detach(ctx, flight.Solo[outcome[V]](), m)
+		return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
 	}
-	switch kind, failed, behind := c.atOnce(id, &got, err); kind {
-	case EventStale:
+	switch kind, failed, behind := c.atOnce(k.Key, &got, err); kind {
+	case EventHit, EventStale:
 		got.res.Err = failed
 		f.Land(outcome[V]{res: got.res})
 		if behind {
 			c.refreshBehind(ctx, key, k, load, got)
 		}
-		return c.stale(ctx, key, got.res)
+		*res = got.res
+		return c.answer(ctx, key, res)
 	case EventCoalesced, EventOverloaded:
-		var res Result[V]
 		if kind == EventCoalesced {
 			res.Status = StatusCoalesced
 		}
-		f.Land(outcome[V]{res: res, err: failed})
+		f.Land(outcome[V]{res: *res, err: failed})
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
-		return res, failed
+		return failed
 	}
 	if got.good != useNone && err == nil && c.opts.SoftTimeout > 0 {
 		f.Hold()
@@ -166,14 +134,16 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 	}
 	m := c.missOf(key, k, load, got, err)
 	m.Reads = true
-	return c.detach(ctx, f, m)
+	return c.detach(ctx, f, m, res)
 }
 
-// atOnce says what a caller is told who waits for no load although nothing fresh was found: a stale value, where that will do or
-// because a load has failed; the error of a load that has just failed in this process; that too many ask the store, which is no
-// reason to ask the origin. Zero: there is a load to be had. behind: the value is to be refreshed meanwhile.
+// atOnce says what a caller is told who waits for no load: a fresh value; a stale one, where that will do or because a load has
+// failed; the error of a load that has just failed in this process; that too many ask the store, which is no reason to ask the
+// origin. Zero: there is a load to be had. behind: the value is to be refreshed meanwhile.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
+	case got.good == useFresh:
+		return EventHit, nil, got.early
 	case got.good != useNone && storeErr == nil:
 		held, failed := c.refreshPauses.find(id, got.id)
 		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
@@ -189,45 +159,6 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	return 0, nil, false
 }
 
-// leaderResult is result for the caller whose load it is, and which that load may want to do something.
-func (c *Cache[V]) leaderResult(ctx context.Context, f *flight.Flight[outcome[V]]) (*outcome[V], error) {
-	d := desk.From(ctx)
-	if d == nil {
-		if c.opts.SoftTimeout > 0 {
-			return c.resultWithin(ctx, f, c.opts.SoftTimeout)
-		}
-		return f.Result(ctx)
-	}
-	select {
-	case job := <-d.Jobs():
-		// The job can't be left half done, but who asked for it can go.
-		stop := context.AfterFunc(d.Client(), func() { f.Leave() })
-		panics := true
-		defer func() {
-			switch {
-			case !panics || !stop():
-			case d.Left():
-				f.Leave()
-			default: // who waits elsewhere is told of the failed load first
-				_, _ = f.Wait(d.Client())
-			}
-		}()
-		job()
-		panics = false
-		switch {
-		case !stop():
-			return nil, d.Client().Err()
-		case d.Left():
-			f.Leave()
-			return nil, context.Canceled
-		}
-		return f.Result(d.Client())
-	case <-f.Done():
-	case <-ctx.Done():
-	}
-	return f.Result(ctx)
-}
-
 // resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
 func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
@@ -235,6 +166,45 @@ func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]
 		out.res = out.res.later(time.Since(out.also.at))
 	}
 	return &out, err
+}
+
+// takePart makes the caller a member of a flight of this group, and returns it if the caller is to lead it. If not, it waits for
+// it and returns in res what the caller gets of it.
+//
+// With StrongReads it may do so twice. A flight's result is as of the moment before the question to the store that it comes
+// from, or before its load began. For who joined the flight later than that, it may be what was so before a change that had
+// returned when this caller came, of which its process hasn't heard yet. Such a caller waits all the same, so that a burst
+// doesn't become as many look-ups, and then takes another one: all who come while one is out share the next.
+func (c *Cache[V]) takePart(ctx context.Context, group *flight.Group[outcome[V]], key, id string, load loader[V], since uint64,
+	res *Result[V]) (leads *flight.Flight[outcome[V]], err error) {
+	came := flight.Now()
+	f, first := group.JoinSince(id, c.opts.MaxWaiters, since)
+	for asked := false; ; asked = true {
+		if f == nil {
+			return nil, c.turnAway(ctx, key, id)
+		}
+		if first {
+			return f, nil
+		}
+		out, began, err := c.await(ctx, f, key, id)
+		if err != nil {
+			return nil, err
+		}
+		if asked || !c.opts.StrongReads || !c.tooOld(out, f, came) {
+			return nil, c.shared(ctx, f, key, id, load, out, began, res)
+		}
+		// What the next one brings was found after it was begun, which was after this call.
+		f, first = group.JoinNext(f, came)
+	}
+}
+
+// tooOld reports whether what a flight has brought may be from before a change that had returned at that moment. Errors are
+// none's values, and while the store can't be read there are no changes to be heard of.
+func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
+	if out.err != nil || out.unshared() || out.res.Degraded && c.reading.said.Load() {
+		return false
+	}
+	return !f.Since(came)
 }
 
 // await waits for a flight that another caller leads, and returns what it has landed with and since when it was waited for
@@ -249,49 +219,23 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 	if c.opts.SoftTimeout > 0 {
 		out, err = c.resultWithin(ctx, f, c.opts.SoftTimeout)
 	} else if d := desk.From(ctx); d != nil && d.Caller != nil {
-		out, err = untilHeard(ctx, f, d)
+		out, err = desk.Hear(ctx, d, f)
 	} else {
 		out, err = f.Result(ctx)
 	}
 	return out, began, err
 }
 
-// untilHeard is Result for a caller who may get what it came for before the flight has landed. Until it has all of that it is a
-// member, so that the work goes on for it.
-func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (*T, error) {
-	select {
-	case <-f.Announced():
-	case <-f.Done():
-		return f.Result(ctx)
-	case <-ctx.Done():
-		return f.Result(ctx)
-	}
-	stop := context.AfterFunc(d.Client(), func() { f.Leave() })
-	over := true // also by a panic
-	defer func() {
-		if over && stop() {
-			f.Leave()
-		}
-	}()
-	if d.Caller.Hears(f.Word()) {
-		return nil, context.Canceled
-	}
-	if over = false; !stop() {
-		return nil, d.Client().Err()
-	}
-	return f.Result(ctx)
-}
-
 // shared is what a caller gets of a flight that another one leads, when it has landed.
 func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out *outcome[V],
 	began time.Time, res *Result[V]) (err error) {
 	if out.unshared() {
-		return c.loadUnsharedInto(ctx, key, id, load, out.also.marker, res)
+		return c.loadUnshared(ctx, key, id, load, out.also.marker, res)
 	}
 	*res = out.res
 	switch res.Status {
 	case StatusHit:
-		return c.hit(ctx, key, res)
+		return c.answer(ctx, key, res)
 	case StatusLoaded:
 		res.Status = StatusCoalesced
 	}
@@ -309,26 +253,20 @@ func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 	}
 }
 
-// hit answers with a fresh value.
-func (c *Cache[V]) hit(ctx context.Context, key string, res *Result[V]) error {
-	if res.Local && c.localHits != nil {
+// answer answers with a value that was at hand, fresh or stale.
+func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error {
+	switch {
+	case res.Status == StatusStale:
+		c.observe(ctx, Event{Kind: EventStale, Key: key, NotFound: res.NotFound, Err: res.Err})
+	case res.Local && c.localHits != nil:
 		c.localHits.add(res.NotFound)
-	} else {
+	default:
 		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}
 	return res.answer(nil)
 }
 
-// stale answers with a value past its TTL.
-func (c *Cache[V]) stale(ctx context.Context, key string, res Result[V]) (Result[V], error) {
-	c.observe(ctx, Event{Kind: EventStale, Key: key, NotFound: res.NotFound, Err: res.Err})
-	return answer(res, nil)
-}
-
-// answer is what callers see of a result: "does not exist" is an error for them.
-func answer[V any](res Result[V], err error) (Result[V], error) { return res, res.answer(err) }
-
-// answer is the error that goes with a result.
+// answer is the error that goes with a result: "does not exist" is one for callers.
 func (r *Result[V]) answer(err error) error {
 	if err == nil && r.NotFound {
 		err = ErrNotFound

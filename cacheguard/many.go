@@ -172,12 +172,7 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 }
 
 func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
-	if res.Status == StatusStale {
-		res, err := m.cache.stale(ctx, key, res)
-		m.give(key, res, err)
-		return
-	}
-	err := m.cache.hit(ctx, key, &res)
+	err := m.cache.answer(ctx, key, &res)
 	m.give(key, res, err)
 }
 
@@ -214,15 +209,8 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		if err != nil {
 			*got = c.tier.last(id)
 		}
-		if got.good == useFresh {
-			if got.early {
-				m.refresh(key, id, *got)
-			}
-			m.answer(ctx, key, got.res)
-			continue
-		}
 		switch kind, failed, behind := c.atOnce(id, got, err); kind {
-		case EventStale:
+		case EventHit, EventStale:
 			if got.res.Err = failed; behind {
 				m.refresh(key, id, *got)
 			}
@@ -305,37 +293,25 @@ func (m *many[V]) wait(ctx context.Context) {
 	for _, p := range m.began {
 		c.urge(ctx, p.flight)
 	}
-	for len(m.joined) > 0 {
-		p := m.joined[0]
-		m.joined = m.joined[1:]
-		out, err := m.result(ctx, p, began)
-		if err != nil {
-			m.give(p.name, Result[V]{}, err)
-			continue
+	for len(m.joined)+len(m.began) > 0 {
+		from, leads := &m.joined, false
+		if len(m.joined) == 0 {
+			from, leads = &m.began, true
 		}
-		if c.opts.StrongReads && m.since == 0 && c.tooOld(out, p.flight, m.asOf) {
+		p := (*from)[0]
+		*from = (*from)[1:]
+		out, err := m.result(ctx, p, began)
+		var res Result[V]
+		switch {
+		case err != nil:
+		case leads:
+			err = c.led(ctx, p, out, began, &res)
+		case c.opts.StrongReads && m.since == 0 && c.tooOld(out, p.flight, m.asOf):
 			m.again = append(m.again, p.name)
 			continue
+		default:
+			err = c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began, &res)
 		}
-		var res Result[V]
-		err = c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began, &res)
-		m.give(p.name, res, err)
-	}
-	for len(m.began) > 0 {
-		p := m.began[0]
-		m.began = m.began[1:]
-		out, err := m.result(ctx, p, began)
-		if err != nil {
-			m.give(p.name, Result[V]{}, err)
-			continue
-		}
-		if out.unshared() && out.res.Status == StatusMiss { // by somebody else
-			res, err := c.loadUnshared(ctx, p.name, p.key.Key, p.load, out.also.marker)
-			m.give(p.name, res, err)
-			continue
-		}
-		c.served(ctx, EventLoaded, p.name, p.flight, out, began)
-		res, err := answer(out.res, out.err)
 		m.give(p.name, res, err)
 	}
 }

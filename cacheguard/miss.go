@@ -85,11 +85,11 @@ func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
 // detach hands a flight over to a run that outlives this caller, and waits for it like everybody else.
-func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V]) (Result[V], error) {
+func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
 	m.flight = f
 	if !c.life.begin() {
 		f.Land(outcome[V]{err: ErrClosed})
-		return Result[V]{}, ErrClosed
+		return ErrClosed
 	}
 	r := c.newRun(ctx, nil, m)
 	recursive := c.inside(ctx, m.key.Key)
@@ -98,38 +98,45 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 	}
 	go r.work()
 	if recursive {
-		return Result[V]{}, recursion(m.name)
+		return recursion(m.name)
 	}
 	began := c.watch(f)
-	out, err := c.leaderResult(ctx, f)
+	var out *outcome[V]
+	if d := desk.From(ctx); d != nil {
+		out, err = desk.Work(ctx, d, f)
+	} else if c.opts.SoftTimeout > 0 {
+		out, err = c.resultWithin(ctx, f, c.opts.SoftTimeout)
+	} else {
+		out, err = f.Result(ctx)
+	}
 	if err != nil {
-		return Result[V]{}, err
+		return err
 	}
+	return c.led(ctx, m, out, began, res)
+}
+
+// led is what a caller gets of the flight that it has led, when it has landed.
+func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V]) error {
 	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
-		return c.loadUnshared(ctx, m.name, m.key.Key, m.load, out.also.marker)
+		return c.loadUnshared(ctx, m.name, m.key.Key, m.load, out.also.marker, res)
 	}
-	c.served(ctx, EventLoaded, m.name, f, out, began)
-	return answer(out.res, out.err)
+	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
+	*res = out.res
+	return res.answer(out.err)
 }
 
 // loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not. marker is what says so, if
-// it stood in the store.
-func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V], marker *found[V]) (Result[V], error) {
+// it stood in the store. It is apart from the stack of those who get a shared one.
+//
+//go:noinline
+func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V], marker *found[V], res *Result[V]) error {
 	var got found[V]
 	if marker != nil {
 		got = *marker
 	}
 	m := c.missOf(key, c.key(id), load, got, nil)
 	m.Solo, m.Apart = true, true
-	return c.detach(ctx, flight.Solo[outcome[V]](), m)
-}
-
-// loadUnsharedInto is loadUnshared, with its result apart from the stack of those who get a shared one.
-//
-//go:noinline
-func (c *Cache[V]) loadUnsharedInto(ctx context.Context, key, id string, load loader[V], marker *found[V], res *Result[V]) (err error) {
-	*res, err = c.loadUnshared(ctx, key, id, load, marker)
-	return err
+	return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
 }
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among

@@ -15,7 +15,7 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	if e == nil {
 		return Result[V]{}, false
 	}
-	_ = c.hit(context.Background(), key, &res)
+	_ = c.answer(context.Background(), key, &res)
 	return res, true
 }
 

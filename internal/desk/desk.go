@@ -16,10 +16,10 @@ type Desk struct {
 	// Caller is asked by the load. It is set before the desk is passed along. Nil: it may refresh, and hears nothing.
 	Caller Caller
 
-	client context.Context
+	client context.Context // says when the caller has left while a job is done
 	jobs   chan func()
 	closed chan struct{}
-	left   bool
+	left   bool // a job has called Leave; for the caller's goroutine
 }
 
 // Caller is who has opened a desk.
@@ -55,12 +55,6 @@ func (d *Desk) Do(job func()) bool {
 	}
 }
 
-// Jobs is where the caller gets them from.
-func (d *Desk) Jobs() <-chan func() { return d.jobs }
-
-// Client is the context that says when the caller has left while a job is done.
-func (d *Desk) Client() context.Context { return d.client }
-
 // MayRefresh reports whether the caller whose context this is may have this stale value refreshed.
 func MayRefresh(ctx context.Context, value any) bool {
 	d := From(ctx)
@@ -69,9 +63,6 @@ func MayRefresh(ctx context.Context, value any) bool {
 
 // Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
 func (d *Desk) Leave() { d.left = true }
-
-// Left reports whether a job has called Leave. It is for the caller's goroutine.
-func (d *Desk) Left() bool { return d.left }
 
 // With returns a context that has the desk; nil hides one that is there.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }

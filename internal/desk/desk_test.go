@@ -12,7 +12,7 @@ func TestDesk(t *testing.T) {
 		d := Open(t.Context())
 		done, taken := false, make(chan bool, 1)
 		go func() { taken <- d.Do(func() { done = true }) }()
-		job := <-d.Jobs()
+		job := <-d.jobs
 		if !<-taken || done {
 			t.Error("Do returned before the job was taken, or did it itself")
 		}
@@ -31,7 +31,7 @@ func TestDesk(t *testing.T) {
 func TestContext(t *testing.T) {
 	d := Open(t.Context())
 	ctx := With(t.Context(), d)
-	if From(ctx) != d || d.Client() != t.Context() || From(With(ctx, nil)) != nil || From(context.Background()) != nil {
+	if From(ctx) != d || d.client != t.Context() || From(With(ctx, nil)) != nil || From(context.Background()) != nil {
 		t.Error("the context has another desk")
 	}
 	if !MayRefresh(context.Background(), 1) || !MayRefresh(ctx, 1) {
