@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
@@ -25,11 +26,6 @@ func (t *turn) end() {
 
 // takeTurn takes one slot for those who want to ask for the lease, and one for those who want to load without it.
 func (r *run[V]) takeTurn(all []*miss[V]) {
-	if len(r.misses) == 1 {
-		release, err := r.cache.acquire(r.ctx, r.urged, all[0].Behind)
-		r.turned(all, release, err)
-		return
-	}
 	var ask, load []*miss[V]
 	for _, m := range r.together(all) {
 		if m.State == protocol.Queued {
@@ -47,41 +43,40 @@ func (r *run[V]) takeTurn(all []*miss[V]) {
 
 // acquire takes a slot of the budget, and gives it to then, on the run's goroutine.
 func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
-	behind := true
-	for _, m := range all {
-		behind = behind && m.Behind
+	c, share := r.cache, 0.5 // what nobody waits for leaves half of the queue to those who do
+	if slices.ContainsFunc(all, func(m *miss[V]) bool { return !m.Behind }) {
+		share = 1
 	}
-	if len(all) == r.open || !r.cache.life.begin() { // there is nothing else to be done meanwhile, or not for long
-		then(r.cache.acquire(r.ctx, r.urged, behind))
+	take := func() (release func(), err error) {
+		c.loads.queued.Add(1)
+		defer c.loads.queued.Add(-1)
+		return c.opts.Limiter.acquire(r.ctx, c.opts.LoadTimeout, r.urged, share)
+	}
+	if len(all) == r.open || !c.life.begin() { // there is nothing else to be done meanwhile, or not for long
+		then(take())
 		return
 	}
 	go func() {
-		defer r.cache.life.end()
-		release, err := r.cache.acquire(r.ctx, r.urged, behind)
+		defer c.life.end()
+		release, err := take()
 		if !r.mail.post(func() { then(release, err) }) && err == nil {
 			release()
 		}
 	}()
 }
 
-// acquire takes a slot of the budget. What nobody waits for leaves half of the queue to those who do.
-func (c *Cache[V]) acquire(ctx context.Context, urged <-chan struct{}, behind bool) (release func(), err error) {
-	share := 1.0
-	if behind {
-		share = 0.5
+// refuse tells misses that there is no slot for them.
+func (r *run[V]) refuse(all []*miss[V], err error) {
+	for _, m := range all {
+		m.own.out.err = err
+		r.step(m, protocol.Event{Kind: protocol.Refused})
 	}
-	c.loads.queued.Add(1)
-	defer c.loads.queued.Add(-1)
-	return c.opts.Limiter.acquire(ctx, c.opts.LoadTimeout, urged, share)
 }
 
 // turned goes on with a slot, or without one.
 func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 	if err != nil {
-		for _, m := range all {
-			m.own.out.err = err
-			r.step(m, protocol.Event{Kind: protocol.Refused})
-		}
+		r.refuse(all, err)
 		return
 	}
 	t := &turn{release: release, members: 1}
@@ -97,26 +92,17 @@ func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 
 // ask asks for all leases in one trip.
 func (r *run[V]) ask(all []*miss[V]) {
-	c := r.cache
-	if len(all) == 1 {
-		m := all[0]
-		ask := r.question(m)
-		m.asked.sent = r.now()
-		ans, err := c.store.Lease(r.values, m.key, ask)
-		var there found[V]
-		var lookErr error
-		if err == nil && ans.State == LeaseValue {
-			there, lookErr = c.openRead(r.values, ans.Frame)
-		}
-		r.answered(m, ans, err, there, lookErr)
-		return
-	}
 	keys, asks := make([]Key, len(all)), make([]LeaseAsk, len(all))
 	for i, m := range all {
 		keys[i], asks[i] = m.key, r.question(m)
 	}
 	sent := r.now()
-	replies := complete(c.store.LeaseMany(r.values, keys, asks), len(keys))
+	var replies []Reply[LeaseAnswer]
+	if len(all) == 1 {
+		replies = only(r.cache.store.Lease(r.values, keys[0], asks[0]))
+	} else {
+		replies = complete(r.cache.store.LeaseMany(r.values, keys, asks), len(keys))
+	}
 	there, lookErr := r.look(replies)
 	for i, m := range all {
 		m.asked.sent = sent
@@ -144,6 +130,9 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 	}
 	return replies
 }
+
+// only is the reply to a question about one key.
+func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
 // look opens the values that are there after all, and reads the generations of all their tags in one trip. An error means that
 // nobody can say which of them have been invalidated.
@@ -311,10 +300,5 @@ func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 }
 
 func (r *run[V]) following() bool {
-	for _, m := range r.misses {
-		if m.State == protocol.Following {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.misses, func(m *miss[V]) bool { return m.State == protocol.Following })
 }

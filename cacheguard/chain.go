@@ -16,8 +16,8 @@ type link struct {
 	cache   any
 	keys    []string
 	limiter *Limiter
-	over    *atomic.Bool // the load has returned: whoever still has its context is no longer inside it
-	job     *desk.Load   // what it offers, and its job may keep; nil: nothing
+	over    atomic.Bool // the load has returned: whoever still has its context is no longer inside it
+	job     *desk.Load  // what it offers, and its job may keep; nil: nothing
 	parent  *link
 	apart   bool   // no load, but where the slots of those above no longer count
 	began   uint64 // the load, on the flights' clock; 0 if that doesn't matter
@@ -59,7 +59,7 @@ func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, chainKey{}, &link{over: &atomic.Bool{}, parent: chainOf(ctx), apart: true})
+	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), apart: true})
 }
 
 // inside reports whether ctx belongs to a running load of this key.

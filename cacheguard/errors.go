@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -89,14 +90,7 @@ func (e KeyErrors) Unwrap() []error {
 	return errs
 }
 
-func (e KeyErrors) keys() []string {
-	keys := make([]string, 0, len(e))
-	for k := range e {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func (e KeyErrors) keys() []string { return slices.Sorted(maps.Keys(e)) }
 
 // quoteKey makes any key fit for a log line.
 func quoteKey(key string) string {

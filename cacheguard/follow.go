@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,19 +215,9 @@ func (ws *waits) add(w *watcher) {
 func (w *watcher) stop() {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
-	all := w.of.byKey[w.key]
-	for i := range all {
-		if all[i] == w {
-			all[i] = all[len(all)-1]
-			all[len(all)-1] = nil
-			all = all[:len(all)-1]
-			break
-		}
-	}
-	if len(all) == 0 {
+	left := slices.DeleteFunc(w.of.byKey[w.key], func(other *watcher) bool { return other == w })
+	if w.of.byKey[w.key] = left; len(left) == 0 {
 		delete(w.of.byKey, w.key)
-	} else {
-		w.of.byKey[w.key] = all
 	}
 }
 

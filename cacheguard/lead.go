@@ -17,7 +17,8 @@ import (
 // work is a load of misses of a run, with leases or without. All but what says otherwise is for the run's goroutine.
 type work[V any] struct {
 	run    *run[V]
-	all    []*miss[V] // for which it was begun; it is the load of those whose work this is
+	all    []*miss[V]  // for which it was begun; it is the load of those whose work this is
+	prev   previous[V] // what the load of one key sees
 	ctx    context.Context
 	lose   context.CancelCauseFunc
 	cancel func()
@@ -40,15 +41,6 @@ const (
 // load starts the loads of misses that have their turn. Those with a lease and those without are not the same load: the
 // results of these are not stored.
 func (r *run[V]) load(all []*miss[V]) {
-	if m := all[0]; len(r.misses) == 1 {
-		var release func()
-		if m.turn != nil {
-			m.turn.taken, release = true, m.turn.release
-			m.turn = nil
-		}
-		r.launch(all, release)
-		return
-	}
 	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // leases don't wait for a slot
 	for len(all) > 0 {
 		first := all[0]
@@ -66,6 +58,8 @@ func (r *run[V]) load(all []*miss[V]) {
 			m.turn = nil
 		}
 		switch {
+		case t == nil: // a write has none
+			r.launch(some, nil)
 		case !t.taken:
 			t.taken = true
 			r.launch(some, t.release)
@@ -80,10 +74,7 @@ func (r *run[V]) launchWith(all []*miss[V], release func(), err error) {
 	all = slices.DeleteFunc(all, func(m *miss[V]) bool { return m.State != protocol.Alone })
 	switch {
 	case err != nil:
-		for _, m := range all {
-			m.own.out.err = err
-			r.step(m, protocol.Event{Kind: protocol.Refused})
-		}
+		r.refuse(all, err)
 	case len(all) == 0:
 		release()
 	default:
@@ -97,28 +88,22 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	ctx, cancel := context.WithTimeoutCause(r.ctx, c.opts.LoadTimeout, c.tookTooLong)
 	ctx, w.lose = context.WithCancelCause(ctx)
 	w.ctx, w.cancel = ctx, cancel
-	keys := make([]string, len(all))
-	for i, m := range all {
-		keys[i] = m.key.Key
+	for _, m := range all {
 		if m.work = w; m.State == protocol.Alone {
 			m.asked.asOf = flight.Tick()
 			m.had.res.Degraded = true // the load is told that it will not be stored
 		}
 	}
+	w.prev = all[0].before() // now: the run goes on, also when the load is given up before it has begun
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
-	if r.many != nil {
-		c.launch(ctx, w.name(), keys, slot, &w.note, w.loadMany(), w.ended)
-		return
-	}
-	if desk.From(ctx) != nil {
+	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
 		ctx, kept = desk.WithLoad(ctx, w, slot)
 		if slot != nil {
 			slot = kept.End
 		}
 	}
-	load := w.loadOne(all[0].load, all[0].before()) // the run goes on, also when the load is given up before it has begun
-	c.launch(ctx, w.name(), keys, slot, &w.note, load, w.ended)
+	w.start(ctx, slot)
 }
 
 // name is what observers are told as the key of the load.
@@ -142,32 +127,26 @@ func (w *work[V]) Made() {
 	}
 }
 
-// loadOne is a load of one key.
-func (w *work[V]) loadOne(load loader[V], prev previous[V]) func(context.Context, []byte) []loaded[V] {
-	return func(ctx context.Context, note []byte) []loaded[V] {
-		entry, err := load.call(ctx, prev.Result)
+// call calls the user's load, and returns what became of it for each of its keys.
+func (w *work[V]) call(ctx context.Context) []loaded[V] {
+	c, note := w.run.cache, noteOf(&w.note)
+	if w.run.many == nil {
+		entry, err := w.all[0].load.call(ctx, w.prev.Result)
 		if err == nil || errors.Is(err, ErrNotFound) {
 			w.Made()
 		}
-		return []loaded[V]{w.run.cache.complete(prev, entry, err, note)}
+		return []loaded[V]{c.complete(w.prev, entry, err, note)}
 	}
-}
-
-// loadMany is a load of many keys.
-func (w *work[V]) loadMany() func(context.Context, []byte) []loaded[V] {
-	r, names := w.run, make([]string, len(w.all))
+	names, outs := make([]string, len(w.all)), make([]loaded[V], len(w.all))
 	for i, m := range w.all {
 		names[i] = m.name
 	}
-	return func(ctx context.Context, note []byte) []loaded[V] {
-		values, err := r.many(ctx, names)
-		outs := make([]loaded[V], len(names))
-		for i, name := range names {
-			v, err := pick(values, err, name)
-			outs[i] = r.cache.completeSafely(v, err, note)
-		}
-		return outs
+	values, err := w.run.many(ctx, names)
+	for i, m := range w.all {
+		v, err := pick(values, err, m.name)
+		outs[i] = c.completeSafely(v, err, note)
 	}
+	return outs
 }
 
 // completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
@@ -307,18 +286,14 @@ func (w *work[V]) renew() {
 	sent := r.now()
 	go func() {
 		defer c.life.end()
-		replies := c.renewals(w.ctx, keys, grants)
+		var replies []Reply[Holding]
+		if len(keys) == 1 {
+			replies = only(c.store.Renew(w.ctx, keys[0], grants[0], c.opts.LeaseTTL))
+		} else {
+			replies = complete(c.store.RenewMany(w.ctx, keys, grants, c.opts.LeaseTTL), len(keys))
+		}
 		r.mail.post(func() { w.renewed(all, sent, replies) })
 	}()
-}
-
-// renewals renews one lease, or many in one trip.
-func (c *Cache[V]) renewals(ctx context.Context, keys []Key, grants []Grant) []Reply[Holding] {
-	if len(keys) == 1 {
-		held, err := c.store.Renew(ctx, keys[0], grants[0], c.opts.LeaseTTL)
-		return []Reply[Holding]{{held, err}}
-	}
-	return complete(c.store.RenewMany(ctx, keys, grants, c.opts.LeaseTTL), len(keys))
 }
 
 // renewed takes the answers to a renewal.

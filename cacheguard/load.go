@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
@@ -115,13 +114,15 @@ func (out loaded[V]) result() Result[V] {
 	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
 }
 
-// launch calls the user's load of these keys, by do, on a goroutine of its own, so that a load which ignores its context, never
-// returns, panics or calls Goexit can't take its flights along. done gets how it ended for each of the keys, noted what the
-// tracer notes before. The slot is given back when do returns, however late that is, or later by a job that keeps it.
-func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot func(), noted *atomic.Pointer[[]byte],
-	do func(ctx context.Context, note []byte) []loaded[V], done func([]loaded[V])) {
-	over := &atomic.Bool{}
-	in := &link{cache: c, keys: keys, over: over, parent: chainOf(ctx), began: flight.Now()}
+// start has the user's load called on a goroutine of its own, so that a load which ignores its context, never returns, panics or
+// calls Goexit can't take its flights along. The slot is given back when the load returns, however late that is, or later by a
+// job that keeps it.
+func (w *work[V]) start(ctx context.Context, slot func()) {
+	c, name := w.run.cache, w.name()
+	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now()}
+	for _, m := range w.all {
+		in.keys = append(in.keys, m.key.Key)
+	}
 	if slot != nil {
 		in.limiter = c.opts.Limiter
 	} else {
@@ -140,15 +141,15 @@ func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot 
 		defer slot()
 		var outs []loaded[V]
 		err := errGoexit
-		defer func() { done(outs) }()
+		defer func() { w.ended(outs) }()
 		ended := func(error, bool) {}
 		defer func() {
 			if v := recover(); v != nil {
 				err = panicError(v)
 			}
-			over.Store(true)
+			in.over.Store(true)
 			c.loads.running.Add(-1) // before anybody has the result, so that it doesn't count as running any more
-			outs = finished(outs, err, len(keys), time.Since(began), noteOf(noted))
+			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
 			err, notFound := outs[0].err, true // if nothing was found at all
 			for _, out := range outs {
 				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
@@ -156,8 +157,8 @@ func (c *Cache[V]) launch(ctx context.Context, name string, keys []string, slot 
 			ended(err, notFound)
 			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err})
 		}()
-		ctx, ended = c.trace(ctx, name, noted)
-		outs = do(ctx, noteOf(noted))
+		ctx, ended = c.trace(ctx, name, &w.note)
+		outs = w.call(ctx)
 		err = nil
 	}()
 }

@@ -18,24 +18,20 @@ func (r *run[V]) release(m *miss[V]) {
 
 // fill stores the results of a load.
 func (r *run[V]) fill(all []*miss[V]) {
-	if len(all) == 1 {
-		fill := all[0].fill()
-		ans, err := r.cache.store.Fill(r.values, fill.Key, fill.Grant, fill.Frame, fill.TTL)
-		r.filled(all[0], ans, err)
-		return
-	}
 	fills := make([]FillAsk, len(all))
 	for i, m := range all {
-		fills[i] = m.fill()
+		frame.Seal(m.own.out.frame, m.own.header)
+		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
 	}
-	for i, reply := range complete(r.cache.store.FillMany(r.values, fills), len(fills)) {
+	var replies []Reply[FillAnswer]
+	if f := fills[0]; len(fills) == 1 {
+		replies = only(r.cache.store.Fill(r.values, f.Key, f.Grant, f.Frame, f.TTL))
+	} else {
+		replies = complete(r.cache.store.FillMany(r.values, fills), len(fills))
+	}
+	for i, reply := range replies {
 		r.filled(all[i], reply.Answer, reply.Err)
 	}
-}
-
-func (m *miss[V]) fill() FillAsk {
-	frame.Seal(m.own.out.frame, m.own.header)
-	return FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
 }
 
 // filled takes what became of a result that the store has been asked to keep.

@@ -206,9 +206,9 @@ func (m *Miss) begin(e Event) (Do, Landing) {
 		m.State, m.Until = Leading, e.Sent+m.LeaseTTL
 		return Load | Renew, 0
 	case m.Down:
-		return m.withoutStore()
+		return m.withoutStore(0)
 	case m.Apart:
-		return m.withoutLease()
+		return m.withoutLease(0)
 	}
 	return m.again(0)
 }
@@ -229,8 +229,7 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 func (m *Miss) answered(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Unanswered: // it may have been granted, or be granted later
-		do, landing := m.withoutStore()
-		return do | ReleaseLater, landing
+		return m.withoutStore(ReleaseLater)
 	case Granted:
 		return m.granted(e)
 	case Held:
@@ -238,8 +237,7 @@ func (m *Miss) answered(e Event) (Do, Landing) {
 		case m.Ended:
 			return m.land(do, LandEnded)
 		case m.Solo:
-			next, landing := m.withoutLease()
-			return do | next, landing
+			return m.withoutLease(do)
 		case m.Behind:
 			return m.letGo(do)
 		default:
@@ -347,8 +345,7 @@ func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 	m.Seen = e.Use
 	switch {
 	case e.Use == Passing && m.Solo:
-		next, landing := m.withoutLease()
-		return do | next, landing
+		return m.withoutLease(do)
 	case e.Use == Passing:
 		return m.land(do, LandMarker)
 	case e.Use == Fresh, e.Mine && e.Use != Nothing:
@@ -369,8 +366,7 @@ func (m *Miss) left(do Do, left Left) (Do, Landing) {
 	case Result:
 		return m.land(do, LandTheirs)
 	case Damaged, Unshared:
-		next, landing := m.withoutLease()
-		return do | next, landing
+		return m.withoutLease(do)
 	}
 	m.Restarts++
 	return m.again(do)
@@ -382,7 +378,7 @@ func (m *Miss) leaving(e Event) (Do, Landing) {
 		return m.land(0, LandEnded)
 	case Wanted:
 		if m.Down {
-			return m.withoutStore()
+			return m.withoutStore(0)
 		}
 		return m.again(0)
 	}
@@ -407,8 +403,7 @@ func (m *Miss) again(do Do) (Do, Landing) {
 	case m.Ended:
 		return m.land(do, LandEnded)
 	case m.Restarts > MaxRestarts:
-		next, landing := m.withoutLease()
-		return do | next, landing
+		return m.withoutLease(do)
 	}
 	m.State = Queued
 	return do | TakeTurn, 0
@@ -416,28 +411,28 @@ func (m *Miss) again(do Do) (Do, Landing) {
 
 // withoutLease loads for the callers of this process alone. That is never stored: nobody knows whether the key is
 // invalidated meanwhile.
-func (m *Miss) withoutLease() (Do, Landing) {
+func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	if m.Ended {
-		return m.land(m.endTurn(), LandEnded)
+		return m.land(do|m.endTurn(), LandEnded)
 	}
 	if m.Turn {
 		m.Turn, m.State = false, Alone
-		return Load, 0
+		return do | Load, 0
 	}
 	m.State = Spared
-	return TakeTurn, 0
+	return do | TakeTurn, 0
 }
 
 // withoutStore goes on when the store can't be used, as the policy says.
-func (m *Miss) withoutStore() (Do, Landing) {
+func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	m.Down = true
 	switch serves := m.Reads && m.Seen >= OnError && m.Seen <= Fresh; {
 	case m.Behind:
-		return m.letGo(m.endTurn())
+		return m.letGo(do | m.endTurn())
 	case serves, m.FailClosed:
-		return m.land(m.endTurn(), LandDown)
+		return m.land(do|m.endTurn(), LandDown)
 	}
-	return m.withoutLease()
+	return m.withoutLease(do)
 }
 
 // letGo has a refresh that can't be done now end, unless a caller waits for it by now.

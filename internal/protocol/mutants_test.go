@@ -119,7 +119,7 @@ var mutants = []mutant{
 	},
 	{
 		"3: who loads for one caller waits for another load", machine,
-		"		case m.Solo:\n			next, landing := m.withoutLease()\n			return do | next, landing\n		case m.Behind:",
+		"		case m.Solo:\n			return m.withoutLease(do)\n		case m.Behind:",
 		"		case m.Behind:",
 		"unshared, remembered", "waitsForOthers",
 	},
