@@ -114,7 +114,7 @@ func (r *run[V]) ask(all []*miss[V]) {
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.watch(m) // before the lease is asked for: no message may fall between
-	m.asked = question{token: newID(), tier: c.tier.stamp(m.key.Key), changed: c.changed.count(m.key.Key), asOf: flight.Tick()}
+	m.asked = question{token: newID(), tier: c.tier.stamp(m.key.Key), changed: c.changed.Count(m.key.Key), asOf: flight.Tick()}
 	c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	return LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
 }
@@ -161,7 +161,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		if m.had.good != useNone && !time.Now().Before(m.until()) { // its time ended while the store was asked
 			m.had.good, m.Seen = useNone, protocol.Shown
 		}
-		c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, pauseWithoutLeases, nil)
+		c.pause(m, pauseWithoutLeases, nil)
 		e.Kind = protocol.Unanswered
 		r.step(m, e)
 		return
@@ -180,7 +180,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		return
 	case LeaseHeld:
 		if m.Behind {
-			c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, nil)
+			c.pause(m, m.ans.Remaining, nil)
 		}
 		e.Kind, e.Load = protocol.Held, protocol.ID(m.ans.Holder)
 	case LeaseValue:
@@ -193,7 +193,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 			c.tier.keep(m.key.Key, m.asked.tier, there)
 		}
 	case LeaseOutcome:
-		c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, m.ans.Remaining, c.theirError(m))
+		c.pause(m, m.ans.Remaining, c.theirError(m))
 		e.Kind, e.Left = protocol.Outcome, r.outcome(m, c.openRead)
 	}
 	r.step(m, e)
@@ -240,7 +240,7 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil
 	}
-	if err := c.failures.find(m.key.Key, m.ans.Holder); err != nil {
+	if err := c.failures.Find(m.key.Key, m.ans.Holder); err != nil {
 		return err
 	}
 	return &LoadError{Key: m.name, Text: m.ans.Outcome.Text}

@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"strings"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
@@ -33,19 +33,19 @@ type Cache[V any] struct {
 	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
 	loads     loads                    // under way
 	life      life
-	knowledge
+	memory
 	listeners
 	health
 }
 
-// knowledge is what this process remembers of keys and tags, from what it did itself and from messages.
-type knowledge struct {
-	changed       changes             // of keys, counted
-	failures      failures            // of loads in this process, as error values
-	refreshPauses refreshPauses       // from refreshing what another process loads or what has failed
-	invalidations invalidationLog     // invalidations by tag
-	unsent        unsentInvalidations // those of which the store could not be told
-	hints         hints               // which tags values have
+// memory is what this process knows of keys and tags beside their values.
+type memory struct {
+	changed       knowledge.Changes       // of keys, counted
+	failures      knowledge.Failures      // of loads in this process, as error values
+	refreshPauses knowledge.Pauses        // from refreshing what another process loads or what has failed
+	invalidations knowledge.Invalidations // invalidations by tag
+	unsent        knowledge.Unsent        // those of which the store could not be told
+	hints         knowledge.Hints         // which tags values have
 }
 
 // listeners is who is told of something, and what tells the cache.
@@ -76,7 +76,6 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
-	c.invalidations.seed, c.hints.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
 		return nil, err
 	}
@@ -105,9 +104,9 @@ func isNil(store Store) bool {
 func (c *Cache[V]) hear(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		raise(&c.invalidations.since, m.Generation)
+		c.invalidations.Missed(m.Generation)
 		c.sealAll()
-		c.refreshPauses.clear()
+		c.refreshPauses.Clear()
 		c.tier.trust()
 		c.waits.tellAll(m)
 		return
@@ -127,11 +126,11 @@ func (c *Cache[V]) hear(m Message) {
 // seal closes the key's flights to newcomers and forgets what this process knows of the key: that is from before the
 // change that is being made.
 func (c *Cache[V]) seal(id string) {
-	c.changed.of(id)
+	c.changed.Of(id)
 	c.reads.Seal(id)
 	c.refreshes.Seal(id)
-	c.failures.forget(id)
-	c.refreshPauses.forget(id)
+	c.failures.Forget(id)
+	c.refreshPauses.Forget(id)
 	c.tier.drop(id)
 }
 

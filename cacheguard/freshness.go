@@ -130,7 +130,7 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 		got.corrupt = err
 		return
 	}
-	if c.unsent.has(h.Tags, h.Stamp) || h.Stamp > now.Add(stampsAhead).UnixMicro() {
+	if c.unsent.Has(h.Tags, h.Stamp) || h.Stamp > now.Add(stampsAhead).UnixMicro() {
 		return
 	}
 	if !h.Null {

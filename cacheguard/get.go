@@ -145,14 +145,14 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	case got.good == useFresh:
 		return EventHit, nil, got.early
 	case got.good != useNone && storeErr == nil:
-		held, failed := c.refreshPauses.find(id, got.id)
+		held, failed := c.refreshPauses.Find(id, got.id)
 		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
 			return EventStale, failed, !held
 		}
 	case got.good == useNone && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
 	case storeErr == nil:
-		if failed := c.failures.recent(id); failed != nil && c.store.Listening() {
+		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {
 			return EventCoalesced, failed, false
 		}
 	}

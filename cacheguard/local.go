@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/local"
 )
 
@@ -22,11 +23,11 @@ type kept[V any] struct {
 type localTier[V any] struct {
 	values        *local.Tier[kept[V]]
 	opts          Local[V]
-	invalidations *invalidationLog
+	invalidations *knowledge.Invalidations
 	made          time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
 }
 
-func newLocalTier[V any](opts Local[V], heard *invalidationLog) (*localTier[V], error) {
+func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (*localTier[V], error) {
 	if opts.Entries == 0 {
 		return nil, nil
 	}
@@ -44,7 +45,7 @@ func newLocalTier[V any](opts Local[V], heard *invalidationLog) (*localTier[V], 
 // fresh returns what the tier answers with at present, and when that is.
 func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	if e = n.values.Get(id); e != nil {
-		if now = time.Since(n.made); now < e.until && !n.invalidations.after(e.heard, e.buckets) {
+		if now = time.Since(n.made); now < e.until && !n.invalidations.After(e.heard, e.buckets) {
 			return e, now
 		}
 	}
@@ -82,7 +83,7 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 // stamp is taken before the store is asked for what is then kept.
 func (n *localTier[V]) stamp(id string) (m moment) {
 	if n != nil {
-		m.heard = n.invalidations.count.Load()
+		m.heard = n.invalidations.Count()
 		m.Stamp = n.values.Stamp(id)
 	}
 	return m
@@ -146,7 +147,7 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
 		found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL),
-		heard: m.heard, buckets: n.invalidations.buckets(got.tags),
+		heard: m.heard, buckets: n.invalidations.Buckets(got.tags),
 	})
 }
 
@@ -157,7 +158,7 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 		return got
 	}
 	e := n.values.Distrusted(id)
-	if e == nil || n.invalidations.after(e.heard, e.buckets) {
+	if e == nil || n.invalidations.After(e.heard, e.buckets) {
 		return got
 	}
 	since := time.Since(n.made) - e.at

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
-	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
 // lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
@@ -50,8 +50,8 @@ func over(ctx context.Context) bool {
 
 // read returns what the store has under a key; what was invalidated by a tag is not there.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
-	asked := c.hints.of(k.Key)
-	raw, of, err := c.store.Get(ctx, k, asked.tags)
+	asked := c.hints.Of(k.Key)
+	raw, of, err := c.store.Get(ctx, k, asked.Tags)
 	if err != nil {
 		return found[V]{}, err
 	}
@@ -59,8 +59,8 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	if got.res.Status == StatusMiss {
 		return got, nil
 	}
-	c.hints.note(k.Key, got.tags)
-	if !bytes.Equal(asked.raw, got.tags) {
+	c.hints.Note(k.Key, got.tags)
+	if !bytes.Equal(asked.Raw, got.tags) {
 		of = nil
 	}
 	return c.current(ctx, got, of)
@@ -79,7 +79,7 @@ func (c *Cache[V]) openRead(ctx context.Context, raw []byte) (found[V], error) {
 // openTold opens a frame that came with a message about a load that was waited for.
 func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
 	got := c.open(raw)
-	if got.res.Status == StatusMiss || c.invalidations.passes(got.tags, got.stamp) {
+	if got.res.Status == StatusMiss || c.invalidations.Passes(got.tags, got.stamp) {
 		return got, nil // messages come in the order of what they tell of
 	}
 	return c.current(ctx, got, nil)
@@ -101,10 +101,14 @@ var errGenerations = errors.New("cacheguard: the store answered with another num
 
 // readMany is read for many keys.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[int]error) {
-	hints, asked := c.hints.ofMany(keys)
+	hints, asked := make([]*knowledge.Hint, len(keys)), knowledge.TagSet{All: []string{}}
+	for i, k := range keys {
+		hints[i] = c.hints.Of(k.Key)
+		asked.Add(hints[i].Tags)
+	}
 	before := c.tier.stamps(keys)
-	replies, of := c.store.GetMany(ctx, keys, asked.all)
-	if len(of) != 1+len(asked.all) || of[0] == 0 {
+	replies, of := c.store.GetMany(ctx, keys, asked.All)
+	if len(of) != 1+len(asked.All) || of[0] == 0 {
 		of = nil
 	}
 	all := make([]found[V], len(keys))
@@ -129,11 +133,11 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 		if got.res.Status == StatusMiss {
 			continue
 		}
-		if hints[i] != untagged || len(got.tags) > 0 {
-			c.hints.note(keys[i].Key, got.tags)
+		if hints[i] != knowledge.Untagged || len(got.tags) > 0 {
+			c.hints.Note(keys[i].Key, got.tags)
 		}
-		if of != nil && asked.covers(got.tags) {
-			got.checkAgainst(of, asked.at, c.store)
+		if of != nil && asked.Covers(got.tags) {
+			got.checkAgainst(of, asked.At, c.store)
 		} else {
 			unsure = append(unsure, i)
 		}
@@ -157,57 +161,25 @@ var (
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 
-// tagSet is tags that a store is asked about in one trip, each once.
-type tagSet struct {
-	all []string
-	at  map[string]int // in all
-}
-
-func (s *tagSet) add(tags []string) {
-	for _, tag := range tags {
-		if _, ok := s.at[tag]; ok {
-			continue
-		}
-		if s.at == nil {
-			s.at = make(map[string]int)
-		}
-		s.at[tag] = len(s.all)
-		s.all = append(s.all, tag)
-	}
-}
-
-// covers reports whether all of these tags are in the set.
-func (s *tagSet) covers(tags frame.Tags) bool {
-	if len(tags) == 0 {
-		return true
-	}
-	for _, tag := range tags.All() {
-		if _, ok := s.at[tag]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
 // validate reads the generations of all tags of some values, in one trip, and leaves of what was invalidated that something
 // unusable is there. An error means that nobody can say what was: then that is so for all of them.
 func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) error {
 	if len(some) == 0 {
 		return nil
 	}
-	var asked tagSet
+	var asked knowledge.TagSet
 	for _, i := range some {
-		asked.add(all[i].tags.All())
+		asked.Add(all[i].tags.All())
 	}
-	of, err := c.store.Generations(ctx, c.opts.Name, asked.all)
-	if err == nil && len(of) != 1+len(asked.all) {
+	of, err := c.store.Generations(ctx, c.opts.Name, asked.All)
+	if err == nil && len(of) != 1+len(asked.All) {
 		err = errGenerations
 	}
 	for _, i := range some {
 		if got := &all[i]; err != nil {
 			got.forget()
 		} else {
-			got.checkAgainst(of, asked.at, c.store)
+			got.checkAgainst(of, asked.At, c.store)
 		}
 	}
 	return err

@@ -190,7 +190,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	ks, before := make([]Key, len(keys)), make([]uint64, len(keys))
 	for i, key := range keys {
 		ks[i] = c.key(keyID(key))
-		before[i] = c.changed.count(ks[i].Key)
+		before[i] = c.changed.Count(ks[i].Key)
 	}
 	all, errs := c.readMany(ctx, ks)
 	for i, key := range keys {
@@ -267,7 +267,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		m.began = append(m.began, p)
-		if c.changed.count(id) != p.asked.changed { // who joins from now on must not get what was read before
+		if c.changed.Count(id) != p.asked.changed { // who joins from now on must not get what was read before
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}

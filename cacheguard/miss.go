@@ -151,7 +151,7 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load l
 
 // leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it the work that does.
 func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
-	if held, _ := c.refreshPauses.find(m.key.Key, m.had.id); held {
+	if held, _ := c.refreshPauses.Find(m.key.Key, m.had.id); held {
 		return false
 	}
 	f, leads := c.refreshes.Join(m.key.Key, 0)

@@ -88,8 +88,9 @@ func (r *run[V]) conclude(m *miss[V]) {
 func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
-	c.failures.remember(m.key.Key, m.asked.token, err, backoff, c.opts.LeaseTTL)
-	c.refreshPauses.remember(&c.changed, m.key.Key, m.asked.changed, m.had.id, backoff+grace(backoff), err)
+	keep := max(backoff, c.opts.LeaseTTL) + time.Second // at least for its back-off, and for a lease
+	c.failures.Remember(m.key.Key, m.asked.token, err, keep, backoff, grace(backoff))
+	c.pause(m, backoff+grace(backoff), err)
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
 

@@ -105,7 +105,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
 	if err != nil { // it may have been done: this process knows better than to use what it has
 		generation = c.store.Now().Add(clockSlack).UnixMicro()
-		c.unsent.add(tags, generation)
+		c.unsent.Add(tags, generation)
 	}
 	c.invalidated(tags, generation)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 
 // invalidated makes everything in this process agree with an invalidation by tag.
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
-	c.invalidations.of(tags, generation)
+	c.invalidations.Of(tags, generation)
 	if len(tags) == 0 {
 		c.tier.forget()
 	}
@@ -131,7 +131,7 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 
 // sealAll closes every flight to newcomers: what the loads under way depend on is known when they are over.
 func (c *Cache[V]) sealAll() {
-	c.changed.ofAll()
+	c.changed.OfAll()
 	c.reads.SealAll()
 	c.refreshes.SealAll()
 }

@@ -1,0 +1,90 @@
+package knowledge
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// Hints are which tags the values have that were seen last, so that their generations are read along with them, in one
+// trip. A wrong hint costs a trip.
+type Hints struct {
+	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]] // by the key's hash; nil until a value has tags
+}
+
+// Hint is which tags the value of a key has.
+type Hint struct {
+	key  string
+	Raw  frame.Tags
+	Tags []string
+}
+
+// Untagged is the hint that a value has no tags, as far as is known.
+var Untagged = &Hint{Tags: []string{}}
+
+// Of returns the hint for a key.
+func (h *Hints) Of(key string) *Hint {
+	if all := h.tagged.Load(); all != nil {
+		hash := maphash.String(seed, key)
+		if one := all[hash%uint64(len(all))].Load(); one != nil && one.key == key {
+			return one
+		}
+	}
+	return Untagged
+}
+
+// Note remembers which tags the key's value has.
+func (h *Hints) Note(key string, tags frame.Tags) {
+	all := h.tagged.Load()
+	if all == nil {
+		if len(tags) == 0 {
+			return
+		}
+		h.tagged.CompareAndSwap(nil, new([1 << 14]atomic.Pointer[Hint]))
+		all = h.tagged.Load()
+	}
+	place := &all[maphash.String(seed, key)%uint64(len(all))]
+	switch one := place.Load(); {
+	case len(tags) == 0:
+		if one != nil && one.key == key {
+			place.CompareAndSwap(one, nil)
+		}
+	case one == nil || one.key != key || !bytes.Equal(one.Raw, tags):
+		place.Store(&Hint{key: key, Raw: bytes.Clone(tags), Tags: tags.All()})
+	}
+}
+
+// TagSet is tags that a store is asked about in one trip, each once.
+type TagSet struct {
+	All []string
+	At  map[string]int // in All
+}
+
+// Add adds tags.
+func (s *TagSet) Add(tags []string) {
+	for _, tag := range tags {
+		if _, ok := s.At[tag]; ok {
+			continue
+		}
+		if s.At == nil {
+			s.At = make(map[string]int)
+		}
+		s.At[tag] = len(s.All)
+		s.All = append(s.All, tag)
+	}
+}
+
+// Covers reports whether all of these tags are in the set.
+func (s *TagSet) Covers(tags frame.Tags) bool {
+	if len(tags) == 0 {
+		return true
+	}
+	for _, tag := range tags.All() {
+		if _, ok := s.At[tag]; !ok {
+			return false
+		}
+	}
+	return true
+}

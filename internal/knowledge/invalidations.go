@@ -1,0 +1,128 @@
+package knowledge
+
+import (
+	"hash/maphash"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// Invalidations is what this process has been told of invalidations by tag. Tags share buckets: that makes somebody ask the
+// store in vain, now and then.
+type Invalidations struct {
+	since atomic.Int64  // generations up to this one may have been missed
+	whole atomic.Int64  // generation of the cache
+	count atomic.Uint64 // of invalidations
+	tags  [1024]struct {
+		generation atomic.Int64
+		count      atomic.Uint64 // at the last one
+	}
+}
+
+// Of takes note of an invalidation of tags, or without tags of the whole cache.
+func (h *Invalidations) Of(tags []string, generation int64) {
+	n := h.count.Add(1)
+	if len(tags) == 0 {
+		raise(&h.whole, generation)
+	}
+	for _, tag := range tags {
+		b := &h.tags[h.bucket(tag)]
+		raise(&b.generation, generation)
+		for last := b.count.Load(); last < n && !b.count.CompareAndSwap(last, n); last = b.count.Load() {
+		}
+	}
+}
+
+func (h *Invalidations) bucket(tag string) uint16 {
+	return uint16(maphash.String(seed, tag) % uint64(len(h.tags)))
+}
+
+// Missed says that generations up to this one may have been missed.
+func (h *Invalidations) Missed(generation int64) { raise(&h.since, generation) }
+
+// Count is how many there have been so far, for After.
+func (h *Invalidations) Count() uint64 { return h.count.Load() }
+
+// Buckets says which buckets tags are in, for After.
+func (h *Invalidations) Buckets(tags frame.Tags) (all []uint16) {
+	for _, tag := range tags.All() {
+		all = append(all, h.bucket(tag))
+	}
+	return all
+}
+
+// After reports whether there was an invalidation of one of these tags after so many.
+func (h *Invalidations) After(count uint64, buckets []uint16) bool {
+	for _, b := range buckets {
+		if h.tags[b].count.Load() > count {
+			return true
+		}
+	}
+	return false
+}
+
+// Passes reports whether a value with this stamp is not invalidated, as far as has been heard, and would have been heard
+// of. False means: ask the store.
+func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
+	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
+		return false
+	}
+	for _, tag := range tags.All() {
+		if stamp <= h.tags[h.bucket(tag)].generation.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// Unsent is the invalidations by tag of which the store could not be told. What they were for may stand there until its
+// TTL is over, and this process doesn't use it.
+type Unsent struct {
+	mu  sync.Mutex                       // guards changes of all
+	all atomic.Pointer[map[string]int64] // generations by tag, "" is the whole cache; nil: none. It is not changed, but replaced
+}
+
+// maxOwed tags are too many to remember: then it is the whole cache.
+const maxOwed = 1024
+
+// Add takes note of an invalidation.
+func (o *Unsent) Add(tags []string, generation int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]int64)
+	if old := o.all.Load(); old != nil {
+		maps.Copy(all, *old)
+	}
+	if len(tags) == 0 || len(all)+len(tags) > maxOwed {
+		all, tags = make(map[string]int64), []string{""}
+	}
+	for _, tag := range tags {
+		all[tag] = generation
+	}
+	o.all.Store(&all)
+}
+
+// Has reports whether a value is from before one of them.
+func (o *Unsent) Has(tags frame.Tags, stamp int64) bool {
+	all := o.all.Load()
+	if all == nil {
+		return false
+	}
+	if stamp <= (*all)[""] {
+		return true
+	}
+	for _, tag := range tags.All() {
+		if stamp <= (*all)[tag] {
+			return true
+		}
+	}
+	return false
+}
+
+// raise sets v to n unless it is more.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); old < n && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}

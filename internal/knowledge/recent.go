@@ -1,0 +1,137 @@
+package knowledge
+
+import (
+	"sync"
+	"time"
+)
+
+// recent has something for each of some keys, for a while.
+type recent[T any] struct {
+	mu    sync.Mutex // guards what follows
+	byKey map[string]term[T]
+	swept time.Time
+}
+
+type term[T any] struct {
+	of    T
+	until time.Time // when there is no use for it any more
+}
+
+// put does nothing if there are too many, or if it doesn't hold still when nobody else changes anything here.
+func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func() bool) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if still != nil && !still() {
+		return
+	}
+	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
+		if now.Sub(r.swept) > time.Second { // not for each of thousands
+			r.swept = now
+			for k, t := range r.byKey {
+				if now.After(t.until) {
+					delete(r.byKey, k)
+				}
+			}
+		}
+		if len(r.byKey) >= most {
+			return
+		}
+	}
+	if r.byKey == nil {
+		r.byKey = make(map[string]term[T])
+	}
+	r.byKey[key] = term[T]{of: of, until: now.Add(d)}
+}
+
+// get returns what is there, which may be over.
+func (r *recent[T]) get(key string) (t term[T], ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok = r.byKey[key]
+	return t, ok
+}
+
+// Forget removes what there is of a key.
+func (r *recent[T]) Forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byKey, key)
+}
+
+// Clear removes everything.
+func (r *recent[T]) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.byKey)
+}
+
+// Failures has the error values of loads that failed in this process, so that callers here can examine the error itself and
+// not only its text.
+type Failures struct{ recent[failure] }
+
+type failure struct {
+	load     [16]byte
+	err      error
+	from, to time.Time // the back-off is over for others, but not yet for this process
+}
+
+// maxFailures bounds the memory. Of what is not remembered there is the text.
+const maxFailures = 1024
+
+// Remember keeps, for that long, the error of a load that has just failed. Its back-off lasts longer for this process, by the
+// grace, than for others.
+func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration) {
+	over := time.Now().Add(backoff)
+	fs.put(key, failure{load: load, err: err, from: over, to: over.Add(grace)}, keep, maxFailures, nil)
+}
+
+// Find returns the error of a load.
+func (fs *Failures) Find(key string, load [16]byte) error {
+	if f, ok := fs.get(key); ok && f.of.load == load {
+		return f.of.err
+	}
+	return nil
+}
+
+// Recent returns the error of a load if its back-off has just ended: others go first.
+func (fs *Failures) Recent(key string) error {
+	f, ok := fs.get(key)
+	if now := time.Now(); !ok || now.Before(f.of.from) || !now.Before(f.of.to) {
+		return nil
+	}
+	return f.of.err
+}
+
+// Pauses has the stale values for which this process need not ask for the lease for a while, because another process has it
+// or because the load has failed not long ago. Without it each read of a stale value would cost two steps. It is only used
+// with that very value in hand, so it can't hold up a load after the value was changed.
+type Pauses struct{ recent[pause] }
+
+type pause struct {
+	seen string // the id of the value
+	err  error  // of the load that failed; nil if another process loads
+}
+
+// maxPauses bounds the memory. What is not remembered is asked for.
+const maxPauses = 4096
+
+// Remember does nothing if the key was changed since that count was taken, before the store was asked for what is remembered:
+// the answer may be from before the change.
+func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
+	if d <= 0 || len(seen) == 0 {
+		return
+	}
+	ps.put(key, pause{seen: string(seen), err: err}, d, maxPauses, func() bool {
+		return changed.Count(key) == count // who counts a change now has the key forgotten after this
+	})
+}
+
+// Find returns whether the value is not to be refreshed now, and the error if that is because a load has failed.
+func (ps *Pauses) Find(key string, seen []byte) (paused bool, err error) {
+	p, ok := ps.get(key)
+	if !ok || p.of.seen != string(seen) || !time.Now().Before(p.until) {
+		return false, nil
+	}
+	return true, p.of.err
+}
