@@ -59,7 +59,7 @@ func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	go func() {
 		defer c.life.end()
 		release, err := take()
-		if !r.mail.post(func() { then(release, err) }) && err == nil {
+		if !r.mail.Post(func() { then(release, err) }) && err == nil {
 			release()
 		}
 	}()

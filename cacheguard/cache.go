@@ -29,7 +29,7 @@ type Cache[V any] struct {
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
 	waits     waits                    // of those flights, for loads in other processes
-	tier      *localTier[V]            // the process-local tier; nil if there is none
+	tier      localTier[V]             // the process-local tier; without values if there is none
 	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
 	loads     loads                    // under way
 	life      life
@@ -80,11 +80,11 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c.attach()
-	c.plain = c.tier != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
+	c.plain = c.tier.values != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.what, c.leasing.what = "reading", "leases"
 	c.storing.what, c.changing.what = "storing results", "changes"
 	if l := opts.Limiter; l != nil && l.fleet != nil {
-		l.fleet.logTo(opts.Logger)
+		l.fleet.LogTo(opts.Logger)
 	}
 	c.life.init()
 	c.stopListening = store.Listen(opts.Name, c.hear)
@@ -107,11 +107,11 @@ func (c *Cache[V]) hear(m Message) {
 		c.invalidations.Missed(m.Generation)
 		c.sealAll()
 		c.refreshPauses.Clear()
-		c.tier.trust()
+		c.tier.values.Trust()
 		c.waits.tellAll(m)
 		return
 	case MessageLost:
-		c.tier.distrust()
+		c.tier.values.Distrust()
 		c.waits.tellAll(m) // they ask from time to time from now on
 		return
 	case MessageTags:
@@ -131,7 +131,7 @@ func (c *Cache[V]) seal(id string) {
 	c.refreshes.Seal(id)
 	c.failures.Forget(id)
 	c.refreshPauses.Forget(id)
-	c.tier.drop(id)
+	c.tier.values.Drop(id)
 }
 
 // Keys up to this length stand in the store as they are, longer ones as their hash.

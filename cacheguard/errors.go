@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cacheguard/cacheguard/internal/budget"
 )
 
 var (
@@ -21,7 +23,7 @@ var (
 
 	// ErrOverloaded says that too many callers, loads or reads of the store wait already (MaxWaiters, MaxLoads,
 	// Limiter), or that a load waited for its slot, or for its permit of a fleet's budget, as long as LoadTimeout.
-	ErrOverloaded = errors.New("cacheguard: overloaded")
+	ErrOverloaded = budget.ErrOverloaded
 
 	// ErrLeaseLost is the cause of a load's context when another load holds the lease. Only a load sees it: its
 	// callers follow the new holder.

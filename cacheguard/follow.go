@@ -54,10 +54,8 @@ func (r *run[V]) await() {
 		due = timer.C
 	}
 	select {
-	case <-r.mail.ready:
-		for do := r.mail.take(); do != nil; do = r.mail.take() {
-			do()
-		}
+	case <-r.mail.Ready():
+		r.mail.Read()
 		return
 	case <-due:
 	}
@@ -157,7 +155,7 @@ func (r *run[V]) readTold(m *miss[V], question uint32) {
 		var got found[V]
 		err := errGoexit
 		defer func() { // also when the codec has ended this goroutine
-			r.mail.post(func() {
+			r.mail.Post(func() {
 				if m.State == protocol.Following && m.waits.watcher.question.Load() == question {
 					take(got, err)
 				}
@@ -192,7 +190,7 @@ func (r *run[V]) watch(m *miss[V]) {
 	if w == nil {
 		w = &watcher{of: &r.cache.waits, key: m.key.Key}
 		w.tell = func(question uint32, told Message) {
-			r.mail.post(func() {
+			r.mail.Post(func() {
 				w.waiting.Add(-1)
 				r.hear(m, question, told)
 			})

@@ -71,7 +71,7 @@ func (c *Cache[V]) get(ctx context.Context, key string, load loader[V], res *Res
 	}
 	id := keyID(key)
 	since := c.since(ctx, id)
-	if c.tier != nil {
+	if c.tier.values != nil {
 		if since == 0 {
 			if found, err := c.getLocal(ctx, key, id, load, res); found {
 				return err

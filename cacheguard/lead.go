@@ -168,7 +168,7 @@ func (w *work[V]) ended(outs []loaded[V]) {
 				outs[i].err = context.Cause(w.ctx) // it was told to stop, and did
 			}
 		}
-		if r.mail.post(func() { w.returned(outs) }) {
+		if r.mail.Post(func() { w.returned(outs) }) {
 			return
 		}
 	}
@@ -181,7 +181,7 @@ func (w *work[V]) ended(outs []loaded[V]) {
 // timedOut is called when the load has been told to stop. Whoever waits doesn't wait until it does.
 func (w *work[V]) timedOut() {
 	if w.told.CompareAndSwap(false, true) {
-		w.run.mail.post(func() {
+		w.run.mail.Post(func() {
 			outs := make([]loaded[V], len(w.all))
 			for i := range outs {
 				outs[i] = loaded[V]{err: context.Cause(w.ctx), note: noteOf(&w.note)}
@@ -265,7 +265,7 @@ func (w *work[V]) left() bool {
 func (w *work[V]) renewFrom(sent time.Duration) {
 	r := w.run
 	due := sent + r.cache.opts.LeaseTTL/3 - r.now()
-	w.renews = time.AfterFunc(due, func() { r.mail.post(w.renew) })
+	w.renews = time.AfterFunc(due, func() { r.mail.Post(w.renew) })
 }
 
 // renew renews the leases that the load still has.
@@ -292,7 +292,7 @@ func (w *work[V]) renew() {
 		} else {
 			replies = complete(c.store.RenewMany(w.ctx, keys, grants, c.opts.LeaseTTL), len(keys))
 		}
-		r.mail.post(func() { w.renewed(all, sent, replies) })
+		r.mail.Post(func() { w.renewed(all, sent, replies) })
 	}()
 }
 

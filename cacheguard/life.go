@@ -27,8 +27,6 @@ type life struct {
 
 func (l *life) init() { l.closing, l.close = context.WithCancel(context.Background()) }
 
-func (l *life) ended() bool { return l.over.Load() }
-
 // begin counts one more goroutine, or reports that it may not begin.
 func (l *life) begin() bool {
 	l.mu.Lock()
@@ -75,7 +73,7 @@ func (c *Cache[V]) enter(ctx context.Context) error {
 
 // changes reports whether this call may still change something.
 func (c *Cache[V]) changes(ctx context.Context) bool {
-	return !c.life.ended() || (c.life.closing.Err() == nil && c.insideAny(ctx))
+	return !c.life.over.Load() || (c.life.closing.Err() == nil && c.insideAny(ctx))
 }
 
 // sleep pauses, and reports false if the cache is closed meanwhile.
@@ -121,7 +119,7 @@ func (c *Cache[V]) Close() error {
 	c.life.close()
 	<-c.life.quiet()
 	c.stopListening()
-	c.tier.close()
+	c.tier.values.Close()
 	c.detachObserver()
 
 	stopped := make(chan struct{})

@@ -1,23 +1,21 @@
 package cacheguard
 
 import (
-	"container/list"
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/budget"
 )
 
 // Limiter is a budget of loads that run at a time, in this process (NewLimiter) or in the whole fleet
 // (NewFleetLimiter). Give one to several caches to protect an origin that they share. A load begun inside a load takes
 // no second slot of the same Limiter, so nested loads can't wait for each other. Safe for concurrent use.
 type Limiter struct {
-	max, queue int
-	fleet      *permits // nil for a budget of this process alone
-
-	mu      sync.Mutex // guards running and waiting
-	running int
-	waiting list.List // of chan struct{}, closed when the slot is handed over
+	queue budget.Queue
+	fleet *budget.Fleet // nil for a budget of this process alone
 }
 
 // NewLimiter returns a budget of max loads at a time, at least 1, with at most queue more that wait for a slot, in
@@ -26,7 +24,7 @@ func NewLimiter(max, queue int) *Limiter {
 	if max < 1 {
 		max = 1
 	}
-	return &Limiter{max: max, queue: queue}
+	return &Limiter{queue: budget.Queue{Max: max, Most: queue}}
 }
 
 // acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience, and
@@ -36,11 +34,11 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 		return func() {}, nil
 	}
 	by := time.Now().Add(patience)
-	slot, err := l.local(ctx, patience, urged, share)
+	slot, err := l.queue.Take(ctx, patience, urged, share)
 	if err != nil || l.fleet == nil {
 		return slot, err
 	}
-	permit, err := l.fleet.take(ctx, time.Until(by), urged)
+	permit, err := l.fleet.Take(ctx, time.Until(by), urged)
 	if err != nil {
 		slot()
 		return nil, err
@@ -51,56 +49,50 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	}, nil
 }
 
-// local takes a slot of this process.
-func (l *Limiter) local(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
-	l.mu.Lock()
-	if l.running < l.max {
-		l.running++
-		l.mu.Unlock()
-		return l.release, nil
+// NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this name on the same
+// store; beside it at most queue loads wait in each process. max is the same everywhere, or the least of them may never
+// get a turn. The permits are leases in the store: one of a process that died is free after 3 seconds; a process that
+// is stopped for longer than that during a load may find that another one has begun meanwhile. While the store can't be used the
+// budget holds for each process alone. It lives as long as the store.
+func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
+	var errs []error
+	in, ok := store.(Permits)
+	if isNil(store) {
+		errs = append(errs, errNilStore)
+	} else if !ok {
+		errs = append(errs, fmt.Errorf("cacheguard: a store of type %T has no permits", store))
 	}
-	if waiting := l.waiting.Len(); float64(waiting) >= share*float64(l.queue) {
-		l.mu.Unlock()
-		return nil, fmt.Errorf("%w: %d loads run and %d wait", ErrOverloaded, l.max, waiting)
+	if name == "" || len(name) > maxName || strings.ContainsAny(name, "{}") {
+		errs = append(errs, fmt.Errorf("cacheguard: %q can't be the name of a budget: it needs 1 to %d bytes without braces", name, maxName))
 	}
-	turn := make(chan struct{})
-	place := l.waiting.PushBack(turn)
-	l.mu.Unlock()
-
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-turn:
-		if ctx.Err() == nil {
-			return l.release, nil
+	if max < 1 {
+		errs = append(errs, fmt.Errorf("cacheguard: a budget of %d loads, it must be 1 at least", max))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	l := NewLimiter(max, queue)
+	l.fleet = budget.NewFleet(name, permits{Store: store, Permits: in, name: name, max: max})
+	store.Listen(PermitsCache, func(m Message) {
+		if m.Key == name || m.Kind == MessageRestored {
+			l.fleet.Returned()
 		}
-		err = context.Cause(ctx)
-	case <-urged:
-		release = func() {}
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-timer.C:
-		err = fmt.Errorf("%w: no slot for a load within %v", ErrOverloaded, patience)
-	}
-	l.mu.Lock()
-	select {
-	case <-turn: // handed over in the last moment
-		l.mu.Unlock()
-		l.release()
-	default:
-		l.waiting.Remove(place)
-		l.mu.Unlock()
-	}
-	return release, err
+	})
+	return l, nil
 }
 
-// release hands the slot to the one who has waited longest.
-func (l *Limiter) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if first := l.waiting.Front(); first != nil {
-		close(l.waiting.Remove(first).(chan struct{}))
-		return
-	}
-	l.running--
+// permits are those of one budget.
+type permits struct {
+	Store
+	Permits
+	name string
+	max  int
+}
+
+func (p permits) Take(ctx context.Context, token budget.ID, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+	return p.TakePermit(ctx, p.name, token, p.max, ttl)
+}
+
+func (p permits) Return(ctx context.Context, token budget.ID) error {
+	return p.ReturnPermit(ctx, p.name, token)
 }

@@ -19,27 +19,25 @@ type kept[V any] struct {
 	buckets []uint16 // of its tags
 }
 
-// localTier is the process-local tier of a cache. A nil one has nothing.
+// localTier is the process-local tier of a cache.
 type localTier[V any] struct {
-	values        *local.Tier[kept[V]]
+	values        *local.Tier[kept[V]] // nil: there is no tier
 	opts          Local[V]
 	invalidations *knowledge.Invalidations
 	made          time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
 }
 
-func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (*localTier[V], error) {
+func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (n localTier[V], err error) {
 	if opts.Entries == 0 {
-		return nil, nil
+		return n, nil
 	}
 	cfg := local.Config[kept[V]]{Entries: opts.Entries}
 	if opts.Weigh != nil {
 		cfg.Weigh = func(key string, e *kept[V]) uint32 { return opts.Weigh(key, e.res.Value) }
 	}
-	tier, err := local.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &localTier[V]{values: tier, opts: opts, invalidations: heard, made: time.Now()}, nil
+	n = localTier[V]{opts: opts, invalidations: heard, made: time.Now()}
+	n.values, err = local.New(cfg)
+	return n, err
 }
 
 // fresh returns what the tier answers with at present, and when that is.
@@ -60,11 +58,10 @@ func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	}
 	res = e.res.later(now - e.at)
 	if n.opts.Clone != nil {
-		v, ok := n.cloned(res.Value)
-		if !ok {
+		var ok bool
+		if res.Value, ok = n.cloned(res.Value); !ok {
 			return Result[V]{}, nil
 		}
-		res.Value = v
 	}
 	return res, e
 }
@@ -82,7 +79,7 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 
 // stamp is taken before the store is asked for what is then kept.
 func (n *localTier[V]) stamp(id string) (m moment) {
-	if n != nil {
+	if n.values != nil {
 		m.heard = n.invalidations.Count()
 		m.Stamp = n.values.Stamp(id)
 	}
@@ -91,7 +88,7 @@ func (n *localTier[V]) stamp(id string) (m moment) {
 
 // stamps is stamp for many keys; nil if there is no tier.
 func (n *localTier[V]) stamps(keys []Key) (all []moment) {
-	if n != nil {
+	if n.values != nil {
 		all = make([]moment, len(keys))
 		for i, k := range keys {
 			all[i] = n.stamp(k.Key)
@@ -110,7 +107,7 @@ type moment struct {
 // before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
 // functions), which its callers see to.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
-	if n != nil {
+	if n.values != nil {
 		n.put(id, m, got, n.values.Put)
 	}
 }
@@ -118,7 +115,7 @@ func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 // replace is keep for what this process has stored itself: what was there is out of date, whether or not this takes its
 // place, and so is what slower readers have read.
 func (n *localTier[V]) replace(id string, m moment, got found[V]) {
-	if n == nil {
+	if n.values == nil {
 		return
 	}
 	kept := false
@@ -135,12 +132,9 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 		return false
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
-	if n.opts.Clone != nil {
-		v, ok := n.cloned(got.res.Value) // those who got this one may change theirs
-		if !ok {
-			return false
-		}
-		got.res.Value = v
+	var ok bool
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // those who got this one may change theirs
+		return false
 	}
 	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // not with the whole frame behind it
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
@@ -154,7 +148,7 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 // last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
 // as stale, within its windows, while the store can't be used.
 func (n *localTier[V]) last(id string) (got found[V]) {
-	if n == nil {
+	if n.values == nil {
 		return got
 	}
 	e := n.values.Distrusted(id)
@@ -170,55 +164,18 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 	got.res = got.res.later(since)
 	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // it counts as stale whatever its age
 	got.res.Status, got.good = StatusStale, useOnError
-	if n.opts.Clone != nil {
-		v, ok := n.cloned(got.res.Value)
-		if !ok {
-			return found[V]{}
-		}
-		got.res.Value = v
+	var ok bool
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok {
+		return found[V]{}
 	}
 	return got
 }
 
+// cloned is a copy of a value for one caller, if callers have copies.
 func (n *localTier[V]) cloned(v V) (clone V, ok bool) {
+	if n.opts.Clone == nil {
+		return v, true
+	}
 	defer func() { _ = recover() }()
 	return n.opts.Clone(v), true
-}
-
-func (n *localTier[V]) drop(id string) {
-	if n != nil {
-		n.values.Drop(id)
-	}
-}
-
-func (n *localTier[V]) forget() {
-	if n != nil {
-		n.values.Forget()
-	}
-}
-
-func (n *localTier[V]) trust() {
-	if n != nil {
-		n.values.Trust()
-	}
-}
-
-func (n *localTier[V]) distrust() {
-	if n != nil {
-		n.values.Distrust()
-	}
-}
-
-// entries is how many there are, including some that have expired.
-func (n *localTier[V]) entries() int {
-	if n == nil {
-		return 0
-	}
-	return n.values.Len()
-}
-
-func (n *localTier[V]) close() {
-	if n != nil {
-		n.values.Close()
-	}
 }

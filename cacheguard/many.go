@@ -149,7 +149,7 @@ func (m *many[V]) give(key string, res Result[V], err error) {
 // local answers with what the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.tier == nil || chainOf(ctx) != nil { // see since
+	if c.tier.values == nil || chainOf(ctx) != nil { // see since
 		return keys
 	}
 	var others []string

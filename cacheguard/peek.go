@@ -8,7 +8,7 @@ import (
 // Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
 // asks nobody and never loads. What does not exist is NotFound, and no error.
 func (c *Cache[V]) Local(key string) (Result[V], bool) {
-	if c.tier == nil || c.life.ended() {
+	if c.tier.values == nil || c.life.over.Load() {
 		return Result[V]{}, false
 	}
 	res, e := c.tier.get(keyID(key))
@@ -26,7 +26,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		return Result[V]{}, err
 	}
 	id := keyID(key)
-	if c.tier != nil {
+	if c.tier.values != nil {
 		if res, e := c.tier.get(id); e != nil {
 			return res, nil
 		}

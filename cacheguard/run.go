@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/mailbox"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
@@ -29,7 +30,7 @@ type run[V any] struct {
 	urged   chan struct{} // closed when somebody can't wait for the run to get its turn
 
 	late func() // called when a load returns after it was given up; nil for most
-	mail mail
+	mail mailbox.Box
 	agenda[V]
 }
 
@@ -50,7 +51,7 @@ func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]
 		ctx = r.values
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.mail.ready = make(chan struct{}, 1)
+	r.mail.Init()
 	r.waiting.Store(int32(len(all)))
 	for _, m := range all {
 		m.flight.DetachTo(func() { r.abandon(m) }, r.urge)
@@ -63,7 +64,7 @@ func (r *run[V]) abandon(m *miss[V]) {
 	if r.parts(m) {
 		r.cancel(errAbandoned)
 	}
-	r.mail.post(func() { m.plan.left, r.left = true, true })
+	r.mail.Post(func() { m.plan.left, r.left = true, true })
 }
 
 // parts notes that a flight has landed or that nobody waits for it any more, and reports whether that was the last one.
@@ -74,7 +75,7 @@ func (r *run[V]) parts(m *miss[V]) (last bool) {
 // close is called when the cache closes.
 func (r *run[V]) close() {
 	r.cancel(ErrClosed)
-	r.mail.post(func() {}) // so that it takes note
+	r.mail.Post(func() {}) // so that it takes note
 }
 
 func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
@@ -114,7 +115,7 @@ func (r *run[V]) abort() {
 		}
 		m.flight.Land(outcome[V]{err: errGoexit})
 	}
-	r.mail.close()
+	r.mail.Close()
 }
 
 // watched are told, in tests, what a miss was told and what it said, and what is then done for it.
@@ -265,54 +266,6 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 		r.step(m, protocol.Event{Kind: kind})
 	case protocol.Follow:
 		r.follow(m)
-	}
-}
-
-// mail is what is to be done on the goroutine of a run.
-type mail struct {
-	ready chan struct{} // has room for one
-
-	mu      sync.Mutex // guards what follows
-	letters []func()
-	read    int // how many of them have been taken
-	closed  bool
-}
-
-// post has a function called by the run, or returns false: the run is over.
-func (b *mail) post(do func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.letters = append(b.letters, do)
-	select {
-	case b.ready <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// take returns what is to be done next, or nil. One after another: the user's code may end the goroutine in any of them.
-func (b *mail) take() (do func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.read == len(b.letters) {
-		b.letters, b.read = b.letters[:0], 0
-		return nil
-	}
-	do, b.letters[b.read] = b.letters[b.read], nil
-	b.read++
-	return do
-}
-
-// close turns what is posted from now on away, and does what was posted before, so that nothing is lost that it brings.
-func (b *mail) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	for do := b.take(); do != nil; do = b.take() {
-		do()
 	}
 }
 

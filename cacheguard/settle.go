@@ -46,7 +46,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	e := protocol.Event{Kind: protocol.Stored}
 	switch {
 	case err != nil:
-		c.tier.drop(m.key.Key)
+		c.tier.values.Drop(m.key.Key)
 		c.down(r.ctx, &c.storing, m.name, err)
 		c.observe(r.ctx, Event{Kind: EventFillUnknown, Key: m.name, Err: err})
 		res.Degraded = true
@@ -55,7 +55,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		c.observe(r.ctx, Event{Kind: EventFilled, Key: m.name})
 		c.up(r.ctx, &c.storing)
 		if h.Unshared {
-			c.tier.drop(m.key.Key)
+			c.tier.values.Drop(m.key.Key)
 			break
 		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
@@ -103,7 +103,7 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	case !e.NoShare:
 		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
 	}
-	c.tier.drop(m.key.Key) // what is there is out of date
+	c.tier.values.Drop(m.key.Key) // what is there is out of date
 	return c.unstored(m)
 }
 

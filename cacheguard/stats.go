@@ -69,7 +69,7 @@ type loads struct {
 
 // Stats returns gauges of the cache in this process.
 func (c *Cache[V]) Stats() (s Stats) {
-	s.LocalEntries = c.tier.entries()
+	s.LocalEntries = c.tier.values.Len()
 	if c.localHits != nil {
 		s.LocalHits, s.LocalNegativeHits = c.localHits.Sum(ofValue), c.localHits.Sum(ofNothing)
 	}
@@ -89,7 +89,7 @@ func (c *Cache[V]) Stats() (s Stats) {
 func (c *Cache[V]) attach() {
 	c.detachObserver = func() {}
 	c.tracer, _ = c.opts.Observer.(LoadTracer)
-	if o, ok := c.opts.Observer.(HitsUntold); ok && c.tier != nil && o.LocalHitsUntold() {
+	if o, ok := c.opts.Observer.(HitsUntold); ok && c.tier.values != nil && o.LocalHitsUntold() {
 		c.localHits = &localHits{}
 	}
 	if a, ok := c.opts.Observer.(Attacher); ok {

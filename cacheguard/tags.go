@@ -124,7 +124,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.invalidations.Of(tags, generation)
 	if len(tags) == 0 {
-		c.tier.forget()
+		c.tier.values.Forget()
 	}
 	c.sealAll()
 }

@@ -42,7 +42,7 @@ type Config[V any] struct {
 }
 
 // Tier is a bounded cache of decoded values in this process. A new one is not trusted yet. It is safe for concurrent
-// use.
+// use. A nil Tier has nothing and forgets what it is told.
 type Tier[V any] struct {
 	// now is read by all hits, so it is kept away from what is written more often.
 	now   atomic.Pointer[state[V]]
@@ -153,6 +153,9 @@ func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
 // Drop says that what is known of the key is no longer true: its entry is removed, and nothing that was stamped before
 // is inserted after.
 func (t *Tier[V]) Drop(key string) {
+	if t == nil {
+		return
+	}
 	t.epochOf(key).Add(1)
 	t.now.Load().cache.Invalidate(key)
 }
@@ -160,6 +163,9 @@ func (t *Tier[V]) Drop(key string) {
 // Distrust says that the subscription is lost: no hits and no insertions until Trust. An insertion that has begun may
 // still end, but only where Distrusted finds it.
 func (t *Tier[V]) Distrust() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now.Store(&state[V]{cache: t.now.Load().cache})
@@ -175,6 +181,9 @@ func (t *Tier[V]) Forget() { t.empty(func(trusted bool) bool { return trusted })
 
 // empty forgets everything and makes all stamps worthless.
 func (t *Tier[V]) empty(trusted func(before bool) bool) {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -190,6 +199,9 @@ func (t *Tier[V]) empty(trusted func(before bool) bool) {
 // at, so between two calls there can be more: at worst what the queue takes, which is 128 for each CPU, rounded up to a
 // power of two, with as many again that have left it and are not judged yet, and one for each Put that is running.
 func (t *Tier[V]) Len() int {
+	if t == nil {
+		return 0
+	}
 	cache := t.now.Load().cache
 	cache.CleanUp()
 	return cache.EstimatedSize()
@@ -197,6 +209,9 @@ func (t *Tier[V]) Len() int {
 
 // Close forgets everything, for good, and waits for the goroutines of the tier.
 func (t *Tier[V]) Close() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	t.closed = true
 	t.now.Store(&state[V]{cache: t.newCache()})
