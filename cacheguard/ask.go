@@ -52,17 +52,15 @@ func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 		defer c.loads.queued.Add(-1)
 		return c.opts.Limiter.acquire(r.ctx, c.opts.LoadTimeout, r.urged, share)
 	}
-	if len(all) == r.open || !c.life.begin() { // there is nothing else to be done meanwhile, or not for long
-		then(take())
-		return
-	}
-	go func() {
-		defer c.life.end()
+	if len(all) < r.open && c.life.Go(func() {
 		release, err := take()
 		if !r.mail.Post(func() { then(release, err) }) && err == nil {
 			release()
 		}
-	}()
+	}) {
+		return
+	}
+	then(take()) // there is nothing else to be done meanwhile, or not for long
 }
 
 // refuse tells misses that there is no slot for them.

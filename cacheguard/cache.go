@@ -13,7 +13,9 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
+	"github.com/cacheguard/cacheguard/internal/lifetime"
 	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
 // Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be shared with other
@@ -28,7 +30,7 @@ type Cache[V any] struct {
 
 	reads     flight.Group[outcome[V]] // Get and its kin
 	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
-	waits     waits                    // of those flights, for loads in other processes
+	waits     watch.Board[Message]     // of those flights, for loads in other processes
 	tier      localTier[V]             // the process-local tier; without values if there is none
 	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
 	loads     loads                    // under way
@@ -73,7 +75,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec)}
+	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec), life: life{Life: lifetime.New()}}
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
@@ -86,7 +88,6 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if l := opts.Limiter; l != nil && l.fleet != nil {
 		l.fleet.LogTo(opts.Logger)
 	}
-	c.life.init()
 	c.stopListening = store.Listen(opts.Name, c.hear)
 	return c, nil
 }
@@ -108,11 +109,11 @@ func (c *Cache[V]) hear(m Message) {
 		c.sealAll()
 		c.refreshPauses.Clear()
 		c.tier.values.Trust()
-		c.waits.tellAll(m)
+		c.waits.TellAll(m)
 		return
 	case MessageLost:
 		c.tier.values.Distrust()
-		c.waits.tellAll(m) // they ask from time to time from now on
+		c.waits.TellAll(m) // they ask from time to time from now on
 		return
 	case MessageTags:
 		c.invalidated(m.Tags, m.Generation)
@@ -120,7 +121,7 @@ func (c *Cache[V]) hear(m Message) {
 	case MessageChanged:
 		c.seal(m.Key)
 	}
-	c.waits.tell(m)
+	c.waits.Tell(m.Key, m)
 }
 
 // seal closes the key's flights to newcomers and forgets what this process knows of the key: that is from before the

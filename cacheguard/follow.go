@@ -2,27 +2,20 @@ package cacheguard
 
 import (
 	"math/rand/v2"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
 // waiting is what a miss knows of its wait for a load in another process, or in this one.
 type waiting struct {
-	watcher *watcher
-	since   time.Time // it follows, or did; zero: it never has
-	until   time.Time // when it asks again
-	heard   []byte    // the note of the load that was waited for
-}
-
-func (w *waiting) stop() {
-	if w.watcher != nil {
-		w.watcher.stop()
-	}
+	watcher *watch.Watcher[Message]
+	poll    time.Duration // the last pause while there are no messages
+	since   time.Time     // it follows, or did; zero: it never has
+	until   time.Time     // when it asks again
+	heard   []byte        // the note of the load that was waited for
 }
 
 // follow begins to wait for the load that has the lease, until the first of: a message about the key, the end of the lease,
@@ -30,12 +23,12 @@ func (w *waiting) stop() {
 func (r *run[V]) follow(m *miss[V]) {
 	now := time.Now()
 	m.waits.heard, m.waits.since = nil, now
-	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, m.waits.watcher))
+	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, &m.waits))
 }
 
 // patience is how long to wait for a message: to the end of the lease and a little, so that not everybody asks at
 // once; without messages, ask from time to time.
-func (c *Cache[V]) patience(remaining time.Duration, w *watcher) time.Duration {
+func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := remaining + time.Millisecond + rand.N(8*time.Millisecond)
 	if c.store.Listening() {
 		w.poll = 0
@@ -100,11 +93,11 @@ func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r
 
 // hear takes a message about the key of a miss that has been asking since then.
 func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
-	if m.State != protocol.Following || m.waits.watcher.question.Load() != question {
+	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
 		return // it is from before what the miss knows
 	}
 	if told.Kind == MessageLost { // not at once: who has lost them may have the next ones in a moment, and so have all others
-		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), m.waits.watcher))
+		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), &m.waits))
 		return
 	}
 	e := r.woken()
@@ -146,102 +139,32 @@ func (r *run[V]) readTold(m *miss[V], question uint32) {
 		}
 		r.stored(m, got, err)
 	}
-	if len(r.misses) == 1 || !c.life.begin() {
-		take(c.read(r.values, m.key))
-		return
-	}
-	go func() {
-		defer c.life.end()
+	if len(r.misses) > 1 && c.life.Go(func() {
 		var got found[V]
 		err := errGoexit
 		defer func() { // also when the codec has ended this goroutine
 			r.mail.Post(func() {
-				if m.State == protocol.Following && m.waits.watcher.question.Load() == question {
+				if m.State == protocol.Following && m.waits.watcher.Asked() == question {
 					take(got, err)
 				}
 			})
 		}()
 		got, err = c.read(r.values, m.key)
-	}()
+	}) {
+		return
+	}
+	take(c.read(r.values, m.key))
 }
-
-// waits has the watchers of every key that a flight of this process waits for.
-type waits struct {
-	mu    sync.Mutex // guards byKey
-	byKey map[string][]*watcher
-}
-
-// watcher is told of the messages about one key.
-type watcher struct {
-	of       *waits
-	key      string
-	tell     func(question uint32, m Message)
-	question atomic.Uint32 // the number of the last one: what comes before its end is from before its answer
-	waiting  atomic.Int32  // messages that have not been looked at
-	poll     time.Duration // the last pause while there are no messages
-}
-
-// maxMessages that have not been looked at are reasons enough to look again.
-const maxMessages = 8
 
 // watch begins to listen for the key of a miss, or forgets what has been heard: the answer to a question is newer.
 func (r *run[V]) watch(m *miss[V]) {
-	w := m.waits.watcher
-	if w == nil {
-		w = &watcher{of: &r.cache.waits, key: m.key.Key}
-		w.tell = func(question uint32, told Message) {
+	if m.waits.watcher == nil {
+		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, told Message) {
 			r.mail.Post(func() {
-				w.waiting.Add(-1)
+				m.waits.watcher.Read()
 				r.hear(m, question, told)
 			})
-		}
-		m.waits.watcher = w
-		w.of.add(w)
+		})
 	}
-	w.question.Add(1)
-}
-
-func (ws *waits) add(w *watcher) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.byKey == nil {
-		ws.byKey = make(map[string][]*watcher)
-	}
-	ws.byKey[w.key] = append(ws.byKey[w.key], w)
-}
-
-func (w *watcher) stop() {
-	w.of.mu.Lock()
-	defer w.of.mu.Unlock()
-	left := slices.DeleteFunc(w.of.byKey[w.key], func(other *watcher) bool { return other == w })
-	if w.of.byKey[w.key] = left; len(left) == 0 {
-		delete(w.of.byKey, w.key)
-	}
-}
-
-// tell never blocks.
-func (ws *waits) tell(m Message) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, w := range ws.byKey[m.Key] {
-		w.hear(m)
-	}
-}
-
-func (ws *waits) tellAll(m Message) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, all := range ws.byKey {
-		for _, w := range all {
-			w.hear(m)
-		}
-	}
-}
-
-func (w *watcher) hear(m Message) {
-	if w.waiting.Add(1) > maxMessages {
-		w.waiting.Add(-1)
-		return
-	}
-	w.tell(w.question.Load(), m)
+	m.waits.watcher.Ask()
 }

@@ -15,7 +15,7 @@ func (r *run[V]) land(m *miss[V]) {
 	if r.open--; r.parts(m) && r.open > 0 { // nobody waits for the others
 		r.cancel(errAbandoned)
 	}
-	m.waits.stop()
+	m.waits.watcher.Stop()
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.own.res.Degraded
 	switch landing {
@@ -59,7 +59,7 @@ func (r *run[V]) land(m *miss[V]) {
 			r.longest(), quoteKey(m.name), context.DeadlineExceeded))
 	case protocol.LandEnded:
 		err := cmp.Or(context.Cause(r.ctx), errAbandoned)
-		if c.life.closing.Err() != nil {
+		if c.life.Closing.Err() != nil {
 			err = ErrClosed
 		}
 		m.land(Result[V]{}, err)

@@ -280,12 +280,11 @@ func (w *work[V]) renew() {
 			all, keys, grants = append(all, m), append(keys, m.key), append(grants, m.ans.Grant)
 		}
 	}
-	if w.over || len(all) == 0 || !c.life.begin() {
+	if w.over || len(all) == 0 {
 		return
 	}
 	sent := r.now()
-	go func() {
-		defer c.life.end()
+	c.life.Go(func() {
 		var replies []Reply[Holding]
 		if len(keys) == 1 {
 			replies = only(c.store.Renew(w.ctx, keys[0], grants[0], c.opts.LeaseTTL))
@@ -293,7 +292,7 @@ func (w *work[V]) renew() {
 			replies = complete(c.store.RenewMany(w.ctx, keys, grants, c.opts.LeaseTTL), len(keys))
 		}
 		r.mail.Post(func() { w.renewed(all, sent, replies) })
-	}()
+	})
 }
 
 // renewed takes the answers to a renewal.

@@ -133,11 +133,11 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 		in.job = desk.LoadOf(ctx)
 		ctx = desk.With(ctx, nil) // it is for the call that began this load, not for those that the load makes
 	}
-	c.life.loads.Add(1)
+	c.loads.all.Add(1)
 	c.loads.running.Add(1)
 	began := time.Now()
 	go func() {
-		defer c.life.loads.Done()
+		defer c.loads.all.Done()
 		defer slot()
 		var outs []loaded[V]
 		err := errGoexit

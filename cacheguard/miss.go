@@ -87,7 +87,7 @@ func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 // detach hands a flight over to a run that outlives this caller, and waits for it like everybody else.
 func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
 	m.flight = f
-	if !c.life.begin() {
+	if !c.life.Begin() {
 		f.Land(outcome[V]{err: ErrClosed})
 		return ErrClosed
 	}
@@ -175,7 +175,7 @@ func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]
 	if len(all) == 0 {
 		return
 	}
-	if !c.life.begin() {
+	if !c.life.Begin() {
 		for _, m := range all {
 			m.flight.Land(outcome[V]{err: ErrClosed})
 		}

@@ -43,7 +43,7 @@ type agenda[V any] struct {
 }
 
 // newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx' values, but doesn't end with it,
-// unless it is a claim. life.begin has been called for it.
+// unless it is a claim. life.Begin has been called for it.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
 	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{})}
 	r.open = len(all)
@@ -85,10 +85,10 @@ func (r *run[V]) now() time.Duration { return time.Since(r.began) }
 // work runs the misses until all have landed.
 func (r *run[V]) work() {
 	c := r.cache
-	defer c.life.end()
+	defer c.life.End()
 	defer r.cancel(nil)
 	defer r.abort()
-	defer context.AfterFunc(c.life.closing, r.close)()
+	defer context.AfterFunc(c.life.Closing, r.close)()
 	r.loop()
 }
 
@@ -109,7 +109,7 @@ func (r *run[V]) loop() {
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		m.State, m.work = protocol.Landed, nil
-		m.waits.stop()
+		m.waits.watcher.Stop()
 		if m.turn != nil {
 			m.turn.end()
 		}
@@ -144,7 +144,7 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 }
 
 // ended reports whether nobody waits any more or the cache is closing.
-func (r *run[V]) ended() bool { return r.ctx.Err() != nil || r.cache.life.closing.Err() != nil }
+func (r *run[V]) ended() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
 // endLeft ends misses that nobody waits for, and reports whether there are any. While others take part in the same slot,
 // question or load they stay.

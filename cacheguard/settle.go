@@ -180,22 +180,19 @@ func (c *Cache[V]) settle(end func(context.Context) error) {
 func (c *Cache[V]) background(end func(context.Context) error) {
 	// The lease may have been renewed a moment ago.
 	until := time.Now().Add(c.opts.LeaseTTL)
-	if !c.life.begin() { // closing: one try, at once
-		_ = end(context.Background())
-		return
-	}
-	go func() {
-		defer c.life.end()
+	if !c.life.Go(func() {
 		for pause := 20 * time.Millisecond; ; pause *= 2 {
 			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
 				return
 			}
-			if !c.life.sleep(pause) { // closing: once more, at once
+			if !c.life.Sleep(pause) { // closing: once more, at once
 				_ = end(context.Background())
 				return
 			}
 		}
-	}()
+	}) { // closing: one try, at once
+		_ = end(context.Background())
+	}
 }
 
 // givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.

@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/internal/striped"
@@ -62,9 +63,10 @@ func (u *localHits) add(notFound bool) {
 	u.Add(ofValue)
 }
 
-// loads counts those of one cache for its Stats.
+// loads counts those of one cache.
 type loads struct {
-	running, queued atomic.Int64
+	running, queued atomic.Int64   // for Stats
+	all             sync.WaitGroup // the goroutines on which they run
 }
 
 // Stats returns gauges of the cache in this process.

@@ -164,7 +164,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	if c.inside(ctx, id) {
 		return zero, recursion(key)
 	}
-	if !c.life.begin() {
+	if !c.life.Begin() {
 		return zero, ErrClosed
 	}
 	m := c.missOf(key, c.key(id), loader[V]{value: write}, found[V]{}, nil)
@@ -174,7 +174,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	defer func() {
 		if !runs { // the store can't be used, or an observer has ended the goroutine
 			r.cancel(nil)
-			c.life.end()
+			c.life.End()
 		}
 	}()
 	// A write that outlives its context may reach the origin after what is invalidated below: once more then.

@@ -1,0 +1,63 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// Watchers are told what is said of their key, with the number of their last question, until they stop.
+func TestWatch(t *testing.T) {
+	var b Board[string]
+	var heard []string
+	watch := func(name, key string) *Watcher[string] {
+		var w *Watcher[string]
+		w = b.Watch(key, func(question uint32, m string) {
+			heard = append(heard, fmt.Sprint(name, question, m))
+			w.Read()
+		})
+		return w
+	}
+	want := func(all ...string) {
+		t.Helper()
+		slices.Sort(heard)
+		if !slices.Equal(heard, all) {
+			t.Errorf("heard %q, want %q", heard, all)
+		}
+		heard = nil
+	}
+	b.Tell("key", "nobody")
+	one, two, other := watch("one", "key"), watch("two", "key"), watch("other", "another")
+	one.Ask()
+	b.Tell("key", "a")
+	want("one1a", "two0a")
+	b.TellAll("b")
+	want("one1b", "other0b", "two0b")
+	if one.Asked() != 1 || two.Asked() != 0 {
+		t.Errorf("asked %d and %d times", one.Asked(), two.Asked())
+	}
+	one.Stop()
+	one.Stop()
+	b.Tell("key", "c")
+	want("two0c")
+	two.Stop()
+	other.Stop()
+	(*Watcher[string])(nil).Stop()
+	if b.TellAll("d"); len(heard) > 0 || len(b.byKey) > 0 {
+		t.Errorf("heard %q, and %d keys are left", heard, len(b.byKey))
+	}
+}
+
+// Who doesn't look at what it is told is not told for ever, but again when it has looked.
+func TestUnread(t *testing.T) {
+	var b Board[int]
+	var heard []int
+	w := b.Watch("key", func(_ uint32, m int) { heard = append(heard, m) })
+	for i := range most + 3 {
+		b.Tell("key", i)
+	}
+	w.Read()
+	if b.Tell("key", 100); len(heard) != most+1 || heard[most-1] != most-1 || heard[most] != 100 {
+		t.Errorf("heard %v", heard)
+	}
+}
