@@ -1,7 +1,6 @@
 package cacheguard
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -192,7 +191,7 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		}
 	case LeaseOutcome:
 		c.pause(m, m.ans.Remaining, c.theirError(m))
-		e.Kind, e.Left = protocol.Outcome, r.outcome(m, c.openRead)
+		e.Kind, e.Left = protocol.Outcome, r.outcome(m, false)
 	}
 	r.step(m, e)
 }
@@ -208,8 +207,8 @@ func (r *run[V]) sees(m *miss[V], got found[V], awaited bool) protocol.Event {
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// outcome looks at what a load left in the place of a value. open opens the frame of a result that was not stored.
-func (r *run[V]) outcome(m *miss[V], open func(context.Context, []byte) (found[V], error)) protocol.Left {
+// outcome looks at what a load left in the place of a value, as it was told by a message or read.
+func (r *run[V]) outcome(m *miss[V], told bool) protocol.Left {
 	o := &m.ans.Outcome
 	m.note, m.waits.heard = o.Note, o.Note
 	switch o.Kind {
@@ -218,7 +217,7 @@ func (r *run[V]) outcome(m *miss[V], open func(context.Context, []byte) (found[V
 	case OutcomeUnshared:
 		return protocol.Unshared
 	case OutcomeUnstored:
-		got, err := open(r.values, o.Frame)
+		got, err := r.cache.openAlone(r.values, o.Frame, told)
 		if err != nil {
 			return protocol.Unreadable
 		}

@@ -36,7 +36,10 @@ func chainOf(ctx context.Context) *link {
 // A load that asks for its own key is told so by the flight that it joins. While the store can't be read there are no changes
 // to be heard of, and loads share what they can: see sinceIfRead.
 func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
-	if chainOf(ctx) != nil && c.reading.said.Load() && !c.inside(ctx, id) {
+	if chainOf(ctx) == nil {
+		return 0
+	}
+	if c.reading.said.Load() && !c.inside(ctx, id) {
 		if _, err := c.read(ctx, c.key(id)); err == nil { // nobody has asked since it could be read again
 			c.up(ctx, &c.reading)
 		}

@@ -106,7 +106,7 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 		e.Kind = protocol.Changed
 	case protocol.ID(told.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
 	case told.Kind == MessageFilled && told.Frame != nil:
-		got, err := r.cache.openTold(r.values, told.Frame)
+		got, err := r.cache.openAlone(r.values, told.Frame, true)
 		r.stored(m, got, err)
 		return
 	case told.Kind == MessageFilled:
@@ -114,7 +114,7 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 		return
 	case told.Kind == MessageOutcome:
 		m.ans.Holder, m.ans.Outcome = told.Load, told.Outcome
-		e.Kind, e.Left = protocol.Over, r.outcome(m, r.cache.openTold)
+		e.Kind, e.Left = protocol.Over, r.outcome(m, true)
 	}
 	r.step(m, e)
 }

@@ -66,21 +66,12 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	return c.current(ctx, got, of)
 }
 
-// openRead opens a frame that came from the store, but not along with the generations. What has been heard doesn't count:
-// messages may be late.
-func (c *Cache[V]) openRead(ctx context.Context, raw []byte) (found[V], error) {
+// openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a
+// message, too: messages come in the order of what they tell of, but they may be late.
+func (c *Cache[V]) openAlone(ctx context.Context, raw []byte, told bool) (found[V], error) {
 	got := c.open(raw)
-	if got.res.Status == StatusMiss {
+	if got.res.Status == StatusMiss || told && c.invalidations.Passes(got.tags, got.stamp) {
 		return got, nil
-	}
-	return c.current(ctx, got, nil)
-}
-
-// openTold opens a frame that came with a message about a load that was waited for.
-func (c *Cache[V]) openTold(ctx context.Context, raw []byte) (found[V], error) {
-	got := c.open(raw)
-	if got.res.Status == StatusMiss || c.invalidations.Passes(got.tags, got.stamp) {
-		return got, nil // messages come in the order of what they tell of
 	}
 	return c.current(ctx, got, nil)
 }

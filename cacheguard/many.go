@@ -230,7 +230,9 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 // refreshBehind has values refreshed that the caller already has.
 func (m *many[V]) refreshBehind(ctx context.Context) {
 	lead := slices.DeleteFunc(m.behind, func(p *miss[V]) bool { return !m.cache.leadsRefresh(p) })
-	m.cache.runBehind(ctx, m.load, lead...)
+	if len(lead) > 0 {
+		m.cache.runBehind(ctx, m.load, lead...)
+	}
 }
 
 // join makes the call a member of the flights of what it missed, and has a load begin for those that it leads.
@@ -281,7 +283,9 @@ func (m *many[V]) join(ctx context.Context) {
 	if offered { // a load that reads this may leave, and the work goes on without it
 		ctx = outsideSlots(ctx)
 	}
-	c.runAll(ctx, m.load, m.began...)
+	if len(m.began) > 0 {
+		c.runAll(ctx, m.load, m.began...)
+	}
 }
 
 // wait waits for every flight, one after another, and notes what came of it.

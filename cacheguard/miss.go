@@ -87,17 +87,14 @@ func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 // detach hands a flight over to a run that outlives this caller, and waits for it like everybody else.
 func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
 	m.flight = f
-	if !c.life.Begin() {
-		f.Land(outcome[V]{err: ErrClosed})
-		return ErrClosed
-	}
-	r := c.newRun(ctx, nil, m)
 	recursive := c.inside(ctx, m.key.Key)
 	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
 		f.Leave()
 	}
-	go r.work()
-	if recursive {
+	switch begun := c.runAll(ctx, nil, m); {
+	case !begun:
+		return ErrClosed
+	case recursive:
 		return recursion(m.name)
 	}
 	began := c.watch(f)
@@ -170,16 +167,14 @@ func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss
 	c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }
 
-// runAll hands misses over to one run that outlives this caller.
-func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) {
-	if len(all) == 0 {
-		return
-	}
-	if !c.life.Begin() {
+// runAll hands misses over to one run that outlives this caller, unless the cache is closed.
+func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
+	if begun = c.life.Begin(); !begun {
 		for _, m := range all {
 			m.flight.Land(outcome[V]{err: ErrClosed})
 		}
-		return
+		return false
 	}
 	go c.newRun(ctx, many, all...).work()
+	return true
 }

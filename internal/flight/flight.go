@@ -73,13 +73,13 @@ func Tick() uint64 { return now.Add(1) }
 // Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
 // that holds itself is none); one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
-	return g.JoinSince(key, limit, 0)
+	return g.of(key).join(key, limit, 0, 0)
 }
 
 // JoinSince is Join for somebody who must not get what was found before a moment: a flight that was begun before it is sealed,
 // and there is a new one. The moment is one of Now, or 0: whenever.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
-	return g.JoinBegun(key, limit, moment, 0)
+	return g.of(key).join(key, limit, moment, 0)
 }
 
 // JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier moment: a flight that it leads was
