@@ -155,8 +155,8 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 	if err != nil {
 		c.down(r.ctx, &c.leasing, m.name, err)
 		m.storeErr = err
-		if m.had.good != useNone && !time.Now().Before(m.until()) { // its time ended while the store was asked
-			m.had.good, m.Seen = useNone, protocol.Shown
+		if m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
+			m.had.good, m.Seen = protocol.Shown, protocol.Shown
 		}
 		c.pause(m, pauseWithoutLeases, nil)
 		e.Kind = protocol.Unanswered

@@ -134,7 +134,7 @@ func (r *run[V]) stored(m *miss[V], got found[V], err error) {
 func (r *run[V]) readTold(m *miss[V], question uint32) {
 	c, moment := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
-		if got.good == useFresh { // else it may be marked, and lands as what was waited for
+		if got.good == protocol.Fresh { // else it may be marked, and lands as what was waited for
 			m.asked.asOf = moment
 		}
 		r.stored(m, got, err)

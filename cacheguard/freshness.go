@@ -20,24 +20,14 @@ const clockSlack = 250 * time.Millisecond
 // before its TTL is over once they are put right.
 const stampsAhead = 24*time.Hour + time.Second
 
-// use is what a value is good for, by its age.
-type use uint8
-
-const (
-	useNone      use = iota // nothing: it is shown to the next load, no more
-	useOnError              // instead of an error
-	useMeanwhile            // while it is refreshed, or instead of an error
-	useFresh
-)
-
 // judge says how old a value is, for how long its soft TTL has been over, and what it is good for. A mark ends the soft
 // TTL early. An age that can't be (the clock was set, or the store fell back to another machine with another clock) is
 // good for nothing, not for ever.
-func judge(h frame.Header, now time.Time) (age, over time.Duration, good use) {
+func judge(h frame.Header, now time.Time) (age, over time.Duration, good protocol.Use) {
 	age = now.Sub(h.Created)
 	over = age - h.Soft
 	if age < -clockSlack {
-		return age, over, useNone
+		return age, over, protocol.Shown
 	}
 	age = max(age, 0)
 	over = age - h.Soft
@@ -48,16 +38,16 @@ func judge(h frame.Header, now time.Time) (age, over time.Duration, good use) {
 }
 
 // goodFor is what a value is good for whose soft TTL has been over for so long.
-func goodFor(over, revalidate, ifError time.Duration) use {
+func goodFor(over, revalidate, ifError time.Duration) protocol.Use {
 	switch {
 	case over < 0:
-		return useFresh
+		return protocol.Fresh
 	case over < revalidate:
-		return useMeanwhile
+		return protocol.Meanwhile
 	case over < ifError:
-		return useOnError
+		return protocol.OnError
 	}
-	return useNone
+	return protocol.Shown
 }
 
 // early is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
@@ -79,7 +69,7 @@ func jittered(d time.Duration, jitter float64) time.Duration {
 // found is what stands in the store under a key.
 type found[V any] struct {
 	res      Result[V]     // StatusMiss, StatusHit or StatusStale
-	good     use           // what res is good for
+	good     protocol.Use  // what res is good for, by its age: Nothing to Fresh
 	keeps    time.Duration // for how long that lasts, at most
 	early    bool          // it is fresh, and this reader is to refresh it
 	marked   bool          // by a soft tag, since its load began
@@ -100,15 +90,15 @@ type made struct {
 	revalidate, ifError time.Duration // its stale windows
 }
 
+// servable reports whether a caller may get it, fresh or stale.
+func (got *found[V]) servable() bool { return got.good >= protocol.OnError }
+
 // use is what it is good for on the way to another.
 func (got *found[V]) use() protocol.Use {
-	switch {
-	case got.passing:
+	if got.passing {
 		return protocol.Passing
-	case got.res.Status == StatusMiss:
-		return protocol.Nothing
 	}
-	return [...]protocol.Use{useNone: protocol.Shown, useOnError: protocol.OnError, useMeanwhile: protocol.Meanwhile, useFresh: protocol.Fresh}[got.good]
+	return got.good
 }
 
 // open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.
@@ -148,18 +138,18 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 	got.revalidate, got.ifError = h.Revalidate, h.IfError
 	got.res.FreshFor = -over
 	got.res.Status = StatusStale
-	if got.good == useFresh {
+	if got.good == protocol.Fresh {
 		got.res.Status = StatusHit
 		got.early = early(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
 	}
 	if h.Unshared {
-		got.unshared, got.passing = true, got.good == useFresh
-		got.good, got.early, got.res.Status = useNone, false, StatusStale
+		got.unshared, got.passing = true, got.good == protocol.Fresh
+		got.good, got.early, got.res.Status = protocol.Shown, false, StatusStale
 		if h.Null {
-			got.res = Result[V]{}
+			got.good, got.res = protocol.Nothing, Result[V]{}
 		}
 	}
-	if got.good != useNone {
+	if got.servable() {
 		got.keeps = max(h.Revalidate, h.IfError) - over
 	}
 }
@@ -168,14 +158,14 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 func (got *found[V]) mark(ago time.Duration) {
 	over := max(-got.res.FreshFor, ago, 0)
 	got.marked, got.passing, got.early = true, false, false
-	if got.good == useNone {
+	if !got.servable() {
 		return
 	}
 	got.res.FreshFor = -over
 	got.good = min(got.good, goodFor(over, got.revalidate, got.ifError))
 	got.res.Status = StatusStale
 	got.keeps = 0
-	if got.good != useNone {
+	if got.servable() {
 		got.keeps = max(got.revalidate, got.ifError) - over
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // Get returns the value of key: from the store, or from load, run once for all who ask at the same time in the whole
@@ -127,7 +128,7 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 		return failed
 	}
-	if got.good != useNone && err == nil && c.opts.SoftTimeout > 0 {
+	if got.servable() && err == nil && c.opts.SoftTimeout > 0 {
 		f.Hold()
 		f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
 		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
@@ -142,14 +143,14 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 // origin. Zero: there is a load to be had. behind: the value is to be refreshed meanwhile.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
-	case got.good == useFresh:
+	case got.good == protocol.Fresh:
 		return EventHit, nil, got.early
-	case got.good != useNone && storeErr == nil:
+	case got.servable() && storeErr == nil:
 		held, failed := c.refreshPauses.Find(id, got.id)
-		if failed != nil || got.good == useMeanwhile && c.opts.SoftTimeout == 0 {
+		if failed != nil || got.good == protocol.Meanwhile && c.opts.SoftTimeout == 0 {
 			return EventStale, failed, !held
 		}
-	case got.good == useNone && errors.Is(storeErr, ErrOverloaded):
+	case !got.servable() && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
 	case storeErr == nil:
 		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {

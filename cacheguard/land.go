@@ -81,7 +81,7 @@ func (m *miss[V]) landOwn(res Result[V]) {
 
 // fail lands with an error, or with the stale value where there is one that may be served instead.
 func (m *miss[V]) fail(res Result[V], err error) {
-	if m.Reads && m.had.good != useNone && time.Now().Before(m.until()) {
+	if m.Reads && m.had.servable() && time.Now().Before(m.until()) {
 		stale := m.had.res.later(time.Since(m.at))
 		stale.Err, stale.Degraded = err, res.Degraded
 		m.flight.Land(noted(stale, nil, m.note)) // it was seen before the question

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/local"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // kept is what the process-local tier holds of a value: what was found, and when.
@@ -128,7 +129,7 @@ func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 }
 
 func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
-	if got.good != useFresh {
+	if got.good != protocol.Fresh {
 		return false
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
@@ -163,7 +164,7 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 	got.keeps -= since
 	got.res = got.res.later(since)
 	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // it counts as stale whatever its age
-	got.res.Status, got.good = StatusStale, useOnError
+	got.res.Status, got.good = StatusStale, protocol.OnError
 	var ok bool
 	if got.res.Value, ok = n.cloned(got.res.Value); !ok {
 		return found[V]{}

@@ -26,7 +26,7 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 	case err == nil:
 		c.up(ctx, &c.reading)
 		c.tier.keep(k.Key, stamp, got)
-		if got.good == useNone {
+		if !got.servable() {
 			c.missed(ctx, key, got)
 		}
 	case errors.Is(err, ErrOverloaded):

@@ -197,7 +197,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		id, got := ks[i].Key, &all[i]
 		err := errs[i]
 		switch {
-		case err == nil && got.good == useNone:
+		case err == nil && !got.servable():
 			c.missed(ctx, key, *got)
 		case err != nil && !errors.Is(err, ErrOverloaded):
 			if over(ctx) { // only this caller's time is over: as if nothing were there
@@ -273,7 +273,7 @@ func (m *many[V]) join(ctx context.Context) {
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
-		if c.opts.SoftTimeout > 0 && p.had.good != useNone && p.storeErr == nil {
+		if c.opts.SoftTimeout > 0 && p.had.servable() && p.storeErr == nil {
 			f.Hold()
 			f.Offer(outcome[V]{res: p.had.res, also: &aside[V]{at: p.at}}, p.until())
 			offered = true

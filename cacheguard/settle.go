@@ -61,7 +61,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
 		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
-			res: res, good: useFresh, keeps: h.Hard() - res.Age,
+			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,
 			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
 		})
 	default: // for those who waited from before, and nobody else
