@@ -160,15 +160,6 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	return 0, nil, false
 }
 
-// resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
-func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
-	out, early, err := f.WaitAtMost(ctx, patience)
-	if early {
-		out.res = out.res.later(time.Since(out.also.at))
-	}
-	return &out, err
-}
-
 // takePart makes the caller a member of a flight of this group, and returns it if the caller is to lead it. If not, it waits for
 // it and returns in res what the caller gets of it.
 //
@@ -225,6 +216,15 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 		out, err = f.Result(ctx)
 	}
 	return out, began, err
+}
+
+// resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
+func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
+	out, early, err := f.WaitAtMost(ctx, patience)
+	if early {
+		out.res = out.res.later(time.Since(out.also.at))
+	}
+	return &out, err
 }
 
 // shared is what a caller gets of a flight that another one leads, when it has landed.

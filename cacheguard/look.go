@@ -60,10 +60,11 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 		return got, nil
 	}
 	c.hints.Note(k.Key, got.tags)
-	if !bytes.Equal(asked.Raw, got.tags) {
-		of = nil
+	if len(of) == 0 || of[0] == 0 || !bytes.Equal(asked.Raw, got.tags) {
+		return c.validateOne(ctx, got)
 	}
-	return c.current(ctx, got, of)
+	got.checkAgainst(of, nil, c.store)
+	return got, nil
 }
 
 // openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a
@@ -73,19 +74,7 @@ func (c *Cache[V]) openAlone(ctx context.Context, raw []byte, told bool) (found[
 	if got.res.Status == StatusMiss || told && c.invalidations.Passes(got.tags, got.stamp) {
 		return got, nil
 	}
-	return c.current(ctx, got, nil)
-}
-
-// current returns what was found, or, if it was invalidated by a tag, that something unusable is there. of are the
-// generations that came with it, if they did.
-func (c *Cache[V]) current(ctx context.Context, got found[V], of Generations) (found[V], error) {
-	if len(of) == 0 || of[0] == 0 {
-		one := []found[V]{got}
-		err := c.validate(ctx, one, []int{0})
-		return one[0], err
-	}
-	got.checkAgainst(of, nil, c.store)
-	return got, nil
+	return c.validateOne(ctx, got)
 }
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
@@ -174,6 +163,13 @@ func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) err
 		}
 	}
 	return err
+}
+
+// validateOne is validate for one value.
+func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], error) {
+	one := []found[V]{got}
+	err := c.validate(ctx, one, []int{0})
+	return one[0], err
 }
 
 // forget leaves of a value that something unusable is there.
