@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,13 +260,26 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 // untilHeard is Result for a caller who may get what it came for before the flight has landed. Until it has all of that it is a
 // member, so that the work goes on for it.
 func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (*T, error) {
-	select {
-	case <-f.Announced():
-	case <-f.Done():
-		return f.Result(ctx)
-	case <-ctx.Done():
+	for {
+		word, next := f.Word()
+		if word != nil {
+			if enough, err := hears(f, d, word); enough || err != nil {
+				return nil, cmp.Or(err, context.Canceled)
+			}
+		}
+		select {
+		case <-next:
+			continue
+		case <-f.Done():
+		case <-ctx.Done():
+		}
 		return f.Result(ctx)
 	}
+}
+
+// hears has a caller hear a word, and reports whether it has by that what it came for: then it has left the flight, as it has
+// with an error.
+func hears[T any](f *flight.Flight[T], d *desk.Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.Client(), func() { f.Leave() })
 	over := true // also by a panic
 	defer func() {
@@ -273,13 +287,13 @@ func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (
 			f.Leave()
 		}
 	}()
-	if d.Caller.Hears(f.Word()) {
-		return nil, context.Canceled
+	if d.Caller.Hears(word) {
+		return true, nil
 	}
 	if over = false; !stop() {
-		return nil, d.Client().Err()
+		return false, d.Client().Err()
 	}
-	return f.Result(ctx)
+	return false, nil
 }
 
 // shared is what a caller gets of a flight that another one leads, when it has landed.

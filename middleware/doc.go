@@ -67,8 +67,8 @@
 // less than its Content-Length, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context
 // has ended), the connections of those who read it are
 // aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
-// In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
-// the first response is whole.
+// As soon as the handler has written a head with Vary, requests in the same process for other variants go on to their own runs;
+// in other processes they do so when the first response is whole.
 //
 // Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
 // gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it

@@ -145,6 +145,9 @@ func (rec *recorder) head(status int) {
 			rec.verdict.store = rec.why == 0
 		}
 		rec.live = rec.verdict.share && !rec.verdict.guessed
+		if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
+			u.load.Announce(rec.res)
+		}
 	}
 	rec.pass(cacheStatus{})
 }

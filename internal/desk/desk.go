@@ -28,8 +28,8 @@ type Caller interface {
 	// load could make another value.
 	Refreshes(value any) bool
 
-	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced. It reports true
-	// when the caller has by that what it came for.
+	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced last, and with each
+	// word after that. It reports true when the caller has by that what it came for.
 	Hears(word any) bool
 }
 
@@ -78,7 +78,7 @@ func With(ctx context.Context, d *Desk) context.Context { return context.WithVal
 
 // Crowd is those who wait for a load in this process.
 type Crowd interface {
-	// Announce tells them something before the load has ended. Only the first word counts.
+	// Announce tells them something before the load has ended. Who comes later hears the last word alone.
 	Announce(word any)
 
 	// Made has the load's result stored whoever leaves from now on.
