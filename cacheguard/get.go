@@ -143,7 +143,19 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		m.Solo = true
 		return c.detach(ctx, flight.Solo[outcome[V]](), m)
 	}
-	switch kind, failed, behind := c.atOnce(id, &got, err); kind {
+	if err == nil && got.isOneOfSeveral(ctx) {
+		stale := got
+		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
+		var res Result[V]
+		err = c.ofSeveral(ctx, key, id, load, &stale, &res)
+		return res, err
+	}
+	return c.pursue(ctx, f, key, k, load, got, err)
+}
+
+// pursue is the way of a flight's leader from a look-up that has found nothing fresh.
+func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got found[V], err error) (Result[V], error) {
+	switch kind, failed, behind := c.atOnce(k.Key, &got, err); kind {
 	case EventStale:
 		got.res.Err = failed
 		f.Land(outcome[V]{res: got.res})
@@ -301,6 +313,9 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	began time.Time, res *Result[V]) (err error) {
 	if out.unshared() {
 		return c.loadUnsharedInto(ctx, key, id, load, out.also.marker, res)
+	}
+	if several := out.several(); several != nil {
+		return c.ofSeveral(ctx, key, id, load, several, res)
 	}
 	*res = out.res
 	switch res.Status {

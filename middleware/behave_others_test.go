@@ -7,7 +7,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -152,4 +154,71 @@ func TestVariantsHaveSlots(t *testing.T) {
 			t.Errorf("%d runs side by side in 3 slots, for %v; want one for each", s.most, s.began)
 		}
 	})
+}
+
+// While the Vary of a stale page is known, nobody waits for another variant: neither in the process whose handler runs, nor in
+// another one. Each variant is renewed by those who get it, once in the fleet, also the one by which the others are found.
+func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
+	for name, age := range map[string]string{"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600"} {
+		for _, come := range [][]string{languages, languages[1:], {"fr", "en", "de"}} {
+			t.Run(fmt.Sprint(name, " ", come), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSpeaking(func(w http.ResponseWriter, lang string) { w.Header().Set("Etag", `"`+lang+`"`) },
+						"Cache-Control", age, "Vary", "Accept-Language")
+					near, far := newPair(t, s)
+					all := visitors{t: t}
+					close(s.head)
+					close(s.end)
+					all.come(near, languages...)
+					wantRuns(t, "at first", s.runs(), languages...)
+					<-time.After(15 * time.Second)
+					s.shut()
+					all.come(near, come...)
+					all.come(far, come...)
+					wantRuns(t, "when all are stale", s.runs(), come...)
+					close(s.head)
+					close(s.end)
+					all.gone.Wait()
+					all.come(near, come...)
+					all.come(far, come...)
+					wantRuns(t, "when they are fresh again", s.runs())
+					all.gone.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Of a page that is not stored at all another process knows the Vary when the first run has been stored. By then the variants
+// that were asked for in the first process, too, have their runs: only what is asked for in the other one alone begins then.
+func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
+		near, far := newPair(t, s)
+		all := visitors{t: t}
+		all.come(near, "en", "de")
+		all.come(far, "de", "en", "fr", "it")
+		wantRuns(t, "before the first head", s.runs(), "en")
+		close(s.head)
+		synctest.Wait()
+		wantRuns(t, "when the first head is written", s.runs(), "de")
+		close(s.end)
+		all.gone.Wait()
+		wantRuns(t, "when the first page is stored", s.runs(), "fr", "it")
+	})
+}
+
+// newPair is a handler behind the caches of two processes on one store.
+func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
+	store := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	open := func() http.Handler {
+		cache, err := middleware.New(store, middleware.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cache.Close() })
+		return cache.Handler(h)
+	}
+	return open(), open()
 }

@@ -145,6 +145,14 @@ func (x *exchange) Refreshes(stale any) bool {
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
+// Parts reports whether a stale response is one of those that vary, where this request looks first. Who asks for another one
+// goes on to where that is to be had, and leaves this one to those who get it: they ask whether it is still good, and if nobody
+// asks for it any more, the next one takes its place when its time in the store is over.
+func (x *exchange) Parts(stale any) bool {
+	res, ok := stale.(*response)
+	return ok && res != nil && x.level == x.base && res.key == x.key && len(res.vary) > 0
+}
+
 // Hears takes a response that is being made, if it is the one for this request and others may read it by now. If it is for
 // others, by Vary, which its head says, the request goes on to where its own is to be had.
 func (x *exchange) Hears(word any) bool {

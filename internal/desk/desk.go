@@ -28,6 +28,10 @@ type Caller interface {
 	// load could make another value.
 	Refreshes(value any) bool
 
+	// Parts reports whether a stale value is one of several, each for some callers: those who may refresh it wait for what
+	// takes its place, and the others have by it what they came for. All callers of one key say the same of a value.
+	Parts(value any) bool
+
 	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced last, and with each
 	// word after that. It reports true when the caller has by that what it came for.
 	Hears(word any) bool
@@ -65,6 +69,12 @@ func (d *Desk) Client() context.Context { return d.client }
 func MayRefresh(ctx context.Context, value any) bool {
 	d := From(ctx)
 	return d == nil || d.Caller == nil || d.Caller.Refreshes(value)
+}
+
+// Parts reports whether the caller whose context this is knows a stale value for one of several.
+func Parts(ctx context.Context, value any) bool {
+	d := From(ctx)
+	return d != nil && d.Caller != nil && d.Caller.Parts(value)
 }
 
 // Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
