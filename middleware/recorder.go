@@ -132,26 +132,31 @@ func (rec *recorder) head(status int) {
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
 	}
-	if !rec.on {
+	if rec.on {
+		rec.begin()
+	} else {
 		if rec.why == 0 {
 			rec.why = cacheguard.ReasonTooLarge
 		}
 		rec.stop(rec.why)
-	} else {
-		if rec.header["Date"] == nil { // the server would add one, to what is stored too late
-			rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
-		}
-		rec.res = rec.stored(status)
-		if rec.why == 0 {
-			rec.why = u.unstorable(rec.verdict, rec.res)
-			rec.verdict.store = rec.why == 0
-		}
-		rec.live = rec.verdict.share && !rec.verdict.guessed
-		if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
-			u.load.Announce(rec.res)
-		}
 	}
 	rec.pass(cacheStatus{})
+}
+
+// begin begins to record a response whose head is there.
+func (rec *recorder) begin() {
+	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
+		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	}
+	rec.res = rec.stored(rec.status)
+	if rec.why == 0 {
+		rec.why = rec.run.unstorable(rec.verdict, rec.res)
+		rec.verdict.store = rec.why == 0
+	}
+	rec.live = rec.verdict.share && !rec.verdict.guessed
+	if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
+		rec.run.load.Announce(rec.res)
+	}
 }
 
 // isNews reports whether a response with this status says that the stored one is still good.
