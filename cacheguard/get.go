@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,19 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		m.Solo = true
 		return c.detach(ctx, flight.Solo[outcome[V]](), m)
 	}
-	switch kind, failed, behind := c.atOnce(id, &got, err); kind {
+	if err == nil && got.isOneOfSeveral(ctx) {
+		stale := got
+		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
+		var res Result[V]
+		err = c.ofSeveral(ctx, key, id, load, &stale, &res)
+		return res, err
+	}
+	return c.pursue(ctx, f, key, k, load, got, err)
+}
+
+// pursue is the way of a flight's leader from a look-up that has found nothing fresh.
+func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got found[V], err error) (Result[V], error) {
+	switch kind, failed, behind := c.atOnce(k.Key, &got, err); kind {
 	case EventStale:
 		got.res.Err = failed
 		f.Land(outcome[V]{res: got.res})
@@ -259,13 +272,26 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key,
 // untilHeard is Result for a caller who may get what it came for before the flight has landed. Until it has all of that it is a
 // member, so that the work goes on for it.
 func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (*T, error) {
-	select {
-	case <-f.Announced():
-	case <-f.Done():
-		return f.Result(ctx)
-	case <-ctx.Done():
+	for {
+		word, next := f.Word()
+		if word != nil {
+			if enough, err := hears(f, d, word); enough || err != nil {
+				return nil, cmp.Or(err, context.Canceled)
+			}
+		}
+		select {
+		case <-next:
+			continue
+		case <-f.Done():
+		case <-ctx.Done():
+		}
 		return f.Result(ctx)
 	}
+}
+
+// hears has a caller hear a word, and reports whether it has by that what it came for: then it has left the flight, as it has
+// with an error.
+func hears[T any](f *flight.Flight[T], d *desk.Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.Client(), func() { f.Leave() })
 	over := true // also by a panic
 	defer func() {
@@ -273,13 +299,13 @@ func untilHeard[T any](ctx context.Context, f *flight.Flight[T], d *desk.Desk) (
 			f.Leave()
 		}
 	}()
-	if d.Caller.Hears(f.Word()) {
-		return nil, context.Canceled
+	if d.Caller.Hears(word) {
+		return true, nil
 	}
 	if over = false; !stop() {
-		return nil, d.Client().Err()
+		return false, d.Client().Err()
 	}
-	return f.Result(ctx)
+	return false, nil
 }
 
 // shared is what a caller gets of a flight that another one leads, when it has landed.
@@ -287,6 +313,9 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	began time.Time, res *Result[V]) (err error) {
 	if out.unshared() {
 		return c.loadUnsharedInto(ctx, key, id, load, out.also.marker, res)
+	}
+	if several := out.several(); several != nil {
+		return c.ofSeveral(ctx, key, id, load, several, res)
 	}
 	*res = out.res
 	switch res.Status {

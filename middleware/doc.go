@@ -67,8 +67,8 @@
 // less than its Content-Length, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context
 // has ended), the connections of those who read it are
 // aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
-// In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
-// the first response is whole.
+// As soon as the handler has written a head with Vary, requests in the same process for other variants go on to their own runs.
+// Other processes learn the Vary with the whole response; see Keys and variants for a page that is stored, also if it is stale.
 //
 // Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
 // gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
@@ -113,6 +113,13 @@
 //
 // Of one resource several responses can be stored, one for each value of the fields that Vary names. Two requests have the
 // same value if a handler reads the same: as many lines, in the same order and spelling.
+//
+// The first of these is found by the URL, and the others by its Vary. When they are stale, requests for each variant share one run
+// for it in the fleet, and no request waits for another variant's. The first one is renewed by its own requests alone: the others
+// use its Vary until Options.Keep and the stale windows end. Then nothing is stored by which the Vary is known, and requests of
+// all variants wait for one run: in its process for its head, in other processes for its end. This costs a variant that nobody
+// asks for in the first process at most the time from head to end; to tell processes of each head would cost a command for
+// every response with Vary. So a page that varies is best sent with an ETag.
 //
 // Requests that mean the same to you can share more, by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. These
 // change the request that the handler gets, so that a client can't put into a response what its key doesn't have. With Shape

@@ -165,5 +165,5 @@ func (rec *recorder) silent() {
 	rec.run.client.answered = true
 	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before the client is waited for
 	rec.drain()
-	rec.sync(rec.header, nil)
+	rec.sync(rec.header)
 }

@@ -211,8 +211,8 @@ func (rec *recorder) headers() http.Header {
 	return rec.header
 }
 
-// sync makes the client's header what the handler's is, and then what edit makes of it.
-func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
+// sync makes the client's header what the handler's is, and returns it.
+func (rec *recorder) sync(header http.Header) http.Header {
 	h := rec.w.Header()
 	for name := range h {
 		if _, ok := header[name]; !ok {
@@ -220,9 +220,7 @@ func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
 		}
 	}
 	maps.Copy(h, header)
-	if edit != nil {
-		edit(h)
-	}
+	return h
 }
 
 // direct writes to the client without the lock, which those who read the response need.

@@ -105,7 +105,7 @@ func (rec *recorder) head(status int) {
 		if rec.w != nil {
 			header := rec.headers()
 			rec.heads = append(rec.heads, func() {
-				rec.sync(header, nil)
+				rec.sync(header)
 				inform(rec.w, status)
 			})
 			rec.flows()
@@ -113,8 +113,10 @@ func (rec *recorder) head(status int) {
 		return
 	}
 	rec.status = status
-	if n, err := strconv.ParseInt(rec.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
-		rec.promised = n
+	if length := rec.header.Get("Content-Length"); length != "" {
+		if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
+			rec.promised = n
+		}
 	}
 	if (rec.ended() && !rec.isNews(status)) || status == http.StatusSwitchingProtocols {
 		rec.stop(cacheguard.ReasonAlone)
@@ -126,27 +128,35 @@ func (rec *recorder) head(status int) {
 	}
 	u := rec.run
 	rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
-	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
-		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
-	}
 	rec.why = rec.verdict.unstored()
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
 	}
-	if !rec.on {
+	if rec.on {
+		rec.begin()
+	} else {
 		if rec.why == 0 {
 			rec.why = cacheguard.ReasonTooLarge
 		}
 		rec.stop(rec.why)
-	} else {
-		rec.res = rec.stored(status)
-		if rec.why == 0 {
-			rec.why = u.unstorable(rec.verdict, rec.res)
-			rec.verdict.store = rec.why == 0
-		}
-		rec.live = rec.verdict.share && !rec.verdict.guessed
 	}
 	rec.pass(cacheStatus{})
+}
+
+// begin begins to record a response whose head is there.
+func (rec *recorder) begin() {
+	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
+		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	}
+	rec.res = rec.stored(rec.status)
+	if rec.why == 0 {
+		rec.why = rec.run.unstorable(rec.verdict, rec.res)
+		rec.verdict.store = rec.why == 0
+	}
+	rec.live = rec.verdict.share && !rec.verdict.guessed
+	if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
+		rec.run.load.Announce(rec.res)
+	}
 }
 
 // isNews reports whether a response with this status says that the stored one is still good.
@@ -246,14 +256,13 @@ func (rec *recorder) release() {
 	}
 	line, notWhole := rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
 	rec.heads = append(rec.heads, func() {
-		rec.sync(head.header, func(h http.Header) {
-			if line != "" {
-				h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
-			}
-			if notWhole {
-				notModified(h)
-			}
-		})
+		h := rec.sync(head.header)
+		if line != "" {
+			h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
+		}
+		if notWhole {
+			notModified(h)
+		}
 		rec.w.WriteHeader(head.status)
 	})
 }
