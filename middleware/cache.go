@@ -25,6 +25,7 @@ type Cache struct {
 
 	changes   budget // of strangers
 	variants  variants
+	backlog   backlog
 	lastTries lastTries
 	parts     partial
 	posts     atomic.Int32 // responses to POST that are recorded
@@ -37,6 +38,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
 	shape, shapeErr := newShaper(opts)
 	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts), shape: shape, turns: newTurns(opts)}
+	c.backlog.most, c.backlog.told = int64(opts.MaxBacklog), c.cuts
 	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
 		Name:         opts.Name,
 		NegativeTTL:  -1,
@@ -235,7 +237,7 @@ func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked 
 			if !asked.takes(age, found.FreshFor, res.mustRevalidate) {
 				return false
 			}
-			res.serve(w, r, age, c.hitStatus(found, key))
+			c.send(w, r, res, age, c.hitStatus(found, key))
 			return true
 		}
 		if level = nextLevel(res, key, key, level, r); level == "" {

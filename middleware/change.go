@@ -279,7 +279,7 @@ func (p *passer) Write(b []byte) (int, error) {
 	at := p.writes(len(b))
 	at.awaits()
 	defer at.resumes()
-	return p.w.Write(b)
+	return hands(&p.cache.backlog, p.w, b, p.w.Write)
 }
 
 // behind is Write for a goroutine that the handler doesn't wait for, so that it works on.
@@ -293,7 +293,7 @@ func (p *passer) WriteString(s string) (int, error) {
 	at := p.writes(len(s))
 	at.awaits()
 	defer at.resumes()
-	return io.WriteString(p.w, s)
+	return hands(&p.cache.backlog, p.w, s, func(s string) (int, error) { return io.WriteString(p.w, s) })
 }
 
 func (p *passer) ReadFrom(src io.Reader) (int64, error) {

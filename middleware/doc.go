@@ -63,10 +63,12 @@
 //
 // Clients that wait in the same process read a response while it is made, if it has a lifetime of its own and nothing keeps it
 // from being shared: from its first Flush, or, when it has a Content-Length, from the first bytes that its own client gets.
-// All of them read one buffer, and a slow one costs no more than that. If the response breaks off (the handler panics, writes
-// less than its Content-Length, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context
-// has ended), the connections of those who read it are
-// aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
+// All of them read one buffer, and a slow one costs no more than that. For a client that reads slowly, or not at all, its response
+// is kept in memory after the handler has returned: Options.MaxBacklog bounds that for all clients together.
+//
+// If the response breaks off (the handler panics, writes less than its Content-Length, flushes a body that grows above MaxBody, or
+// has no Content-Length and returns after its context has ended), the connections of those who read it are aborted and nothing
+// is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
 // In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
 // the first response is whole.
 //
@@ -186,7 +188,7 @@
 //
 // directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go, shape.go, cookies.go, variants.go,
 // tags.go, budget.go and update.go decide, and do nothing else; cache.go and exchange.go are the way of a request, run.go,
-// recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, turns.go how many run
+// recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, backlog.go what is kept for slow clients, turns.go how many run
 // that nobody else gets, serve.go what all others get, codec.go what stands in the store,
 // partial.go and partrecorder.go have the parts, change.go what unsafe methods do, post.go what a POST brings for GET, purge.go
 // what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.

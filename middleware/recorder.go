@@ -269,7 +269,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return rec.w.Write(p) })
+	return rec.direct(func() (int, error) { return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write) })
 }
 
 // WriteString is Write.
@@ -283,7 +283,9 @@ func (rec *recorder) WriteString(s string) (int, error) {
 		return len(s), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return io.WriteString(rec.w, s) })
+	return rec.direct(func() (int, error) {
+		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) { return io.WriteString(rec.w, s) })
+	})
 }
 
 // keep records, or finds out that it can't.
