@@ -66,14 +66,14 @@
 // All of them read one buffer, and a slow one costs no more than that. For a client that reads slowly, or not at all, its response
 // is kept in memory after the handler has returned: Options.MaxBacklog bounds that for all clients together.
 //
-// If the response breaks off (the handler panics, writes less than its Content-Length, flushes a body that grows above MaxBody, or
-// has no Content-Length and returns after its context has ended), the connections of those who read it are aborted and nothing
+// If the response breaks off (the handler panics, writes less than its Content-Length, calls WriteHeader with an error when it has
+// begun to write, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context has ended), the connections of those who read it are aborted and nothing
 // is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
 // In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
 // the first response is whole.
 //
 // Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
-// gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
+// gets a 500; after http.ErrAbortHandler, or when the response was not whole, a 502. When its client leaves while others wait it
 // runs on for them; its context ends when the last of them in its process has left; then another process runs its own. So
 // clients that leave before the end of each run and ask again, in one process, can have a client of another process wait for
 // several runs: for Options.WaitTimeout at most. Once the handler has returned, what it has made is stored, whoever has left.
@@ -173,7 +173,8 @@
 //	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
 //	event stream       it is never stored
 //	taken over         neither is what Hijack was called for
-//	incomplete         the handler panicked, wrote less than its Content-Length, or returned without one after its context had ended
+//	incomplete         the handler panicked, wrote less than its Content-Length, returned without one after its context had ended, or
+//	                   called http.Error or WriteHeader with an error when it had begun to write: find out about errors first
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why

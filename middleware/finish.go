@@ -30,9 +30,12 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 		v = verdict{remember: true} // too long, or a stream
 	}
 	rec.stays(why)
-	if v.failed {
+	switch {
+	case why == cacheguard.ReasonIncomplete:
+		rec.run.end(ending{err: errIncomplete})
+	case v.failed:
 		rec.run.end(ending{err: &statusError{status: rec.status, client: rec.run.client}})
-	} else {
+	default:
 		rec.run.end(ending{entry: rec.run.unshared(v)})
 	}
 	if rec.w == nil {

@@ -82,6 +82,9 @@ func (p *partRecorder) writeHeader(status int) {
 	c := p.x.cache
 	switch {
 	case p.decided:
+		if p.on && contradicts(status, p.res.status) {
+			p.pass()
+		}
 		if !p.on {
 			p.to.WriteHeader(status) // the server logs that it is too late
 		}

@@ -60,7 +60,13 @@ func (p *postRecorder) WriteHeader(status int) {
 func (p *postRecorder) head(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.decided || status < 200 && status != http.StatusSwitchingProtocols {
+	switch {
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		return
+	case p.decided:
+		if p.res != nil && contradicts(status, p.res.status) {
+			p.res = nil
+		}
 		return
 	}
 	p.decided = true

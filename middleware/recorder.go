@@ -96,6 +96,9 @@ func (rec *recorder) head(status int) {
 	}
 	switch {
 	case rec.status != 0:
+		if rec.on && !rec.held && contradicts(status, rec.status) {
+			rec.stop(cacheguard.ReasonIncomplete)
+		}
 		if rec.to == toClient {
 			rec.release()
 			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) }) // the server logs that it is too late
@@ -148,6 +151,10 @@ func (rec *recorder) head(status int) {
 	}
 	rec.pass(cacheStatus{})
 }
+
+// contradicts reports whether a handler says that it has failed, when it has begun to answer with another status: by http.Error,
+// for one. Without the cache its client gets what there is of the page, with that error at its end.
+func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored one is still good.
 func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// errIncomplete says that a handler promised more bytes than it wrote.
-var errIncomplete = errors.New("middleware: handler wrote less than its Content-Length")
+// errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had begun to write.
+var errIncomplete = errors.New("middleware: handler has not written the whole response")
 
 // errNoClient says that a handler had to run for nobody in particular, and can't: its request is gone.
 var errNoClient = errors.New("middleware: the request that this load was for is gone")
