@@ -323,9 +323,7 @@ func (rec *recorder) keep(n int, record func()) error {
 	case rec.written > int64(rec.run.cache.opts.MaxBody):
 		rec.stop(cacheguard.ReasonTooLarge)
 	default:
-		if cap(rec.res.body) == 0 && rec.promised > 0 {
-			rec.res.body = make([]byte, 0, rec.promised)
-		}
+		rec.makeRoom(n)
 		record()
 		rec.out = rec.res.body
 		if rec.promised >= 0 && len(rec.out) > buffered { // of what has no length nobody knows if it stays below MaxBody
@@ -340,6 +338,18 @@ func (rec *recorder) keep(n int, record func()) error {
 		return errNobody
 	}
 	return nil
+}
+
+// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to MaxBody: append would add a quarter
+// each time, and copy it four times. What is too much goes at the end.
+func (rec *recorder) makeRoom(n int) {
+	body := rec.res.body
+	switch more := min(2*cap(body), rec.run.cache.opts.MaxBody) - len(body); {
+	case cap(body) == 0 && rec.promised > 0:
+		rec.res.body = make([]byte, 0, rec.promised)
+	case len(body)+n > cap(body) && cap(body) >= flowChunk && more >= n:
+		rec.res.body = slices.Grow(body, more)
+	}
 }
 
 // isStream reports whether a response is one of events, which come when they come.
