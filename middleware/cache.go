@@ -157,6 +157,8 @@ func (c *Cache) route(r *http.Request) route {
 		return toHandler
 	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
 		return toHandler
+	case secondHost(r): // net/http leaves that of HTTP/2 in the header
+		return toHandler
 	case namesFields(h): // a proxy behind the cache removes them, a layer in front has read them
 		return toHandler
 	case !c.keys.ok(r):
@@ -179,6 +181,13 @@ func namesFields(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// secondHost reports whether a request has a Host field that is not the host it is for (RFC 9113, section 8.3.1). A handler can
+// read both.
+func secondHost(r *http.Request) bool {
+	lines := r.Header["Host"]
+	return len(lines) > 1 || len(lines) == 1 && lines[0] != r.Host
 }
 
 var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}

@@ -91,7 +91,8 @@
 // are, and so do HEAD and Range when nothing that is stored can answer them.
 //
 // A request whose Connection names fields goes to the handler as it is, too. A proxy behind the cache removes these fields
-// (RFC 9110, section 7.6.1), so that its response can be another one than this request's key and Vary say.
+// (RFC 9110, section 7.6.1), so that its response can be another one than this request's key and Vary say. So does a request
+// with a Host field that is another one than Request.Host, which HTTP/2 allows.
 //
 // A range is served from a complete response, or from a part. If a handler answers a request for one range with a 206 that a
 // 200 with its fields could be stored as, its part is stored beside the whole responses, and never in place of one. It takes a
@@ -180,8 +181,8 @@
 //	store              Redis can't be used: the Logger says why
 //	method             the answer to a HEAD
 //	range              an answer to Range that is no part which can be stored, see above; or another part is being stored
-//	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, or for a Host
-//	                   that is none; or the cache is closed
+//	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, with two hosts, or
+//	                   for a Host that is none; or the cache is closed
 //	request: no-store  the client says so
 //	alone              the request waited for WaitTimeout, or for a response that was for others
 //

@@ -35,7 +35,7 @@ type postRecorder struct {
 
 // recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to be called.
 func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
-	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) {
+	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) || secondHost(r) {
 		return nil
 	}
 	if c.posts.Add(1) > mostPosts {

@@ -162,6 +162,7 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
 	u.asks = u.prev != nil && u.prev.validates(r)
+	u.req.Body, u.req.Trailer = http.NoBody, nil // by HTTP/2 an empty body can be open, and its reader waits for the client
 	u.req.Header = r.Header.Clone()
 	for _, name := range personal {
 		delete(u.req.Header, name)

@@ -14,7 +14,7 @@ import (
 // Fields are the fields of requests that are varied in each audit, beside Authorization and Cookie, with the values they get.
 // The list is what common frameworks, proxies and handlers read.
 var Fields = map[string][]string{
-	"X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
+	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
 	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"}, "Forwarded": {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
 	"X-Forwarded-Proto": {"https", mark}, "X-Forwarded-Scheme": {"https", mark}, "X-Forwarded-Protocol": {"https"}, "X-Forwarded-Ssl": {"on"}, "X-Url-Scheme": {"https"}, "Front-End-Https": {"on"},
 	"X-Forwarded-Port": {"8443"}, "X-Forwarded-Prefix": {"/" + mark}, "X-Forwarded-Path": {"/" + mark}, "X-Script-Name": {"/" + mark},
