@@ -270,7 +270,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 	default:
 		s = cacheStatus{fwd: "uri-miss", collapsed: true, stored: res.FreshFor > 0}
 	}
-	res.Value.serve(x.w, x.r, res.Value.age+res.Age, x.cache.status(s, x.key))
+	x.cache.send(x.w, x.r, res.Value, res.Value.age+res.Age, x.cache.status(s, x.key))
 }
 
 // look answers with a stored response, or has the handler answer this request alone.
@@ -353,7 +353,7 @@ func (x *exchange) failed(err error) {
 			return
 		}
 		if failed.isFor(x) {
-			failed.res.serve(x.w, x.r, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
+			x.cache.send(x.w, x.r, failed.res, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
 			return
 		}
 	}

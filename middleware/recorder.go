@@ -96,6 +96,9 @@ func (rec *recorder) head(status int) {
 	}
 	switch {
 	case rec.status != 0:
+		if rec.on && !rec.held && contradicts(status, rec.status) {
+			rec.stop(cacheguard.ReasonIncomplete)
+		}
 		if rec.to == toClient {
 			rec.release()
 			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) }) // the server logs that it is too late
@@ -158,6 +161,10 @@ func (rec *recorder) begin() {
 		rec.run.load.Announce(rec.res)
 	}
 }
+
+// contradicts reports whether a handler says that it has failed, when it has begun to answer with another status: by http.Error,
+// for one. Without the cache its client gets what there is of the page, with that error at its end.
+func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored one is still good.
 func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }
@@ -278,7 +285,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return rec.w.Write(p) })
+	return rec.direct(func() (int, error) { return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write) })
 }
 
 // WriteString is Write.
@@ -292,7 +299,9 @@ func (rec *recorder) WriteString(s string) (int, error) {
 		return len(s), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return io.WriteString(rec.w, s) })
+	return rec.direct(func() (int, error) {
+		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) { return io.WriteString(rec.w, s) })
+	})
 }
 
 // keep records, or finds out that it can't.
@@ -323,9 +332,7 @@ func (rec *recorder) keep(n int, record func()) error {
 	case rec.written > int64(rec.run.cache.opts.MaxBody):
 		rec.stop(cacheguard.ReasonTooLarge)
 	default:
-		if cap(rec.res.body) == 0 && rec.promised > 0 {
-			rec.res.body = make([]byte, 0, rec.promised)
-		}
+		rec.makeRoom(n)
 		record()
 		rec.out = rec.res.body
 		if rec.promised >= 0 && len(rec.out) > buffered { // of what has no length nobody knows if it stays below MaxBody
@@ -340,6 +347,18 @@ func (rec *recorder) keep(n int, record func()) error {
 		return errNobody
 	}
 	return nil
+}
+
+// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to MaxBody: append would add a quarter
+// each time, and copy it four times. What is too much goes at the end.
+func (rec *recorder) makeRoom(n int) {
+	body := rec.res.body
+	switch more := min(2*cap(body), rec.run.cache.opts.MaxBody) - len(body); {
+	case cap(body) == 0 && rec.promised > 0:
+		rec.res.body = make([]byte, 0, rec.promised)
+	case len(body)+n > cap(body) && cap(body) >= flowChunk && more >= n:
+		rec.res.body = slices.Grow(body, more)
+	}
 }
 
 // isStream reports whether a response is one of events, which come when they come.
