@@ -14,9 +14,9 @@ func TestBacklogForgetsWhoHasGone(t *testing.T) {
 	b := &backlog{most: 1 << 20}
 	bodies := []string{strings.Repeat("a", bodyBehind+1), strings.Repeat("b", 1<<18), strings.Repeat("c", 1<<19), strings.Repeat("d", 1<<20)}
 	var all sync.WaitGroup
-	for i := range 16 {
+	for i := range 8 {
 		all.Go(func() {
-			for k := range 200 {
+			for k := range 50 {
 				n := rand.N(len(bodies))
 				body := []byte(bodies[n])
 				switch (i + k) % 3 {

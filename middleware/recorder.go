@@ -353,11 +353,11 @@ func (rec *recorder) keep(n int, record func()) error {
 // each time, and copy it four times. What is too much goes at the end.
 func (rec *recorder) makeRoom(n int) {
 	body := rec.res.body
-	switch more := min(2*cap(body), rec.run.cache.opts.MaxBody) - len(body); {
+	switch room := min(2*cap(body), rec.run.cache.opts.MaxBody); {
 	case cap(body) == 0 && rec.promised > 0:
 		rec.res.body = make([]byte, 0, rec.promised)
-	case len(body)+n > cap(body) && cap(body) >= flowChunk && more >= n:
-		rec.res.body = slices.Grow(body, more)
+	case len(body)+n > cap(body) && cap(body) >= flowChunk && len(body)+n <= room:
+		rec.res.body = append(make([]byte, 0, room), body...)
 	}
 }
 
