@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/lifetime"
 	"github.com/cacheguard/cacheguard/internal/protocol"
@@ -28,13 +27,12 @@ type Cache[V any] struct {
 	protocol    protocol.Config // what opts mean for it
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 
-	reads     flight.Group[outcome[V]] // Get and its kin
-	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
-	waits     watch.Board[Message]     // of those flights, for loads in other processes
-	tier      localTier[V]             // the process-local tier; without values if there is none
-	plain     bool                     // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
-	loads     loads                    // under way
-	life      life
+	flights[V]
+	waits watch.Board[Message] // of those flights, for loads in other processes
+	tier  localTier[V]         // the process-local tier; without values if there is none
+	plain bool                 // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
+	loads loads                // under way
+	life  life
 	memory
 	listeners
 	health
@@ -128,8 +126,9 @@ func (c *Cache[V]) hear(m Message) {
 // change that is being made.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
-	c.reads.Seal(id)
-	c.refreshes.Seal(id)
+	for _, flights := range c.flights.all() {
+		flights.Seal(id)
+	}
 	c.failures.Forget(id)
 	c.refreshPauses.Forget(id)
 	c.tier.values.Drop(id)

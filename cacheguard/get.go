@@ -111,6 +111,17 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		m.Solo = true
 		return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
 	}
+	if err == nil && got.isOneOfSeveral(ctx) {
+		stale := got
+		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
+		return c.ofSeveral(ctx, key, k.Key, load, &stale, res)
+	}
+	return c.pursue(ctx, f, key, k, load, got, err, res)
+}
+
+// pursue is the way of a flight's leader from what a look-up has found.
+func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got found[V], err error,
+	res *Result[V]) error {
 	switch kind, failed, behind := c.atOnce(k.Key, &got, err); kind {
 	case EventHit, EventStale:
 		got.res.Err = failed
@@ -232,6 +243,9 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	began time.Time, res *Result[V]) (err error) {
 	if out.unshared() {
 		return c.loadUnshared(ctx, key, id, load, out.also.marker, res)
+	}
+	if several := out.several(); several != nil {
+		return c.ofSeveral(ctx, key, id, load, several, res)
 	}
 	*res = out.res
 	switch res.Status {

@@ -27,7 +27,7 @@ const (
 	ReasonFlushed                          // it was flushed before its end
 	ReasonEventStream                      // it is an event stream
 	ReasonTakenOver                        // its connection was taken over
-	ReasonIncomplete                       // its handler panicked, or wrote less than its Content-Length
+	ReasonIncomplete                       // its handler panicked, failed after it had begun to write, or wrote less than its Content-Length
 	ReasonTags                             // it has too many tags
 	ReasonVariants                         // its URL has too many variants
 	ReasonStore                            // the store could not be used

@@ -58,6 +58,7 @@ type outcome[V any] struct {
 type aside[V any] struct {
 	unshared bool      // the result, if there is one, is for the caller whose load it was; the others load for themselves
 	marker   *found[V] // that said so, if it stood in the store
+	several  *found[V] // what is stale, and for some callers only
 	note     []byte    // of the load, from its tracer
 	at       time.Time // of what is offered: when res was as old as it says
 }

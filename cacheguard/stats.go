@@ -76,11 +76,11 @@ func (c *Cache[V]) Stats() (s Stats) {
 		s.LocalHits, s.LocalNegativeHits = c.localHits.Sum(ofValue), c.localHits.Sum(ofNothing)
 	}
 	s.LoadsRunning, s.LoadsQueued = int(c.loads.running.Load()), int(c.loads.queued.Load())
-	flights, callers := c.reads.Count()
-	s.Flights, s.Callers = flights, callers
-	flights, callers = c.refreshes.Count()
-	s.Flights += flights
-	s.Callers += callers
+	for _, group := range c.flights.all() {
+		flights, callers := group.Count()
+		s.Flights += flights
+		s.Callers += callers
+	}
 	if b, ok := c.store.(Breakers); ok {
 		s.BreakersOpen, s.Breakers = b.Breakers()
 	}

@@ -132,6 +132,7 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 // sealAll closes every flight to newcomers: what the loads under way depend on is known when they are over.
 func (c *Cache[V]) sealAll() {
 	c.changed.OfAll()
-	c.reads.SealAll()
-	c.refreshes.SealAll()
+	for _, flights := range c.flights.all() {
+		flights.SealAll()
+	}
 }

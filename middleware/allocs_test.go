@@ -2,7 +2,17 @@
 
 package middleware_test
 
-import "testing"
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
 
 // A hit from the local tier allocates at most six times more often than the bare handler. The race detector allocates too.
 func TestLocalHitAllocations(t *testing.T) {
@@ -19,5 +29,32 @@ func TestLocalHitAllocations(t *testing.T) {
 	t.Logf("bare %v, local hit %v allocations", bare, local)
 	if local > bare+6 {
 		t.Errorf("a local hit allocates %v times, the bare handler %v: %v more; want 6 at most", local, bare, local-bare)
+	}
+}
+
+// A body that grows without a Content-Length doubles while it is recorded, so that little is copied.
+func TestLargeBodiesGrow(t *testing.T) {
+	for _, size := range []int{3 << 20, 4 << 20} {
+		store := memstore.New(memstore.Options{MaxBytes: 1 << 10}) // which keeps no page
+		cache, err := middleware.New(store, middleware.Options{LocalBytes: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		piece := strings.Repeat("x", 64<<10)
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			for left := size; left > 0; left -= len(piece) {
+				_, _ = io.WriteString(w, piece[:min(left, len(piece))])
+			}
+		}))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := &paced{header: http.Header{}}
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > uint64(6*size) { // what is stored is among them
+			t.Errorf("a page of %d KiB takes %d KiB", size>>10, made>>10)
+		}
+		_, _ = cache.Close(), store.Close()
 	}
 }

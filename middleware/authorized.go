@@ -53,6 +53,9 @@ const publishTimeout = 50 * time.Millisecond
 
 // publish stores for all what a request with Authorization or Cookie has had stored for its like. It is read again under the lease of
 // the resource's own key, so that what was purged meanwhile doesn't come back.
+//
+// A request whose client has left doesn't come here: nobody knows then when its load is stored. Others run the handler once, as
+// they would have without it.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
 		return

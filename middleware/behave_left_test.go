@@ -106,6 +106,45 @@ func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	})
 }
 
+// If that client says who asks, the page is stored for requests that do, as far as they may share it. It is stored for all by the
+// client, once it has got it; one that has left leaves that to the next, and costs the others the run that they would have had
+// without it.
+func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
+	for leaves, want := range map[bool]int{true: 2, false: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			hold, runs := make(atLoads), 0
+			h := newCache(t, middleware.Options{Observer: hold}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				w.Header().Set("Cache-Control", "max-age=60")
+				_, _ = io.WriteString(w, "all categories")
+			}))
+			client, leave := context.WithCancel(t.Context())
+			defer leave()
+			go func() {
+				r := httptest.NewRequestWithContext(client, "GET", "/catalog", nil)
+				r.Header.Set("Cookie", "user=1")
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			synctest.Wait()
+			if leaves {
+				leave()
+			}
+			synctest.Wait()
+			close(hold)
+			synctest.Wait()
+			if asks(h, "GET", "/catalog", "Cookie", "user=2"); runs != 1 {
+				t.Errorf("leaves %v: %d runs for two users; want one", leaves, runs)
+			}
+			if asks(h, "GET", "/catalog"); runs != want {
+				t.Errorf("leaves %v: %d runs when one asks who is none; want %d", leaves, runs, want)
+			}
+			if asks(h, "GET", "/catalog"); runs != want {
+				t.Errorf("leaves %v: %d runs when another one does; want %d", leaves, runs, want)
+			}
+		})
+	}
+}
+
 func asksIn(client context.Context, h http.Handler) {
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(client, "GET", "/catalog", nil))
 }

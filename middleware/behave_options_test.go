@@ -22,6 +22,7 @@ func TestWrongOptions(t *testing.T) {
 		"Options.HitForMiss is -1s":           func(o *options) { o.HitForMiss = -time.Second },
 		"Options.Heuristic is 1.5":            func(o *options) { o.Heuristic = 1.5 },
 		"Options.MaxBody is -1":               func(o *options) { o.MaxBody = -1 },
+		"Options.MaxBacklog is 5, below":      func(o *options) { o.MaxBacklog = 5 },
 		"Options.StrongReads and Options.LocalBytes exclude each other": func(o *options) {
 			o.StrongReads, o.LocalBytes = true, 1
 		},

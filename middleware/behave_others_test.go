@@ -3,48 +3,222 @@ package middleware_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Who waits for a handler that has begun to send what is for others, by Vary, doesn't wait for its end. Those of one variant
-// have one run among them.
-func TestNobodyWaitsForAnothersVariant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, end, runs := make(chan string, 10), map[string]chan struct{}{"bob": make(chan struct{}), "alice": make(chan struct{})}, map[string]int{}
-		h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			user := r.Header.Get("Cookie")
-			began <- user
-			w.Header().Set("Cache-Control", "max-age=60")
-			w.Header().Set("Vary", "Cookie")
-			_ = http.NewResponseController(w).Flush()
-			<-end[user]
-			fmt.Fprintf(w, "the page of %s", user)
-		}))
-		got := map[string]chan string{"bob": make(chan string, 2), "alice": make(chan string, 2)}
-		get := func(user string) {
-			go func() { got[user] <- asks(h, "GET", "/orders", "Cookie", user).Body.String() }()
+// Requests for pages in several languages, which arrive at once while the handler runs for one of them.
+
+var languages = []string{"en", "de", "fr", "it", "ja"}
+
+// speaking is a handler that answers in the language it is asked in, and stands at gates for that: before its head, and behind
+// it. Whoever uses it from a bubble of synctest knows that all wait when the bubble is idle.
+type speaking struct {
+	header    []string                                 // of all responses, in pairs
+	say       func(w http.ResponseWriter, lang string) // sends the head
+	head, end chan struct{}                            // closed: what stands there goes on
+
+	mu         sync.Mutex // guards what follows
+	began      []string   // in this order
+	here, most int        // runs side by side
+}
+
+func newSpeaking(say func(w http.ResponseWriter, lang string), header ...string) *speaking {
+	return &speaking{header: header, say: say, head: make(chan struct{}), end: make(chan struct{})}
+}
+
+func (s *speaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	lang := r.Header.Get("Accept-Language")
+	s.mu.Lock()
+	s.began, s.here = append(s.began, lang), s.here+1
+	s.most = max(s.most, s.here)
+	head, end := s.head, s.end
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.here--
+		s.mu.Unlock()
+	}()
+	<-head
+	for i := 0; i < len(s.header); i += 2 {
+		w.Header().Add(s.header[i], s.header[i+1])
+	}
+	s.say(w, lang)
+	<-end
+	fmt.Fprintf(w, "page in %s", lang)
+}
+
+// runs returns which runs have begun since it was asked last, sorted: who all begin at one moment do so in any order.
+func (s *speaking) runs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := s.began
+	s.began = nil
+	slices.Sort(began)
+	return began
+}
+
+// shut has all stand at gates again, from the next run on.
+func (s *speaking) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head, s.end = make(chan struct{}), make(chan struct{})
+}
+
+// visitors ask for one page and keep what they get.
+type visitors struct {
+	t    *testing.T
+	gone sync.WaitGroup
+}
+
+// come has two visitors for each language, one after another, in this order.
+func (v *visitors) come(h http.Handler, languages ...string) {
+	for range 2 {
+		for _, lang := range languages {
+			v.gone.Go(func() {
+				if page := asks(h, "GET", "/", "Accept-Language", lang).Body.String(); page != "page in "+lang {
+					v.t.Errorf("%s: got %q", lang, page)
+				}
+			})
 			synctest.Wait()
 		}
-		get("bob")
-		get("bob")
-		get("alice")
-		get("alice")
-		for range len(began) {
-			runs[<-began]++
-		}
-		if runs["bob"] != 1 || runs["alice"] != 1 {
-			t.Errorf("begun while bob's handler runs: %v; want one for each", runs)
-		}
-		for _, user := range []string{"alice", "bob"} {
-			close(end[user])
-			for range 2 {
-				if page := <-got[user]; page != "the page of "+user {
-					t.Errorf("%s got %q", user, page)
+	}
+}
+
+func wantRuns(t *testing.T, when string, got []string, want ...string) {
+	t.Helper()
+	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+		t.Errorf("%s: runs for %v have begun; want %v", when, got, want)
+	}
+}
+
+// Who waits for a handler whose head says that the page is for others, by Vary, doesn't wait for its end, flushed or not. Those
+// of one variant have one run among them.
+func TestNobodyWaitsForAnothersVariant(t *testing.T) {
+	written := func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }
+	for name, c := range map[string]struct {
+		opts   middleware.Options
+		say    func(w http.ResponseWriter, lang string)
+		header []string
+	}{
+		"written":   {say: written, header: []string{"Cache-Control", "max-age=60"}},
+		"flushed":   {say: func(w http.ResponseWriter, _ string) { _ = http.NewResponseController(w).Flush() }, header: []string{"Cache-Control", "max-age=60"}},
+		"begun":     {say: func(w http.ResponseWriter, _ string) { _, _ = w.Write(nil) }, header: []string{"Cache-Control", "max-age=60"}},
+		"by option": {opts: middleware.Options{DefaultTTL: 1e9}, say: written},
+		"strong":    {opts: middleware.Options{StrongReads: true}, say: written, header: []string{"Cache-Control", "max-age=60"}},
+		"not fresh": {say: written, header: []string{"Cache-Control", "max-age=0", "Etag", `"1"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpeaking(c.say, append(c.header, "Vary", "Accept-Language")...)
+				h := newCache(t, c.opts).Handler(s)
+				all := visitors{t: t}
+				all.come(h, languages...)
+				wantRuns(t, "before the first head", s.runs(), "en")
+				close(s.head)
+				synctest.Wait()
+				wantRuns(t, "when the first head is written", s.runs(), languages[1:]...)
+				all.come(h, "en", "it") // who comes now waits for what is there
+				wantRuns(t, "while all run", s.runs())
+				close(s.end)
+				all.gone.Wait()
+				if name != "not fresh" { // which is for nobody else
+					wantRuns(t, "when all are done", s.runs())
 				}
-			}
+			})
+		})
+	}
+}
+
+// The runs that begin so have slots, as all others do.
+func TestVariantsHaveSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
+		h := newCache(t, middleware.Options{MaxLoads: 3}).Handler(s)
+		all := visitors{t: t}
+		all.come(h, languages...)
+		close(s.head)
+		synctest.Wait()
+		if s.most != 3 {
+			t.Errorf("%d runs side by side in 3 slots", s.most)
+		}
+		close(s.end)
+		all.gone.Wait()
+		if s.most != 3 || len(s.began) != len(languages) {
+			t.Errorf("%d runs side by side in 3 slots, for %v; want one for each", s.most, s.began)
 		}
 	})
+}
+
+// While the Vary of a stale page is known, nobody waits for another variant: neither in the process whose handler runs, nor in
+// another one. Each variant is renewed by those who get it, once in the fleet, also the one by which the others are found.
+func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
+	for name, age := range map[string]string{"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600"} {
+		for _, come := range [][]string{languages, languages[1:], {"fr", "en", "de"}} {
+			t.Run(fmt.Sprint(name, " ", come), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSpeaking(func(w http.ResponseWriter, lang string) { w.Header().Set("Etag", `"`+lang+`"`) },
+						"Cache-Control", age, "Vary", "Accept-Language")
+					near, far := newPair(t, s)
+					all := visitors{t: t}
+					close(s.head)
+					close(s.end)
+					all.come(near, languages...)
+					wantRuns(t, "at first", s.runs(), languages...)
+					<-time.After(15 * time.Second)
+					s.shut()
+					all.come(near, come...)
+					all.come(far, come...)
+					wantRuns(t, "when all are stale", s.runs(), come...)
+					close(s.head)
+					close(s.end)
+					all.gone.Wait()
+					all.come(near, come...)
+					all.come(far, come...)
+					wantRuns(t, "when they are fresh again", s.runs())
+					all.gone.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Of a page that is not stored at all another process knows the Vary when the first run has been stored. By then the variants
+// that were asked for in the first process, too, have their runs: only what is asked for in the other one alone begins then.
+func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
+		near, far := newPair(t, s)
+		all := visitors{t: t}
+		all.come(near, "en", "de")
+		all.come(far, "de", "en", "fr", "it")
+		wantRuns(t, "before the first head", s.runs(), "en")
+		close(s.head)
+		synctest.Wait()
+		wantRuns(t, "when the first head is written", s.runs(), "de")
+		close(s.end)
+		all.gone.Wait()
+		wantRuns(t, "when the first page is stored", s.runs(), "fr", "it")
+	})
+}
+
+// newPair is a handler behind the caches of two processes on one store.
+func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
+	store := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	open := func() http.Handler {
+		cache, err := middleware.New(store, middleware.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cache.Close() })
+		return cache.Handler(h)
+	}
+	return open(), open()
 }

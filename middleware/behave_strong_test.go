@@ -128,3 +128,35 @@ func TestErrorsBringNothingPurgedBack(t *testing.T) {
 		}
 	})
 }
+
+// Nor does one read what is being made since before that purge.
+func TestReadersGetNothingPurged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var runs atomic.Int32
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			if runs.Add(1) > 1 {
+				page(w, "new")
+				return
+			}
+			page(w, "old")
+			_ = http.NewResponseController(w).Flush()
+			<-gate
+		})
+		said := make(chan string, 2)
+		get := func() {
+			go func() { said <- do("GET").Body.String() }()
+			synctest.Wait()
+		}
+		get()
+		store.deaf.Store(true)
+		if err := other.Purge(t.Context(), shop+"/list"); err != nil {
+			t.Fatal(err)
+		}
+		get()
+		close(gate)
+		if a, b := <-said, <-said; min(a, b) != "new" || max(a, b) != "old" {
+			t.Errorf("got %q and %q; want what the first one had asked for before the purge, and the new page", a, b)
+		}
+	})
+}

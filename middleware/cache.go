@@ -25,6 +25,7 @@ type Cache struct {
 
 	changes   budget // of strangers
 	variants  variants
+	backlog   backlog
 	lastTries lastTries
 	parts     partial
 	posts     atomic.Int32 // responses to POST that are recorded
@@ -37,6 +38,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
 	shape, shapeErr := newShaper(opts)
 	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts), shape: shape, turns: newTurns(opts)}
+	c.backlog.most, c.backlog.told = int64(opts.MaxBacklog), c.cuts
 	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
 		Name:         opts.Name,
 		NegativeTTL:  -1,
@@ -155,6 +157,8 @@ func (c *Cache) route(r *http.Request) route {
 		return toHandler
 	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
 		return toHandler
+	case secondHost(r): // net/http leaves that of HTTP/2 in the header
+		return toHandler
 	case namesFields(h): // a proxy behind the cache removes them, a layer in front has read them
 		return toHandler
 	case !c.keys.ok(r):
@@ -177,6 +181,13 @@ func namesFields(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// secondHost reports whether a request has a Host field that is not the host it is for (RFC 9113, section 8.3.1). A handler can
+// read both.
+func secondHost(r *http.Request) bool {
+	lines := r.Header["Host"]
+	return len(lines) > 1 || len(lines) == 1 && lines[0] != r.Host
 }
 
 var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -235,7 +246,7 @@ func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked 
 			if !asked.takes(age, found.FreshFor, res.mustRevalidate) {
 				return false
 			}
-			res.serve(w, r, age, c.hitStatus(found, key))
+			c.send(w, r, res, age, c.hitStatus(found, key))
 			return true
 		}
 		if level = nextLevel(res, key, key, level, r); level == "" {

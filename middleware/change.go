@@ -147,7 +147,9 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 		defer func() { c.tell(r.Context(), "", p.status.reason) }()
 		next.ServeHTTP(p.writer(), r)
 		p.finish()
-		status = p.code
+		if status = p.code; p.failed {
+			status = http.StatusInternalServerError
+		}
 	})
 	if err != nil {
 		status = statusOf(err)
@@ -181,6 +183,7 @@ type passer struct {
 	head    http.Header // what outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
+	failed  bool // the handler has said so after it had begun to answer
 }
 
 // buffered is how much net/http keeps before it sends anything.
@@ -229,6 +232,7 @@ func (p *passer) decided(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.code != 0 {
+		p.failed = p.failed || contradicts(status, p.code)
 		return
 	}
 	h := p.w.Header()
@@ -279,7 +283,7 @@ func (p *passer) Write(b []byte) (int, error) {
 	at := p.writes(len(b))
 	at.awaits()
 	defer at.resumes()
-	return p.w.Write(b)
+	return hands(&p.cache.backlog, p.w, b, p.w.Write)
 }
 
 // behind is Write for a goroutine that the handler doesn't wait for, so that it works on.
@@ -293,7 +297,7 @@ func (p *passer) WriteString(s string) (int, error) {
 	at := p.writes(len(s))
 	at.awaits()
 	defer at.resumes()
-	return io.WriteString(p.w, s)
+	return hands(&p.cache.backlog, p.w, s, func(s string) (int, error) { return io.WriteString(p.w, s) })
 }
 
 func (p *passer) ReadFrom(src io.Reader) (int64, error) {

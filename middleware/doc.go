@@ -63,15 +63,19 @@
 //
 // Clients that wait in the same process read a response while it is made, if it has a lifetime of its own and nothing keeps it
 // from being shared: from its first Flush, or, when it has a Content-Length, from the first bytes that its own client gets.
-// All of them read one buffer, and a slow one costs no more than that. If the response breaks off (the handler panics, writes
-// less than its Content-Length, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context
-// has ended), the connections of those who read it are
-// aborted and nothing is stored. Other processes get the response when it is whole. With StrongReads all who wait do.
-// In the same moment, those whose response is another one by Vary go on to their own; in other processes they do so when
-// the first response is whole.
+// All of them read one buffer, and a slow one costs no more than that. For a client that reads slowly, or not at all, its response
+// is kept in memory after the handler has returned: Options.MaxBacklog bounds that for all clients together.
+//
+// If the response breaks off (the handler panics, writes less than its Content-Length, calls WriteHeader with an error when it has
+// begun to write, flushes a body that grows above MaxBody, or has no Content-Length and returns after its context has ended),
+// the connections of those who read it are aborted and nothing is stored. Other processes get the response when it is whole.
+// With StrongReads all who wait do.
+//
+// As soon as the handler has written a head with Vary, requests in the same process for other variants go on to their own runs.
+// Other processes learn the Vary with the whole response; see Keys and variants for a page that is stored, also if it is stale.
 //
 // Panics reach whoever recovers them, with the handler's frames on the stack, and if the second try fails, too, who waited
-// gets a 500; after http.ErrAbortHandler, or when it wrote less than its Content-Length, a 502. When its client leaves while others wait it
+// gets a 500; after http.ErrAbortHandler, or when the response was not whole, a 502. When its client leaves while others wait it
 // runs on for them; its context ends when the last of them in its process has left; then another process runs its own. So
 // clients that leave before the end of each run and ask again, in one process, can have a client of another process wait for
 // several runs: for Options.WaitTimeout at most. Once the handler has returned, what it has made is stored, whoever has left.
@@ -89,7 +93,8 @@
 // are, and so do HEAD and Range when nothing that is stored can answer them.
 //
 // A request whose Connection names fields goes to the handler as it is, too. A proxy behind the cache removes these fields
-// (RFC 9110, section 7.6.1), so that its response can be another one than this request's key and Vary say.
+// (RFC 9110, section 7.6.1), so that its response can be another one than this request's key and Vary say. So does a request
+// with a Host field that is another one than Request.Host, which HTTP/2 allows.
 //
 // A range is served from a complete response, or from a part. If a handler answers a request for one range with a 206 that a
 // 200 with its fields could be stored as, its part is stored beside the whole responses, and never in place of one. It takes a
@@ -113,6 +118,13 @@
 //
 // Of one resource several responses can be stored, one for each value of the fields that Vary names. Two requests have the
 // same value if a handler reads the same: as many lines, in the same order and spelling.
+//
+// The first of these is found by the URL, and the others by its Vary. When they are stale, requests for each variant share one run
+// for it in the fleet, and no request waits for another variant's. The first one is renewed by its own requests alone: the others
+// use its Vary until Options.Keep and the stale windows end. Then nothing is stored by which the Vary is known, and requests of
+// all variants wait for one run: in its process for its head, in other processes for its end. This costs a variant that nobody
+// asks for in the first process at most the time from head to end; to tell processes of each head would cost a command for
+// every response with Vary. So a page that varies is best sent with an ETag.
 //
 // Requests that mean the same to you can share more, by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. These
 // change the request that the handler gets, so that a client can't put into a response what its key doesn't have. With Shape
@@ -171,14 +183,15 @@
 //	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
 //	event stream       it is never stored
 //	taken over         neither is what Hijack was called for
-//	incomplete         the handler panicked, wrote less than its Content-Length, or returned without one after its context had ended
+//	incomplete         the handler panicked, wrote less than its Content-Length, returned without one after its context had ended, or
+//	                   called http.Error or WriteHeader with an error when it had begun to write: find out about errors first
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why
 //	method             the answer to a HEAD
 //	range              an answer to Range that is no part which can be stored, see above; or another part is being stored
-//	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, or for a Host
-//	                   that is none; or the cache is closed
+//	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, with two hosts, or
+//	                   for a Host that is none; or the cache is closed
 //	request: no-store  the client says so
 //	alone              the request waited for WaitTimeout, or for a response that was for others
 //
@@ -186,7 +199,7 @@
 //
 // directives.go, request.go, freshness.go, cacheable.go, conditional.go, vary.go, key.go, shape.go, cookies.go, variants.go,
 // tags.go, budget.go and update.go decide, and do nothing else; cache.go and exchange.go are the way of a request, run.go,
-// recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, turns.go how many run
+// recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, backlog.go what is kept for slow clients, turns.go how many run
 // that nobody else gets, serve.go what all others get, codec.go what stands in the store,
 // partial.go and partrecorder.go have the parts, change.go what unsafe methods do, post.go what a POST brings for GET, purge.go
 // what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.

@@ -145,15 +145,33 @@ func (x *exchange) Refreshes(stale any) bool {
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
-// Hears takes a response that is being made, if it is the one for this request. If it is for others, by Vary, the request goes
-// on to where its own is to be had.
+// Parts reports whether a stale response is one of those that vary, where this request looks first. Who asks for another one
+// goes on to where that is to be had, and leaves this one to those who get it: they ask whether it is still good, and if nobody
+// asks for it any more, the next one takes its place when its time in the store is over.
+func (x *exchange) Parts(stale any) bool {
+	res, ok := stale.(*response)
+	return ok && res != nil && x.level == x.base && res.key == x.key && len(res.vary) > 0
+}
+
+// Hears takes a response that is being made, if it is the one for this request and others may read it by now. If it is for
+// others, by Vary, which its head says, the request goes on to where its own is to be had.
 func (x *exchange) Hears(word any) bool {
-	rec, ok := word.(*recorder)
-	if ok && nextLevel(rec.shown, x.key, x.base, x.level, x.r) != "" && !rec.shown.answers(x.key, x.r.Header) {
-		x.others = rec.shown
-		return true
+	head, _ := word.(*response)
+	rec, live := word.(*recorder)
+	if live {
+		head = rec.shown
 	}
-	if !ok || !rec.shown.answers(x.key, x.r.Header) || !rec.shown.suits(x.r) || rec.brokenOff() {
+	switch {
+	case head == nil:
+		return false
+	case !head.answers(x.key, x.r.Header):
+		if nextLevel(head, x.key, x.base, x.level, x.r) != "" {
+			x.others = head
+		}
+		return x.others != nil
+	case !live || !head.suits(x.r) || rec.brokenOff():
+		return false
+	case x.cache.opts.StrongReads: // it may be from before a purge that this request came after
 		return false
 	}
 	x.answered = true
@@ -252,7 +270,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 	default:
 		s = cacheStatus{fwd: "uri-miss", collapsed: true, stored: res.FreshFor > 0}
 	}
-	res.Value.serve(x.w, x.r, res.Value.age+res.Age, x.cache.status(s, x.key))
+	x.cache.send(x.w, x.r, res.Value, res.Value.age+res.Age, x.cache.status(s, x.key))
 }
 
 // look answers with a stored response, or has the handler answer this request alone.
@@ -335,7 +353,7 @@ func (x *exchange) failed(err error) {
 			return
 		}
 		if failed.isFor(x) {
-			failed.res.serve(x.w, x.r, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
+			x.cache.send(x.w, x.r, failed.res, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
 			return
 		}
 	}

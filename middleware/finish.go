@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -30,9 +31,12 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 		v = verdict{remember: true} // too long, or a stream
 	}
 	rec.stays(why)
-	if v.failed {
+	switch {
+	case why == cacheguard.ReasonIncomplete:
+		rec.run.end(ending{err: errIncomplete})
+	case v.failed:
 		rec.run.end(ending{err: &statusError{status: rec.status, client: rec.run.client}})
-	} else {
+	default:
 		rec.run.end(ending{entry: rec.run.unshared(v)})
 	}
 	if rec.w == nil {
@@ -127,6 +131,10 @@ func (rec *recorder) finish() {
 	case rec.held:
 		u.end(ending{err: &statusError{rec.status, rec.res, u.found, u.client, rec.verdict.share}})
 	default:
+		if body := rec.res.body; cap(body)-len(body) > max(len(body)/4, buffered) {
+			rec.res.body = slices.Clone(body) // see makeRoom
+			rec.out = rec.res.body
+		}
 		rec.res.trailer = storedTrailer(trailer, rec.before, rec.verdict.drop)
 		rec.tail = rec.res.trailer
 		rec.is(whole)
@@ -165,5 +173,5 @@ func (rec *recorder) silent() {
 	rec.run.client.answered = true
 	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before the client is waited for
 	rec.drain()
-	rec.sync(rec.header, nil)
+	rec.sync(rec.header)
 }

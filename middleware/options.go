@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -89,6 +90,12 @@ type Options struct {
 
 	// MaxBody is the size in bytes above which a body goes to its client but is not stored. Default 4 MiB.
 	MaxBody int
+
+	// MaxBacklog is how many bytes this process keeps for clients that read slowly. It counts bodies above 64 KiB: those of
+	// responses whose handlers have returned, what a handler hands over in one Write and waits with, and what is stored. A body
+	// that several clients read counts once, and so do equal hits. Above the limit, the body of which nobody has read anything for
+	// longest is given up: the connections of its clients are cut. Default 32 times MaxBody; at least MaxBody; negative: no limit.
+	MaxBacklog int
 
 	// RecordFlushed has responses recorded on that are flushed before their end and have no lifetime of their own (DefaultTTL,
 	// Heuristic), event streams aside: others get them when they are whole. It is for handlers that flush as a matter of course, such as httputil.ReverseProxy, which does it after
@@ -198,6 +205,7 @@ const (
 	defaultWait        = 10 * time.Second
 	defaultMaxBody     = 4 << 20
 	defaultMaxLoads    = 1024
+	backlogShare       = 32 // bodies of MaxBody
 	defaultVariants    = 128
 	defaultLoadTimeout = 30 * time.Second // the core's
 	mostNegativeTTL    = 30 * time.Second
@@ -244,6 +252,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxBody = defaultMaxBody
 	case o.MaxBody < 0:
 		wrong("MaxBody is %d, it can't be negative", o.MaxBody)
+		o.MaxBody = defaultMaxBody // what else is wrong is told, too
+	}
+	switch {
+	case o.MaxBacklog == 0:
+		o.MaxBacklog = backlogShare * min(o.MaxBody, math.MaxInt/backlogShare)
+	case o.MaxBacklog > 0 && o.MaxBacklog < o.MaxBody:
+		wrong("MaxBacklog is %d, below MaxBody, which is %d", o.MaxBacklog, o.MaxBody)
 	}
 	if o.LocalBytes < 0 {
 		wrong("LocalBytes is %d, it can't be negative", o.LocalBytes)

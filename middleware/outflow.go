@@ -21,6 +21,8 @@ type outflow struct {
 	flowing bool         // somebody writes
 	broken  bool         // nothing more is to be written
 	thrown  any          // what the client's writer panicked with
+	owed    owed         // the body, to all who read it
+	taker   *taker       // this client, while it is waited for
 	idle    sync.Cond
 }
 
@@ -58,6 +60,7 @@ func (rec *recorder) pour() {
 			var err error
 			rec.unlocked(func() { n, err = rec.w.Write(p) })
 			rec.sent += n
+			rec.taker.got()
 			rec.broken = rec.broken || err != nil
 		case rec.flushed < rec.flushes:
 			upTo := rec.flushes
@@ -90,12 +93,28 @@ func (rec *recorder) settle() {
 	}
 }
 
-// catchUp writes what is left, and waits for that.
+// catchUp writes what is left, and waits for that. What is recorded stays for as long as clients take for it.
 func (rec *recorder) catchUp() {
+	if rec.taker == nil && len(rec.out) > bodyBehind {
+		b, res := &rec.run.cache.backlog, rec.res
+		if rec.made != whole {
+			res = nil
+		}
+		if b.stays(&rec.owed, rec.out, res); rec.w != nil && rec.sent < len(rec.out) {
+			rec.taker = b.takes(&rec.owed, rec.w)
+			defer func() {
+				rec.taker.close()
+				rec.taker = nil
+			}()
+		}
+	}
 	if rec.settle(); rec.w != nil {
 		rec.release()
 		rec.flowing = true
 		rec.pour()
+	}
+	if !rec.on {
+		rec.out, rec.sent = nil, 0 // nothing of it is read any more, see follow
 	}
 }
 
@@ -148,13 +167,18 @@ func (rec *recorder) follow(x *exchange) {
 		rec.readers.Broadcast()
 	})
 	defer stop()
+	reader := x.cache.backlog.takes(&rec.owed, x.w)
+	defer reader.close()
 	for sent, flushed := 0, 0; ; {
 		rec.mu.Lock()
-		for sent == len(rec.out) && flushed == rec.flushes && rec.made == unfinished && x.r.Context().Err() == nil {
+		for rec.made == unfinished && sent == len(rec.out) && flushed == rec.flushes && x.r.Context().Err() == nil {
 			rec.readers.Wait()
 		}
-		p, flush, made := rec.out[sent:], flushed != rec.flushes, rec.made
-		flushed = rec.flushes
+		var p []byte
+		flush, made := flushed != rec.flushes, rec.made
+		if flushed = rec.flushes; made != cutOff { // else there may be less than there was
+			p = rec.out[sent:]
+		}
 		rec.mu.Unlock()
 		switch {
 		case made == cutOff, made == unfinished && x.r.Context().Err() != nil: // a time-out in front leaves the client there
@@ -166,6 +190,7 @@ func (rec *recorder) follow(x *exchange) {
 				return
 			}
 			sent, p = sent+n, p[n:]
+			reader.got()
 		}
 		if made == whole {
 			for name, values := range rec.tail {
@@ -211,8 +236,8 @@ func (rec *recorder) headers() http.Header {
 	return rec.header
 }
 
-// sync makes the client's header what the handler's is, and then what edit makes of it.
-func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
+// sync makes the client's header what the handler's is, and returns it.
+func (rec *recorder) sync(header http.Header) http.Header {
 	h := rec.w.Header()
 	for name := range h {
 		if _, ok := header[name]; !ok {
@@ -220,9 +245,7 @@ func (rec *recorder) sync(header http.Header, edit func(http.Header)) {
 		}
 	}
 	maps.Copy(h, header)
-	if edit != nil {
-		edit(h)
-	}
+	return h
 }
 
 // direct writes to the client without the lock, which those who read the response need.

@@ -174,16 +174,18 @@ func (x *exchange) storedPart() bool {
 	if len(wanted) != 1 {
 		return false
 	}
-	body, ok := res.cut(wanted[0])
-	if !ok {
+	if _, ok := res.cut(wanted[0]); !ok {
 		return false
 	}
-	to := x.w.Header()
+	w, res, t := x.cache.backlog.lends(x.w, res)
+	defer t.close()
+	body, _ := res.cut(wanted[0])
+	to := w.Header()
 	res.copyHeader(to, answerRange, age, x.cache.hitStatus(found, x.key))
 	to["Content-Range"] = []string{wanted[0].contentRange(p.size)}
 	to["Content-Length"] = []string{strconv.Itoa(len(body))}
-	x.w.WriteHeader(http.StatusPartialContent)
-	_, _ = x.w.Write(body) // a client that is gone is told nothing
+	w.WriteHeader(http.StatusPartialContent)
+	_, _ = w.Write(body) // a client that is gone is told nothing
 	return true
 }
 

@@ -66,6 +66,7 @@ type partRecorder struct {
 	flowing bool        // somebody writes
 	broken  bool        // nothing more is to be written
 	thrown  any         // what the client's writer panicked with
+	taker   *taker      // its client, while that is waited for
 	idle    sync.Cond
 }
 
@@ -81,6 +82,9 @@ func (p *partRecorder) writeHeader(status int) {
 	c := p.x.cache
 	switch {
 	case p.decided:
+		if p.on && contradicts(status, p.res.status) {
+			p.pass()
+		}
 		if !p.on {
 			p.to.WriteHeader(status) // the server logs that it is too late
 		}
@@ -172,6 +176,7 @@ func (p *partRecorder) flow() {
 		head, b := p.head, p.res.body[p.gone:min(p.gone+flowChunk, len(p.res.body))]
 		p.head, p.gone = nil, p.gone+len(b)
 		p.broken = p.unlocked(head, b) != nil || p.broken
+		p.taker.got()
 	}
 }
 
@@ -202,14 +207,20 @@ func (p *partRecorder) pass() {
 		p.lease.put(nothingStored)
 		p.says(false)
 	}
-	at := p.passer.place
+	at, body := p.passer.place, p.res.body
 	at.awaits()
+	if p.taker == nil && len(body) > bodyBehind && p.gone < len(body) {
+		b := &p.x.cache.backlog
+		p.taker = b.takes(&owed{size: int64(cap(body))}, p.to)
+	}
 	for p.flowing {
 		p.idle.Wait()
 	}
 	p.flowing = true
 	p.flow()
-	p.on = false
+	p.on, p.res = false, nil
+	p.taker.close()
+	p.taker = nil
 	p.mu.Unlock()
 	at.resumes() // which may take long
 	p.mu.Lock()

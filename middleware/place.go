@@ -103,7 +103,7 @@ func (p *place) resumes() {
 	p.mu.Lock()
 	left := p.give != nil || !p.counts // another goroutine was faster, or the handler has returned
 	if !left && counts {
-		p.give = p.turns.release
+		p.give = p.turns.give
 	}
 	p.counts = p.counts && counts
 	p.mu.Unlock()

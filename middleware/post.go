@@ -35,7 +35,7 @@ type postRecorder struct {
 
 // recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to be called.
 func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
-	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) {
+	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) || secondHost(r) {
 		return nil
 	}
 	if c.posts.Add(1) > mostPosts {
@@ -60,7 +60,13 @@ func (p *postRecorder) WriteHeader(status int) {
 func (p *postRecorder) head(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.decided || status < 200 && status != http.StatusSwitchingProtocols {
+	switch {
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		return
+	case p.decided:
+		if p.res != nil && contradicts(status, p.res.status) {
+			p.res = nil
+		}
 		return
 	}
 	p.decided = true

@@ -96,6 +96,9 @@ func (rec *recorder) head(status int) {
 	}
 	switch {
 	case rec.status != 0:
+		if rec.on && !rec.held && contradicts(status, rec.status) {
+			rec.stop(cacheguard.ReasonIncomplete)
+		}
 		if rec.to == toClient {
 			rec.release()
 			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) }) // the server logs that it is too late
@@ -105,7 +108,7 @@ func (rec *recorder) head(status int) {
 		if rec.w != nil {
 			header := rec.headers()
 			rec.heads = append(rec.heads, func() {
-				rec.sync(header, nil)
+				rec.sync(header)
 				inform(rec.w, status)
 			})
 			rec.flows()
@@ -113,8 +116,10 @@ func (rec *recorder) head(status int) {
 		return
 	}
 	rec.status = status
-	if n, err := strconv.ParseInt(rec.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
-		rec.promised = n
+	if length := rec.header.Get("Content-Length"); length != "" {
+		if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
+			rec.promised = n
+		}
 	}
 	if (rec.ended() && !rec.isNews(status)) || status == http.StatusSwitchingProtocols {
 		rec.stop(cacheguard.ReasonAlone)
@@ -126,28 +131,40 @@ func (rec *recorder) head(status int) {
 	}
 	u := rec.run
 	rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
-	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
-		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
-	}
 	rec.why = rec.verdict.unstored()
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
 	}
-	if !rec.on {
+	if rec.on {
+		rec.begin()
+	} else {
 		if rec.why == 0 {
 			rec.why = cacheguard.ReasonTooLarge
 		}
 		rec.stop(rec.why)
-	} else {
-		rec.res = rec.stored(status)
-		if rec.why == 0 {
-			rec.why = u.unstorable(rec.verdict, rec.res)
-			rec.verdict.store = rec.why == 0
-		}
-		rec.live = rec.verdict.share && !rec.verdict.guessed
 	}
 	rec.pass(cacheStatus{})
 }
+
+// begin begins to record a response whose head is there.
+func (rec *recorder) begin() {
+	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
+		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	}
+	rec.res = rec.stored(rec.status)
+	if rec.why == 0 {
+		rec.why = rec.run.unstorable(rec.verdict, rec.res)
+		rec.verdict.store = rec.why == 0
+	}
+	rec.live = rec.verdict.share && !rec.verdict.guessed
+	if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
+		rec.run.load.Announce(rec.res)
+	}
+}
+
+// contradicts reports whether a handler says that it has failed, when it has begun to answer with another status: by http.Error,
+// for one. Without the cache its client gets what there is of the page, with that error at its end.
+func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored one is still good.
 func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }
@@ -246,14 +263,13 @@ func (rec *recorder) release() {
 	}
 	line, notWhole := rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
 	rec.heads = append(rec.heads, func() {
-		rec.sync(head.header, func(h http.Header) {
-			if line != "" {
-				h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
-			}
-			if notWhole {
-				notModified(h)
-			}
-		})
+		h := rec.sync(head.header)
+		if line != "" {
+			h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
+		}
+		if notWhole {
+			notModified(h)
+		}
 		rec.w.WriteHeader(head.status)
 	})
 }
@@ -269,7 +285,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return rec.w.Write(p) })
+	return rec.direct(func() (int, error) { return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write) })
 }
 
 // WriteString is Write.
@@ -283,7 +299,9 @@ func (rec *recorder) WriteString(s string) (int, error) {
 		return len(s), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return io.WriteString(rec.w, s) })
+	return rec.direct(func() (int, error) {
+		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) { return io.WriteString(rec.w, s) })
+	})
 }
 
 // keep records, or finds out that it can't.
@@ -314,9 +332,7 @@ func (rec *recorder) keep(n int, record func()) error {
 	case rec.written > int64(rec.run.cache.opts.MaxBody):
 		rec.stop(cacheguard.ReasonTooLarge)
 	default:
-		if cap(rec.res.body) == 0 && rec.promised > 0 {
-			rec.res.body = make([]byte, 0, rec.promised)
-		}
+		rec.makeRoom(n)
 		record()
 		rec.out = rec.res.body
 		if rec.promised >= 0 && len(rec.out) > buffered { // of what has no length nobody knows if it stays below MaxBody
@@ -331,6 +347,18 @@ func (rec *recorder) keep(n int, record func()) error {
 		return errNobody
 	}
 	return nil
+}
+
+// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to MaxBody: append would add a quarter
+// each time, and copy it four times. What is too much goes at the end.
+func (rec *recorder) makeRoom(n int) {
+	body := rec.res.body
+	switch room := min(2*cap(body), rec.run.cache.opts.MaxBody); {
+	case cap(body) == 0 && rec.promised > 0:
+		rec.res.body = make([]byte, 0, rec.promised)
+	case len(body)+n > cap(body) && cap(body) >= flowChunk && len(body)+n <= room:
+		rec.res.body = append(make([]byte, 0, room), body...)
+	}
 }
 
 // isStream reports whether a response is one of events, which come when they come.

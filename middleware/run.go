@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// errIncomplete says that a handler promised more bytes than it wrote.
-var errIncomplete = errors.New("middleware: handler wrote less than its Content-Length")
+// errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had begun to write.
+var errIncomplete = errors.New("middleware: handler has not written the whole response")
 
 // errNoClient says that a handler had to run for nobody in particular, and can't: its request is gone.
 var errNoClient = errors.New("middleware: the request that this load was for is gone")
@@ -162,6 +162,7 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
 	u.asks = u.prev != nil && u.prev.validates(r)
+	u.req.Body, u.req.Trailer = http.NoBody, nil // by HTTP/2 an empty body can be open, and its reader waits for the client
 	u.req.Header = r.Header.Clone()
 	for _, name := range personal {
 		delete(u.req.Header, name)

@@ -77,6 +77,9 @@ func (s *shaper) request(r *http.Request) *http.Request {
 	}
 	if host := s.host(r.Host); host != r.Host {
 		change().Host = host
+		if slices.Equal(r.Header["Host"], []string{r.Host}) { // see secondHost
+			header()["Host"] = []string{host}
+		}
 	}
 	if r.TLS != nil {
 		if name := s.host(r.TLS.ServerName); name != r.TLS.ServerName {

@@ -17,6 +17,7 @@ import (
 type turns struct {
 	most     int
 	patience time.Duration
+	give     func() // release, for places
 
 	mu      sync.Mutex // guards what follows
 	running int
@@ -44,7 +45,9 @@ func newTurns(o Options) *turns {
 	if patience <= 0 {
 		patience = defaultLoadTimeout
 	}
-	return &turns{most: max(1, most/passShare), patience: patience}
+	t := &turns{most: max(1, most/passShare), patience: patience}
+	t.give = t.release // once: a method that is passed along is allocated each time
+	return t
 }
 
 // take waits for a turn, until ctx ends at most.
@@ -162,7 +165,7 @@ func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) erro
 	if err := c.turns.take(r.Context()); err != nil {
 		return err
 	}
-	p := c.turns.place(c.turns.release)
+	p := c.turns.place(c.turns.give)
 	defer p.leave()
 	inside := r.WithContext(context.WithValue(r.Context(), runOf{c}, true))
 	if r.Body != nil && r.Body != http.NoBody {

@@ -28,8 +28,12 @@ type Caller interface {
 	// load could make another value.
 	Refreshes(value any) bool
 
-	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced. It reports true
-	// when the caller has by that what it came for.
+	// Parts reports whether a stale value is one of several, each for some callers: those who may refresh it wait for what
+	// takes its place, and the others have by it what they came for. All callers of one key say the same of a value.
+	Parts(value any) bool
+
+	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced last, and with each
+	// word after that. It reports true when the caller has by that what it came for.
 	Hears(word any) bool
 }
 
@@ -61,6 +65,12 @@ func MayRefresh(ctx context.Context, value any) bool {
 	return d == nil || d.Caller == nil || d.Caller.Refreshes(value)
 }
 
+// Parts reports whether the caller whose context this is knows a stale value for one of several.
+func Parts(ctx context.Context, value any) bool {
+	d := From(ctx)
+	return d != nil && d.Caller != nil && d.Caller.Parts(value)
+}
+
 // Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
 func (d *Desk) Leave() { d.left = true }
 
@@ -69,7 +79,7 @@ func With(ctx context.Context, d *Desk) context.Context { return context.WithVal
 
 // Crowd is those who wait for a load in this process.
 type Crowd interface {
-	// Announce tells them something before the load has ended. Only the first word counts.
+	// Announce tells them something before the load has ended. Who comes later hears the last word alone.
 	Announce(word any)
 
 	// Made has the load's result stored whoever leaves from now on.

@@ -48,6 +48,7 @@ type only struct{ value any }
 
 func (o only) Refreshes(value any) bool { return value == o.value }
 func (o only) Hears(word any) bool      { return word == o.value }
+func (o only) Parts(value any) bool     { return value == o.value }
 
 // What a load says reaches its crowd; without one nobody is told.
 func TestCrowd(t *testing.T) {

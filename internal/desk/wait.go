@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
@@ -41,13 +42,26 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 // Hear waits for the flight of somebody else's load, for a Caller who may get what it came for before that has landed. Until it
 // has all of that it is a member, so that the work goes on for it.
 func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
-	select {
-	case <-f.Announced():
-	case <-f.Done():
-		return f.Result(ctx)
-	case <-ctx.Done():
+	for {
+		word, next := f.Word()
+		if word != nil {
+			if enough, err := hears(f, d, word); enough || err != nil {
+				return nil, cmp.Or(err, context.Canceled)
+			}
+		}
+		select {
+		case <-next:
+			continue
+		case <-f.Done():
+		case <-ctx.Done():
+		}
 		return f.Result(ctx)
 	}
+}
+
+// hears has a caller hear a word, and reports whether it has by that what it came for: then it has left the flight, as it has
+// with an error.
+func hears[T any](f *flight.Flight[T], d *Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.client, func() { f.Leave() })
 	over := true // also by a panic
 	defer func() {
@@ -55,11 +69,11 @@ func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 			f.Leave()
 		}
 	}()
-	if d.Caller.Hears(f.Word()) {
-		return nil, context.Canceled
+	if d.Caller.Hears(word) {
+		return true, nil
 	}
 	if over = false; !stop() {
-		return nil, d.client.Err()
+		return false, d.client.Err()
 	}
-	return f.Result(ctx)
+	return false, nil
 }

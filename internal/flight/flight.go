@@ -49,8 +49,8 @@ type Flight[T any] struct {
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 	offers  bool          // interim is set
 	next    *Flight[T]    // that members have gone on with
-	word    any           // what was announced
-	spoken  chan struct{} // closed when it was; made when somebody waits for it
+	word    any           // what was announced last
+	spoken  chan struct{} // closed when there is another word; made when somebody waits for it
 
 	detached atomic.Pointer[time.Time] // set once, by DetachTo
 
@@ -335,36 +335,25 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (res
 	return f.result, false, nil
 }
 
-// Announce has the work tell the members something before it ends. Only the first word counts.
+// Announce has the work tell the members something before it ends. Who joins later hears the last word alone.
 func (f *Flight[T]) Announce(word any) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	if f.word != nil {
-		return
-	}
-	if f.word = word; f.spoken != nil {
+	f.word = word
+	if f.spoken != nil {
 		close(f.spoken)
+		f.spoken = nil
 	}
 }
 
-// Announced returns a channel that is closed when there is a Word.
-func (f *Flight[T]) Announced() <-chan struct{} {
+// Word returns what was announced last, or nil, and a channel that is closed when there is another word.
+func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	if f.spoken == nil {
 		f.spoken = make(chan struct{})
-		if f.word != nil {
-			close(f.spoken)
-		}
 	}
-	return f.spoken
-}
-
-// Word is what was announced.
-func (f *Flight[T]) Word() any {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	return f.word
+	return f.word, f.spoken
 }
 
 // Hold makes the work a member of its own flight: it goes on when all callers have left.

@@ -409,22 +409,32 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// What the work announces is heard by those who waited for it and by those who come later, once.
+// Members hear each word that the work announces while they wait, and who comes later the last one.
 func TestAnnounce(t *testing.T) {
 	var g Group[int]
 	f, _ := g.Join("k", 0)
 	member, _ := g.Join("k", 0)
-	early := member.Announced()
+	nothing, first := member.Word()
 	select {
-	case <-early:
+	case <-first:
 		t.Error("heard before it was said")
 	default:
 	}
+	if nothing != nil {
+		t.Errorf("heard %v before anything was said", nothing)
+	}
 	f.Announce("first")
+	<-first
+	word, second := member.Word()
+	if word != "first" {
+		t.Errorf("heard %v first", word)
+	}
 	f.Announce("second")
-	<-early
-	<-member.Announced()
-	if word := member.Word(); word != "first" {
-		t.Errorf("heard %v", word)
+	<-second
+	late, _ := g.Join("k", 0)
+	for _, who := range []*Flight[int]{member, late} {
+		if word, _ := who.Word(); word != "second" {
+			t.Errorf("heard %v", word)
+		}
 	}
 }

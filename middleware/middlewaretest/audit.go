@@ -48,6 +48,18 @@ func line(r *http.Request) string {
 			fmt.Fprintf(&b, " | %s: %s", name, value)
 		}
 	}
+	if r.TLS != nil && r.TLS.ServerName != withoutPort(r.Host) {
+		fmt.Fprintf(&b, " | by TLS for %q", r.TLS.ServerName)
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		fmt.Fprintf(&b, " | with the certificate of %s", r.TLS.PeerCertificates[0].Subject)
+	}
+	if r.Proto != "HTTP/1.1" {
+		fmt.Fprintf(&b, " | by %s", r.Proto)
+	}
+	if r.RemoteAddr != somebody {
+		fmt.Fprintf(&b, " | from %s", r.RemoteAddr)
+	}
 	if r.ContentLength > 0 {
 		fmt.Fprintf(&b, " | and a body of %d bytes", r.ContentLength)
 	}

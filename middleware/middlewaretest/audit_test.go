@@ -57,6 +57,17 @@ func full(without string) func(*http.Request) string {
 	}
 }
 
+// removing is a proxy in front of a handler, which removes what Connection names.
+func removing(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Header = r.Header.Clone()
+		for _, name := range r.Header["Connection"] {
+			delete(r.Header, name)
+		}
+		h(w, r)
+	}
+}
+
 // own is the project's cache.
 func own(t *testing.T, opts middleware.Options) func(http.Handler) http.Handler {
 	store := memstore.New(memstore.Options{})
@@ -165,6 +176,32 @@ func TestFlawsAreFound(t *testing.T) {
 			minute(w)
 			fmt.Fprintf(w, "%s, made at %v for %s", strings.Repeat("x", int(runs.Add(1)%7)), time.Now(), r.Header.Get("X-Forwarded-Host"))
 		}), middlewaretest.Poisoned, "X-Forwarded-Host"},
+		"a field that a proxy behind the cache removes": {in(naive(func(r *http.Request) string { return r.URL.String() + r.Header.Get("Accept-Language") }), removing(field("Accept-Language"))), middlewaretest.Poisoned, "the field Accept-Language, which Connection names"},
+		"a field that hides who asks":                   {in(naive(func(r *http.Request) string { return r.URL.String() + r.Header.Get("Cookie") }), removing(field("Cookie"))), middlewaretest.Poisoned, "the field Cookie, which Connection names"},
+		"server's name": {in(naive(full("server")), says(func(r *http.Request) string {
+			if r.TLS == nil {
+				return "none"
+			}
+			return r.TLS.ServerName
+		})), middlewaretest.Poisoned, "another server's name in the TLS handshake"},
+		"host where the server's name counts": {in(naive(func(r *http.Request) string {
+			if r.TLS != nil && r.TLS.ServerName != "" { // it stands for the host
+				return r.TLS.ServerName + r.URL.String() + fmt.Sprint(r.Header)
+			}
+			return full("")(r)
+		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned, "another host by TLS for the same server"},
+		"certificate": {in(naive(full("certificate")), says(func(r *http.Request) string {
+			if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+				return "nobody"
+			}
+			return r.TLS.PeerCertificates[0].Subject.CommonName
+		})), middlewaretest.Leaked, "a client's certificate"},
+		"certificate, public": {inOwn(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "public, max-age=60")
+			fmt.Fprint(w, r.TLS != nil && len(r.TLS.PeerCertificates) > 0)
+		}), middlewaretest.Leaked, "a client's certificate"},
+		"version": {inOwn(says(func(r *http.Request) string { return r.Proto })), middlewaretest.Poisoned, "the version HTTP/2"},
+		"address": {inOwn(says(func(r *http.Request) string { return r.RemoteAddr })), middlewaretest.Poisoned, "the address of the client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,6 +263,20 @@ func TestNoFalseAlarms(t *testing.T) {
 			fmt.Fprint(w, r.Header)
 		},
 		"not found": http.NotFound,
+		"a proxy behind the cache": removing(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept-Language, Cookie, Authorization")
+			fmt.Fprint(w, r.Header["Accept-Language"], r.Header["Cookie"], r.Header["Authorization"])
+		}),
+		"for the name in the handshake": func(w http.ResponseWriter, r *http.Request) {
+			if fmt.Fprint(w, r.Host); r.TLS != nil {
+				fmt.Fprint(w, r.TLS.ServerName)
+			}
+		},
+		"for a certificate": func(w http.ResponseWriter, r *http.Request) {
+			if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+				fmt.Fprint(w, "hello ", r.TLS.PeerCertificates[0].Subject)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,10 @@
 //     of the sample, and Config.Fields
 //   - users: Authorization (Basic, Bearer), the cookies of Cookies, those of the sample and Config.Cookies; with Config.Users
 //     each of your own against nobody and against each other
+//   - fields that Connection names, and that a proxy behind the cache removes: each of the fields above, Cookie and Authorization
 //   - the host: another one, capitals, a port, the scheme's own port, a dot at the end; and the scheme
+//   - the connection: another server's name in the TLS handshake, none, another host on it; a client's certificate; HTTP/1.0 and
+//     HTTP/2; the client's address
 //   - the method: HEAD, OPTIONS, POST with an override, a GET with a body
 //   - duplicates: two lines of a field against one with both values, in both orders
 //   - the query: an unknown parameter, a second value for each of the sample's, their order, encoding, case and absence
@@ -39,6 +42,6 @@
 // # What it doesn't find
 //
 // What depends on who waits at the same time, on a session that only your own login makes (give Config.Users), on fields that
-// nobody has named, or on several changes at once. Nothing of the TLS handshake is varied but that there is one: neither the
-// server's name nor a client's certificate. A user of Config.Users can have a certificate: let the function set r.TLS. A finding is a fact: the two requests repeat it. No finding is no proof.
+// nobody has named, or on several changes at once. A certificate that your handler knows is a user's, too: let its function in
+// Config.Users set r.TLS. A finding is a fact: the two requests repeat it. No finding is no proof.
 package middlewaretest

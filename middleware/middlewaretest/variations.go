@@ -2,6 +2,8 @@ package middlewaretest
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,7 +14,7 @@ import (
 // Fields are the fields of requests that are varied in each audit, beside Authorization and Cookie, with the values they get.
 // The list is what common frameworks, proxies and handlers read.
 var Fields = map[string][]string{
-	"X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
+	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
 	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"}, "Forwarded": {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
 	"X-Forwarded-Proto": {"https", mark}, "X-Forwarded-Scheme": {"https", mark}, "X-Forwarded-Protocol": {"https"}, "X-Forwarded-Ssl": {"on"}, "X-Url-Scheme": {"https"}, "Front-End-Https": {"on"},
 	"X-Forwarded-Port": {"8443"}, "X-Forwarded-Prefix": {"/" + mark}, "X-Forwarded-Path": {"/" + mark}, "X-Script-Name": {"/" + mark},
@@ -54,10 +56,15 @@ const (
 	adviseField = "name the field in Vary, don't read it here, or put what is read of it into Options.VaryBy; what a proxy of yours sets is Options.TrustForwarded's"
 	adviseUser  = "answer what is made for a user with Cache-Control: private (or no-store); share what isn't by not reading the cookie or field in this handler"
 	adviseHost  = "let the handler take the site's address from its configuration, and not from the request; or have the key carry the host as it was received"
+	adviseNamed = "have requests whose Connection names fields go past the cache, or remove these fields before anything reads them: a proxy behind the cache removes them"
+	adviseConn  = "leave what the handler reads of the connection in the cache's key, or answer with Cache-Control: private (or no-store)"
 	adviseBody  = "answer methods other than GET, and requests with a body, by their own routes; a GET has to mean the same whatever comes with it"
 	adviseLines = "read all lines of the field (Header.Values) as one list, as the cache does, or none"
 	adviseURL   = "leave what the handler reads of the URL in the cache's key"
 )
+
+// somebody is the address of who asks.
+const somebody = "192.0.2.1:1234"
 
 // request is a copy of the sample with a change, as a server would have read it. It is made anew each time: handlers may change
 // what they get.
@@ -79,7 +86,7 @@ func request(sample *http.Request, change func(*http.Request)) *http.Request {
 		r.Header = http.Header{}
 	}
 	if r.RemoteAddr == "" {
-		r.RemoteAddr = "192.0.2.1:1234"
+		r.RemoteAddr = somebody
 	}
 	if change != nil {
 		change(r)
@@ -90,7 +97,7 @@ func request(sample *http.Request, change func(*http.Request)) *http.Request {
 
 // variations are all that are tried with a sample.
 func (c Config) variations(sample *http.Request) (all []variation) {
-	for _, some := range [][]variation{c.users(sample), c.fields(sample), hosts(), methods(), c.lines(sample), queries(sample.URL), paths(sample.URL)} {
+	for _, some := range [][]variation{c.users(sample), c.fields(sample), c.named(sample), hosts(), connections(), methods(), c.lines(sample), queries(sample.URL), paths(sample.URL)} {
 		all = append(all, some...)
 	}
 	return all
@@ -213,6 +220,57 @@ func hosts() (all []variation) {
 		}
 		r.TLS = &tls.ConnectionState{ServerName: withoutPort(r.Host), HandshakeComplete: true}
 	})
+	return all
+}
+
+// named are fields that stand in Connection, too. A proxy behind the cache removes them, such as httputil.ReverseProxy, so that
+// the backend answers as if they weren't there; a cache that compares them as they came gives that to others.
+func (c Config) named(sample *http.Request) (all []variation) {
+	values := map[string]string{"Cookie": "session=" + mark, "Authorization": "Bearer " + mark}
+	for name, some := range Fields {
+		values[name] = some[0]
+	}
+	for _, name := range c.Fields {
+		values[http.CanonicalHeaderKey(name)] = mark
+	}
+	for name := range sample.Header {
+		values[name] = sample.Header.Get(name)
+	}
+	for _, name := range forCaches {
+		delete(values, name)
+	}
+	for _, name := range sorted(values) {
+		all = append(all, variation{
+			kind: Poisoned, what: "the field " + name + ", which Connection names", advice: adviseNamed, victim: set(name, values[name]),
+			change: func(r *http.Request) { r.Header[name], r.Header["Connection"] = []string{values[name]}, []string{name} },
+			oneWay: true, // whoever hides a field may get what others get
+		})
+	}
+	return all
+}
+
+// connections are clients of one resource whose connections differ. Those by TLS are compared with one by TLS for the same host.
+func connections() (all []variation) {
+	add := func(kind Kind, what string, victim, change func(*http.Request)) {
+		all = append(all, variation{kind: kind, what: what, advice: adviseConn, victim: victim, change: change})
+	}
+	secure := func(edit func(r *http.Request, s *tls.ConnectionState)) func(*http.Request) {
+		return func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{ServerName: withoutPort(r.Host), HandshakeComplete: true}
+			edit(r, r.TLS)
+		}
+	}
+	plain := secure(func(*http.Request, *tls.ConnectionState) {})
+	certificate := secure(func(_ *http.Request, s *tls.ConnectionState) {
+		s.PeerCertificates = []*x509.Certificate{{Subject: pkix.Name{CommonName: mark}}}
+	})
+	add(Leaked, "a client's certificate", plain, certificate)
+	add(Poisoned, "another server's name in the TLS handshake", plain, secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = mark + ".example" }))
+	add(Poisoned, "no server's name in the TLS handshake", plain, secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = "" }))
+	add(Poisoned, "another host by TLS for the same server", plain, secure(func(r *http.Request, _ *tls.ConnectionState) { r.Host = mark + ".example" }))
+	add(Poisoned, "the version HTTP/2", nil, func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0 })
+	add(Poisoned, "the version HTTP/1.0", nil, func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 })
+	add(Poisoned, "the address of the client", nil, func(r *http.Request) { r.RemoteAddr = "[2001:db8::66]:4321" })
 	return all
 }
 

@@ -1,0 +1,319 @@
+package middleware_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// idle is a client that reads only when it is told to, and its connection, which a deadline cuts.
+type idle struct {
+	paced
+	reads chan struct{}
+	cut   chan struct{}
+	once  sync.Once
+	ended atomic.Bool
+}
+
+func (c *idle) Write(p []byte) (int, error) {
+	select {
+	case <-c.reads:
+		return c.paced.Write(p)
+	case <-c.cut:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+func (c *idle) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() && at.Before(time.Now()) {
+		c.once.Do(func() { close(c.cut) })
+	}
+	return nil
+}
+
+func (c *idle) wasCut() bool {
+	select {
+	case <-c.cut:
+		return true
+	default:
+		return false
+	}
+}
+
+// idles has a client ask that reads nothing yet.
+func idles(h http.Handler, path string, header ...string) *idle {
+	c := &idle{reads: make(chan struct{}), cut: make(chan struct{})}
+	c.header, c.keep = http.Header{}, true
+	r := httptest.NewRequest("GET", path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	go func() {
+		defer c.ended.Store(true)
+		defer func() { _ = recover() }()
+		h.ServeHTTP(c, r)
+	}()
+	synctest.Wait()
+	return c
+}
+
+// ways are those by which a client that doesn't read has a body of 1 MiB kept, which says at its beginning for which path it is.
+// Before the clients ask, somebody who reads has asked for what before says.
+var ways = map[string]struct {
+	field, value string
+	before       bool
+	local        int
+	handler      func(w http.ResponseWriter, body string)
+}{
+	"cold": {handler: func(w http.ResponseWriter, body string) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		for ; body != ""; body = body[min(len(body), 1<<16):] {
+			_, _ = io.WriteString(w, body[:min(len(body), 1<<16)])
+		}
+	}},
+	"flushed": {handler: func(w http.ResponseWriter, body string) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		_, _ = io.WriteString(w, body)
+		_ = http.NewResponseController(w).Flush()
+	}},
+	"stored":                    {before: true, handler: cached},
+	"local":                     {before: true, handler: cached, local: 8 << 20},
+	"a range of what is stored": {before: true, handler: cached, field: "Range", value: "bytes=0-1048570"},
+	"a range": {field: "Range", value: "bytes=0-1048575", handler: func(w http.ResponseWriter, body string) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/2000000", len(body)-1))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, body)
+	}},
+	"above MaxBody": {handler: func(w http.ResponseWriter, body string) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		_, _ = io.WriteString(w, body[:1<<20])
+		_, _ = io.WriteString(w, body)
+	}},
+	"private, handed over at once": {handler: func(w http.ResponseWriter, body string) {
+		w.Header().Set("Cache-Control", "private")
+		_, _ = io.WriteString(w, body)
+	}},
+	"no-store, handed over at once": {field: "Cache-Control", value: "no-store", handler: func(w http.ResponseWriter, body string) {
+		_, _ = w.Write([]byte(body))
+	}},
+}
+
+func cached(w http.ResponseWriter, body string) {
+	w.Header().Set("Cache-Control", "max-age=60")
+	_, _ = io.WriteString(w, body)
+}
+
+// bodyFor is a body of 1 MiB.
+func bodyFor(path string) string { return path + strings.Repeat("x", 1<<20-len(path)) }
+
+// However a client has a body kept that it doesn't read, there is a bound for all of them: those who haven't read for longest make
+// room for those who come. Who reads, however slowly, stays and gets all of it.
+func TestClientsWhoDontReadMakeRoom(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const most, clients = 8, 40
+				cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20, LocalBytes: way.local})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					way.handler(w, bodyFor(r.URL.Path))
+				}))
+				path := func(i int) string { return fmt.Sprintf("/%d/", i) }
+				ask := func(i int) *idle {
+					if way.before {
+						asks(h, "GET", path(i))
+					}
+					if way.field == "" {
+						return idles(h, path(i))
+					}
+					return idles(h, path(i), way.field, way.value)
+				}
+				reader := ask(clients)
+				var all []*idle
+				for i := range clients {
+					all = append(all, ask(i))
+					if i%(most/2) == 0 && !reader.ended.Load() {
+						reader.reads <- struct{}{}
+						synctest.Wait()
+					}
+				}
+				kept := 0
+				for i, c := range all {
+					if !c.wasCut() {
+						kept++
+					} else if kept > 0 {
+						t.Errorf("client %d was cut, and not one that came before", i)
+					}
+				}
+				if kept < most/2 || kept > most {
+					t.Errorf("%d MiB are kept; want about %d", kept, most)
+				}
+				close(reader.reads)
+				for _, c := range all[clients-kept:] {
+					close(c.reads)
+				}
+				synctest.Wait()
+				if reader.wasCut() || !reader.ended.Load() || len(reader.got()) < 1<<20-5 {
+					t.Errorf("who reads slowly has %d bytes, cut: %v", len(reader.got()), reader.wasCut())
+				}
+				for i, c := range all {
+					if !c.ended.Load() {
+						t.Errorf("client %d is still there", i)
+					}
+					if got := c.got(); !c.wasCut() && (len(got) < 1<<20-5 || !strings.HasPrefix(got, path(i))) {
+						t.Errorf("client %d has %d bytes", i, len(got))
+					}
+				}
+			})
+		})
+	}
+}
+
+// What many clients are sent is kept once, whether they wait for it, read it while it is made, or find it stored.
+func TestEqualBodiesAreKeptOnce(t *testing.T) {
+	for _, local := range []int{0, 8 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: 2 << 20, LocalBytes: local})
+			hold := make(chan struct{})
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("Content-Length", strconv.Itoa(1<<20))
+				_, _ = io.WriteString(w, bodyFor("/")[:1<<19])
+				<-hold
+				_, _ = io.WriteString(w, bodyFor("/")[1<<19:])
+			}))
+			var all []*idle
+			for range 20 { // the first one's handler runs, the others read with it
+				all = append(all, idles(h, "/"))
+			}
+			close(hold)
+			synctest.Wait()
+			var before, after runtime.MemStats
+			for i := range 100 {
+				if i == 10 {
+					runtime.GC()
+					runtime.ReadMemStats(&before)
+				}
+				all = append(all, idles(h, "/"))
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if more := int64(after.HeapAlloc) - int64(before.HeapAlloc); more > 8<<20 {
+				t.Errorf("90 more clients of one stored page take %d MiB", more>>20)
+			}
+			for _, c := range all {
+				close(c.reads)
+			}
+			synctest.Wait()
+			for i, c := range all {
+				if got := c.got(); c.wasCut() || got != bodyFor("/") {
+					t.Errorf("client %d has %d bytes, cut: %v", i, len(got), c.wasCut())
+				}
+			}
+		})
+	}
+}
+
+// The client whose handler has run has the body kept, and not what was stored of it besides.
+func TestSlowClientHoldsOneBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 16
+		store := memstore.New(memstore.Options{MaxBytes: 1 << 20}) // which keeps no page
+		cache, err := middleware.New(store, middleware.Options{MaxBacklog: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = cache.Close(), store.Close() }()
+		body := bytes.Repeat([]byte("x"), 2<<20)
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			_, _ = w.Write(body)
+		}))
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var all []*idle
+		for i := range clients {
+			all = append(all, idles(h, fmt.Sprint("/", i)))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / clients; each > 3<<20 {
+			t.Errorf("a client of a body of 2 MiB holds %d KiB", each>>10)
+		}
+		for _, c := range all {
+			close(c.reads)
+		}
+		synctest.Wait()
+	})
+}
+
+// Over real connections, too, by HTTP/1 and HTTP/2.
+func TestConnectionsMakeRoom(t *testing.T) {
+	const clients, size = 4, 24 << 20 // more than a system keeps for a connection
+	for name, ask := range map[string]func(address, path string) net.Conn{
+		"HTTP/1": func(address, path string) net.Conn { return stuck(t, address, path) },
+		"h2c":    func(address, path string) net.Conn { return window(t, address, path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := newCache(t, middleware.Options{MaxBody: size, MaxBacklog: size + size/2})
+			page := strings.Repeat("x", size)
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("Content-Length", strconv.Itoa(size))
+				_, _ = io.WriteString(w, page)
+			}))
+			over := make(chan string, clients+1)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() { over <- r.URL.Path }()
+				h.ServeHTTP(w, r)
+			}))
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(true)
+			server.Start()
+			defer server.Close()
+			var conns []net.Conn
+			for i := range clients {
+				conns = append(conns, ask(server.Listener.Addr().String(), fmt.Sprint("/", i)))
+				if i == 0 {
+					continue
+				}
+				select {
+				case <-over:
+				case <-time.After(longWait):
+					t.Fatalf("none of %d clients has made room", i+1)
+				}
+			}
+			for _, conn := range conns {
+				_ = conn.Close()
+			}
+			<-over
+			res, err := http.Get(server.URL + "/0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
+				t.Errorf("who reads has %d bytes, %v", n, err)
+			}
+			_ = res.Body.Close()
+		})
+	}
+}
