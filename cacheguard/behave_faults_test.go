@@ -218,3 +218,20 @@ func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 		elsewhere.idle()
 	})
 }
+
+// Where a fill failed, those who wait in other processes get the result all the same, and needn't load it.
+func TestResultOfAnUnknownFill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+		store.onto("Fill", fails(1))
+		o := newScriptedOrigin[string](t)
+		own := getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		waits := getting(t.Context(), t, other, "k", func(context.Context) (string, error) { t.Error("it loads"); return "own", nil })
+		synctest.Wait()
+		load.gives("v")
+		own.gives("v", nil)
+		waits.gives("v", nil)
+	})
+}

@@ -16,7 +16,9 @@ func (r *run[V]) land(m *miss[V]) {
 		r.cancel(errAbandoned)
 	}
 	m.waits.watcher.Stop()
-	m.own.out.frame = nil // a caller that sends the value on may stay for long, and the miss with it
+	if m.plan.do&protocol.ConcludeLater == 0 {
+		m.own.out.frame = nil // a caller that sends the value on may stay for long, and the miss with it
+	}
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.own.res.Degraded
 	switch landing {

@@ -255,6 +255,7 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
 	case protocol.ConcludeLater:
 		o := c.unstored(m)
+		m.own.out.frame = nil
 		c.background(func(ctx context.Context) error { return c.tell(ctx, m, o, 0) })
 	case protocol.Refresh:
 		c.refreshBehind(r.ctx, m.name, m.key, m.load, m.had)

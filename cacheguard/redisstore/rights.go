@@ -25,7 +25,7 @@ var (
 	errNode = errors.New("this is a node of a Redis Cluster behind a client of a single server; make the client with" +
 		" redis.NewClusterClient, or redis.NewUniversalClient with IsClusterMode")
 	errSentinel = errors.New("this is a Sentinel, which has no data; make the client with redis.NewFailoverClient")
-	errReplica  = errors.New("this is a replica, which takes no writes; unless a failover is under way, give the client the address of the" +
+	errReplica  = errors.New("this is a replica, which can't be written to; unless a failover is under way, give the client the address of the" +
 		" master, or make it with redis.NewFailoverClient")
 )
 
