@@ -38,6 +38,7 @@ type Store struct {
 	link   *redislink.Link
 	opts   Options
 	name   string // of this process, for the log
+	inbox  string // where it is told of loads that it waits for; empty if it hears of everything on one channel
 	names  names
 	reads  reader
 	health breakers // of all steps
@@ -48,6 +49,7 @@ type Store struct {
 
 	mu        sync.Mutex // guards what follows
 	listeners map[string][]*listener
+	hears     map[string]bool         // caches whose messages arrive
 	sub       *redislink.Subscription // nil until the first lease is asked for
 
 	scoreless atomic.Bool // that generations can't be read along with values was said
@@ -93,10 +95,12 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 
 	s := &Store{
 		link: link, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
-		listeners: make(map[string][]*listener),
+		listeners: make(map[string][]*listener), hears: make(map[string]bool),
 	}
 	if link.Direct() == nil { // also for a client of the user's own type, of which nobody knows
 		s.cluster = &generationsKnown{}
+	} else {
+		s.inbox = strings.ReplaceAll(s.name, "-", "")[:inboxDigits]
 	}
 	s.health.initHealth(s, link.IsCluster())
 	s.writes.initWrites(s, link.IsCluster())
