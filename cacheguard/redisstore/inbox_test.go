@@ -399,7 +399,7 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 		{"a fill tells nobody", redisstore.FillScript, "KEYS[3] and both[2]", "nil"},
 		{"a fill forgets one inbox", redisstore.FillScript, "string.gmatch(waiters or '', ' (%x+)')", "string.gmatch(waiters or '', ' (%x+)$')"},
 		{"a fill tells all", redisstore.FillScript, "KEYS[3] and both[2]", "'*'"},
-		{"a question notes the last one alone", redisstore.LeaseScript, "waiters = waiters .. ' ' .. ARGV[5]", "waiters = processes .. ' ' .. ARGV[5]"},
+		{"a question notes the first one alone", redisstore.LeaseScript, "(known and waiters or processes)", "processes"},
 		{"nobody is noted", redisstore.LeaseScript, "note(waiters, left + ARGV[7])", ""},
 		{"a takeover loses those who wait", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},
 	} {

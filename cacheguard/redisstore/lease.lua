@@ -18,17 +18,17 @@ local function note(waiters, ms)
   if waiters == '*' or waiters and string.find(waiters, ARGV[5], 1, true) then
     return
   end
-  local processes = waiters and string.match(waiters, '^%d+')
-  if not processes then
-    waiters = redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0
-    processes = waiters
+  local known = waiters and string.match(waiters, '^%d+')
+  local processes = tonumber(known or redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0)
+  local waiting = 1
+  if known then
+    waiting = 1 + select(2, string.gsub(waiters, ' ', ''))
   end
-  waiters = waiters .. ' ' .. ARGV[5]
-  local _, waiting = string.gsub(waiters, ' ', '')
-  if tonumber(processes) <= 4 or 2 * waiting >= tonumber(processes) or waiting > 64 then
-    waiters = '*'
+  local list = (known and waiters or processes) .. ' ' .. ARGV[5]
+  if processes <= 4 or 2 * waiting >= processes or waiting > 64 then
+    list = '*'
   end
-  redis.pcall('SET', KEYS[5], waiters, 'PX', ms) -- out of memory: then without a message
+  redis.pcall('SET', KEYS[5], list, 'PX', ms) -- out of memory: then without a message
 end
 local lease, value, waiters
 local before = 0

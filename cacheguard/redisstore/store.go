@@ -38,7 +38,6 @@ type Store struct {
 	link   *redislink.Link
 	opts   Options
 	name   string // of this process, for the log
-	inbox  string // where it is told of loads that it waits for; empty if it hears of everything on one channel
 	names  names
 	reads  reader
 	health breakers // of all steps
@@ -47,14 +46,10 @@ type Store struct {
 
 	cluster *generationsKnown // nil for a single server, where what they are is read along with a value
 
-	mu        sync.Mutex // guards what follows
-	listeners map[string][]*listener
-	hears     map[string]bool         // caches whose messages arrive
-	sub       *redislink.Subscription // nil until the first lease is asked for
+	hearing
 
 	scoreless atomic.Bool // that generations can't be read along with values was said
 	closed    atomic.Bool
-	listening atomic.Bool
 }
 
 var (
@@ -95,7 +90,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 
 	s := &Store{
 		link: link, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
-		listeners: make(map[string][]*listener), hears: make(map[string]bool),
+		hearing: hearing{listeners: make(map[string][]*listener), hears: make(map[string]bool)},
 	}
 	if link.Direct() == nil { // also for a client of the user's own type, of which nobody knows
 		s.cluster = &generationsKnown{}

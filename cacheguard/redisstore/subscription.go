@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -17,6 +18,17 @@ const (
 	inboxDigits = 16          // of the name of an inbox, in hexadecimal
 	waitersStay = time.Second // longer than the lease: those whose leader has died may still be on their way to ask
 )
+
+// hearing is what a store knows of its messages.
+type hearing struct {
+	inbox     string      // where it is told of loads that it waits for; empty if it hears of everything on one channel
+	listening atomic.Bool // messages arrive
+
+	mu        sync.Mutex // guards what follows
+	listeners map[string][]*listener
+	hears     map[string]bool         // caches whose messages arrive
+	sub       *redislink.Subscription // nil until the first lease is asked for
+}
 
 // subscribe starts the subscription if it is not there yet, and doesn't wait for it.
 func (s *Store) subscribe() (*redislink.Subscription, error) {
