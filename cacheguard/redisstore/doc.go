@@ -94,7 +94,8 @@
 //
 // Two things have changed in version 1. First, earlier programs know the common channel alone. They can run beside new ones. Each
 // kind hears of the other's changes and wakes the other's waiters: a token in capital letters says that the holder of a lease reads the
-// list of those who wait, and the mark "+" says that somebody waits on the common channel. Give the Redis user the channels and commands
+// list of those who wait, and the mark "+" says that somebody waits on the common channel. An earlier program that is subscribed at a
+// replica isn't counted: after a failover it may miss changes until it has noticed that. Give the Redis user the channels and commands
 // below before the first new program starts.
 //
 // Second, if a cache's name has a colon, its values and leases had other names before. Old and new

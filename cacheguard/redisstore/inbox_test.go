@@ -459,3 +459,68 @@ func TestGarbageWaiters(t *testing.T) {
 		}
 	}
 }
+
+// Callers in one process of many are woken by what comes to its inbox: the lease lasts longer than anybody waits.
+func TestCallersAreWokenByTheirInbox(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Start(t).Addr()
+	prefix := newPrefix()
+	var all []*replica
+	for range 6 {
+		r := newReplica(t, addr, prefix)
+		r.listens(t)
+		all = append(all, r)
+	}
+	first, second := all[0], all[1]
+	for key, c := range map[string]struct {
+		value string
+		err   error
+	}{"small": {"v", nil}, "large": {strings.Repeat("v", 10<<10), nil}, "failed": {"", errDown}} {
+		o := newOrigin("")
+		o.set(c.value, c.err)
+		letGo := o.hold()
+		mine := first.ask(t, 2, key, o.load)
+		arrives(t, "the first replica loads", o.began)
+		held := second.store.told(cacheguard.LeaseHeld)
+		theirs := second.ask(t, 2, key, o.load)
+		await(t, "the second one waits", func() bool { return second.store.told(cacheguard.LeaseHeld) > held })
+		name := redisstore.WaitersName(prefix, cacheguard.Key{Cache: "test", Key: key})
+		if waiters := first.rdb.Get(t.Context(), name).Val(); strings.Count(waiters, " ") != 1 {
+			t.Errorf("%q stands there for one that waits", waiters)
+		}
+		theirs.arrived.Wait()
+		letGo()
+		for _, a := range append(mine.wait(t), theirs.wait(t)...) {
+			if c.err == nil {
+				a.is(t, c.value)
+			} else if a.err == nil {
+				t.Errorf("%s: a caller got %q; want an error", key, a.res.Value)
+			}
+		}
+		o.loaded(t, 1)
+	}
+}
+
+// Where it is forgotten who waits, a load is told to nobody: that costs those who wait the rest of the lease, and no load.
+func TestForgottenWaitersAskAgain(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Start(t).Addr()
+	prefix := newPrefix()
+	short := func(s *site) { s.cache.LeaseTTL = 2 * time.Second }
+	first, second := newReplica(t, addr, prefix, short), newReplica(t, addr, prefix, short)
+	first.listens(t)
+	second.listens(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	mine := first.ask(t, 2, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	theirs := second.ask(t, 2, "k", o.load)
+	second.waits(t)
+	if n, err := first.rdb.Del(t.Context(), redisstore.WaitersName(prefix, testKey)).Result(); err != nil || n != 1 {
+		t.Errorf("%d lists of those who wait, %v", n, err)
+	}
+	letGo()
+	mine.got(t, "v")
+	theirs.got(t, "v")
+	o.loaded(t, 1)
+}

@@ -11,7 +11,6 @@
 -- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
 -- The waiters are '*' for all processes that have the cache open, or how many these were and after each space an inbox. They stay for
 -- longer than any lease that they can belong to.
-local seen = ARGV[3]
 
 -- note adds the asker to the waiters. Once most processes wait, or very many, or where there are few, one message for all is cheaper.
 local function note(waiters, ms)
@@ -30,6 +29,8 @@ local function note(waiters, ms)
   end
   redis.pcall('SET', KEYS[5], list, 'PX', ms) -- out of memory: then without a message
 end
+
+local seen = ARGV[3]
 local lease, value, waiters
 local before = 0
 if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
