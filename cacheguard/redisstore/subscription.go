@@ -157,8 +157,10 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) {
-		s.hears[cache] = s.listening.Load() // else all will be told soon
+	var untold []*listener                                                                       // that began before, and whom joined won't tell any more
+	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // else all will be told soon
+		s.hears[cache] = true
+		untold = s.listeners[cache][:len(s.listeners[cache])-1]
 	}
 	already := s.hears[cache]
 	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
@@ -167,6 +169,9 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
 	}
 	l.mu.Unlock()
+	for _, other := range untold {
+		other.hear(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+	}
 	return func() {
 		s.mu.Lock()
 		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(x *listener) bool { return x == l })

@@ -17,6 +17,7 @@ type session struct {
 	ps     *redis.PubSub
 	asked  map[string]struct{} // channels and the pattern that were subscribed to
 	stands map[string]struct{} // those of them that the server has confirmed
+	left   map[string]struct{} // channels that the server has been told to leave, and has not confirmed
 
 	keepsUp bool           // a goroutine does
 	keeping sync.WaitGroup // and this is for its end
@@ -30,7 +31,7 @@ func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, 
 	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
-	s := &session{sub: sub, ps: ps, stands: make(map[string]struct{})}
+	s := &session{sub: sub, ps: ps, stands: make(map[string]struct{}), left: make(map[string]struct{})}
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -90,11 +91,14 @@ func (s *session) begin(ctx context.Context) error {
 // confirmed takes a confirmation of the server. Only with the last one of the first is it certain that nothing published from
 // here on is missed. What was published before may have been.
 func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standing func()) error {
-	if got.Kind != "subscribe" && got.Kind != "psubscribe" {
-		return nil
-	}
 	sub := s.sub
 	sub.mu.Lock()
+	if got.Kind == "unsubscribe" {
+		delete(s.left, got.Channel)
+		s.follow() // it may be wanted again
+		sub.mu.Unlock()
+		return nil
+	}
 	if _, already := s.stands[got.Channel]; already {
 		sub.mu.Unlock()
 		return errAgain
@@ -206,12 +210,14 @@ func (s *session) difference() (join, leave []string) {
 		for _, channel := range leave {
 			delete(s.asked, channel)
 			delete(s.stands, channel)
+			s.left[channel] = struct{}{}
 		}
 		if len(leave) > 0 {
 			return nil, leave
 		}
 		for channel := range s.sub.wanted {
-			if _, asked := s.asked[channel]; !asked {
+			_, asked := s.asked[channel]
+			if _, left := s.left[channel]; !asked && !left { // else its old confirmation could be taken for the new one
 				join = append(join, channel)
 				s.asked[channel] = struct{}{}
 			}
