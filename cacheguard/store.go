@@ -45,8 +45,8 @@ type Store interface {
 	// LeaseMany is Lease for many keys of one cache, in one trip if the store can, with an answer to each question.
 	LeaseMany(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer]
 
-	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells those who
-	// wait. A fill that finds a value made by its own load reports it stored.
+	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells the processes
+	// that wait. A fill that finds a value made by its own load reports it stored.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
 
 	// FillMany is Fill for many keys of one cache, in one trip if the store can.
@@ -238,7 +238,8 @@ const (
 	MessageTags                            // Tags were invalidated, or without Tags the whole cache: Generation
 )
 
-// Message is what a store tells every process. It means "look again"; what counts is the state in the store, except
+// Message is what a store tells processes: of a change all that listen to the cache, of the end of a load at least those that
+// wait for it. It means "look again"; what counts is the state in the store, except
 // for a waiter that was told to wait for the very load the message names.
 type Message struct {
 	Kind    MessageKind

@@ -265,12 +265,16 @@ func (tr *trio) mark(t *testing.T, try int, proxy *redistest.Proxy) {
 	}
 }
 
-// redisScript is the text of one of redisstore's scripts.
+// redisScript is the text of one of redisstore's scripts, with what it begins with.
 func redisScript(name string) (string, error) {
 	script, err := os.ReadFile("redisstore/" + name + ".lua")
-	if err != nil || !strings.Contains(string(script), "later(KEYS") {
-		return string(script), err
+	for _, begin := range []struct{ name, calls string }{{"later", "later(KEYS"}, {"wake", "change(ARGV"}, {"wake", "wake(string"}} {
+		if err != nil || !strings.Contains(string(script), begin.calls) {
+			continue
+		}
+		var first []byte
+		first, err = os.ReadFile("redisstore/" + begin.name + ".lua")
+		script = append(first, script...)
 	}
-	begin, err := os.ReadFile("redisstore/later.lua")
-	return string(begin) + string(script), err
+	return string(script), err
 }

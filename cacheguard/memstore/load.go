@@ -22,7 +22,7 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 	was := slot
 	r := slot.Ask(t.now, protocol.Question{
 		Token: protocol.ID(ask.Token), Number: next, TTL: ask.TTL,
-		Seen: string(ask.Seen), Awaited: protocol.ID(ask.Awaited), Wait: ask.Wait,
+		Seen: string(ask.Seen), Awaited: protocol.ID(ask.Awaited), Inbox: inbox(ask.Wait),
 	})
 	t.keep(k, &was, &slot)
 	switch r.Kind {
@@ -37,6 +37,14 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 		answer.Outcome = outcome(r.Ending)
 	}
 	return answer
+}
+
+// inbox is the same for all: one process has all caches.
+func inbox(waits bool) uint64 {
+	if waits {
+		return 1
+	}
+	return 0
 }
 
 // granted is a grant whose number is the stamp that it got, perhaps a moment ago.

@@ -22,6 +22,7 @@ type Store struct {
 	values    table[string]
 	leases    table[protocol.Lease]
 	records   table[protocol.Record]
+	waiters   table[protocol.Waiters]
 	budgets   map[string]*budget
 	listeners map[string][]*listener
 	closed    bool
@@ -40,6 +41,7 @@ func New(opts Options) *Store {
 		values:    newTable[string](values),
 		leases:    newTable[protocol.Lease](noLimit),
 		records:   newTable[protocol.Record](records),
+		waiters:   newTable[protocol.Waiters](noLimit),
 		budgets:   make(map[string]*budget),
 		listeners: make(map[string][]*listener),
 
@@ -59,6 +61,7 @@ func (s *Store) Close() error {
 	s.closed, s.listeners = true, nil
 	s.invalidated = nil
 	s.values, s.leases, s.records = table[string]{}, table[protocol.Lease]{}, table[protocol.Record]{}
+	s.waiters = table[protocol.Waiters]{}
 	return nil
 }
 
@@ -132,6 +135,7 @@ func (s *Store) locked(do func(*turn)) ([]*listener, error) {
 	s.values.sweep(t.now)
 	s.leases.sweep(t.now)
 	s.records.sweep(t.now)
+	s.waiters.sweep(t.now)
 	do(t)
 	return t.told, nil
 }
@@ -147,6 +151,9 @@ func (t *turn) slot(k cacheguard.Key) (s protocol.Slot) {
 	if it := t.records.get(k, t.now); it != nil {
 		s.Record = it.what
 	}
+	if it := t.waiters.get(k, t.now); it != nil {
+		s.Waiters = it.what
+	}
 	return s
 }
 
@@ -157,6 +164,9 @@ func (t *turn) keep(k cacheguard.Key, was, is *protocol.Slot) {
 	}
 	if is.Lease != was.Lease {
 		t.leases.set(k, is.Lease, 0, is.Lease.Until)
+	}
+	if is.Waiters != was.Waiters {
+		t.waiters.set(k, is.Waiters, 0, is.Waiters.Until)
 	}
 	if is.Record != was.Record {
 		t.records.set(k, is.Record, len(is.Record.Text)+len(is.Record.Frame)+len(is.Record.Note), is.Record.Until)

@@ -262,21 +262,20 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	keys, channels := "~"+prefix+":*", "&"+prefix+":messages"
 	for _, c := range []struct {
 		name   string
 		change []any
 		call   func(ctx context.Context, s *redisstore.Store) error
 		want   string
 	}{
-		{"get", []any{keys, channels, "-get"}, getting, "+get:"},
-		{"mget", []any{keys, channels, "-mget"}, gettingBoth, "+mget:"},
-		{"keys", []any{"resetkeys", "~other:*", channels}, getting, "~" + prefix + ":*:"},
-		{"scripts", []any{keys, channels, "-evalsha", "-eval"}, leasing, "+evalsha:"},
-		{"inside a script", []any{keys, channels, "-mget"}, leasing, "+mget:"},
-		{"set inside a script", []any{keys, channels, "-set"}, leasing, "+set:"},
-		{"publish", []any{keys, channels, "-publish"}, invalidating, "+publish:"},
-		{"channel", []any{keys, "resetchannels"}, invalidating, "&" + prefix + ":messages:"},
+		{"get", named(prefix, "-get"), getting, "+get:"},
+		{"mget", named(prefix, "-mget"), gettingBoth, "+mget:"},
+		{"keys", []any{"resetkeys", "~other:*", "&" + prefix + ":*"}, getting, "~" + prefix + ":*:"},
+		{"scripts", named(prefix, "-evalsha", "-eval"), leasing, "+evalsha:"},
+		{"inside a script", named(prefix, "-mget"), leasing, "+mget:"},
+		{"set inside a script", named(prefix, "-set"), leasing, "+set:"},
+		{"publish", named(prefix, "-publish"), invalidating, "+publish:"},
+		{"channel", named(prefix, "resetchannels"), invalidating, "&" + prefix + ":messages &" + prefix + ":messages:*:"},
 	} {
 		rdb := newUser(t, admin, c.change...)
 		s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})

@@ -1,7 +1,7 @@
 -- Removes the value and takes the lease over from whoever has it.
--- KEYS: value, lease, value of the next format version, and where they are on the same node the generations of the cache and
--- that of the whole of it
--- ARGV: token, lease time in ms, channel, message
+-- KEYS: value, lease, value of the next format version, and on a single server the generations of the cache, that of the whole of
+-- it, and the waiters
+-- ARGV: token, lease time in ms, the cache's channel, the common one, message
 -- Returns the number of the grant
 local lease = redis.call('MGET', KEYS[2])[1]
 local number
@@ -20,6 +20,6 @@ else
     begin(KEYS[4], KEYS[5], string.format('%.0f', number - 1))
   end
 end
-redis.call('DEL', KEYS[1], KEYS[3])
-redis.call('PUBLISH', ARGV[3], ARGV[4])
+redis.call('DEL', KEYS[1], KEYS[3], KEYS[6] or KEYS[3])
+change(ARGV[3], ARGV[4], ARGV[5])
 return number

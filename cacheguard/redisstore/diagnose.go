@@ -289,17 +289,28 @@ func (d *diagnosing) message() error {
 	if err := d.s.messages(ctx, sub); err != nil {
 		return d.s.explained(cmp.Or(sub.Last(), err))
 	}
-	heard := make(chan time.Time, 1)
+	stands, heard := make(chan time.Time, 1), make(chan time.Time, 1)
 	stop := d.s.Listen(d.cache, func(m cacheguard.Message) {
-		if m.Kind == cacheguard.MessageChanged && m.Key == "told" {
-			select {
-			case heard <- time.Now():
-			default:
-			}
+		var tell chan<- time.Time
+		switch {
+		case m.Kind == cacheguard.MessageRestored:
+			tell = stands
+		case m.Kind == cacheguard.MessageChanged && m.Key == "told":
+			tell = heard
+		}
+		select {
+		case tell <- time.Now():
+		default:
 		}
 	})
 	defer stop()
 	began := time.Now()
+	select {
+	case <-stands:
+	case <-ctx.Done():
+		return fmt.Errorf("the server did not confirm a channel within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
+	}
+	began = time.Now()
 	if err := d.s.Invalidate(ctx, []cacheguard.Key{d.key("told")}); err != nil {
 		return err
 	}

@@ -3,10 +3,11 @@
 //
 // # In Redis
 //
-// Each key has two names, which lie in one slot of a cluster:
+// Each key has three names, which lie in one slot of a cluster:
 //
-//	<prefix>:<cache>:{<key>}        its value, a frame
-//	<prefix>:<cache>:{<key>}:lease  the right to load it, or the outcome of a load that left no value
+//	<prefix>:<cache>:{<key>}          its value, a frame
+//	<prefix>:<cache>:{<key>}:lease    the right to load it, or the outcome of a load that left no value
+//	<prefix>:<cache>:{<key>}:waiters  the processes that wait for the end of the lease; not in a cluster
 //
 // and each cache has one, <prefix>:{<cache>}:tags, a sorted set: when which tag was invalidated last, see below.
 //
@@ -22,7 +23,27 @@
 // Prefixes keep caches apart, but not users of Redis: an access rule like ~shop:* also covers the prefix "shop:eu". Lockers
 // on the same Redis need prefixes of their own.
 //
-// All processes listen on one channel, <prefix>:messages.
+// # Messages
+//
+// Each process has one connection on which messages arrive. On a single server, with or without Sentinel, they have three kinds of
+// channels:
+//
+//	<prefix>:messages:<inbox>    one for each process, which is told there of the ends of loads that it waits for
+//	<prefix>:messages:{<cache>}  changes of a cache's keys and tags, for all processes that have the cache open
+//	<prefix>:messages            the common channel, for programs that know no other
+//
+// A process that asks for a lease and must wait leaves the name of its inbox, in the same script. The script that ends the load
+// publishes to each of these inboxes once. The list lives a second longer than the lease and is renewed with it. If the leader
+// dies, the load that takes its place finds the list. If the list is evicted, those who wait ask when the lease is over.
+//
+// One message on the cache's channel takes the place of the list where that is cheaper: in a cache that is open in at most four
+// processes, once half of its processes wait for the load, and once more than 64 do.
+//
+// Every process also listens to the common channel, by a pattern. Scripts publish a change there only if a program has subscribed
+// to it by its name (PUBSUB NUMSUB), which only programs do that know no other channel.
+//
+// In a cluster, and through a client of your own type, all messages go to the common channel and each process gets all of them. A
+// PUBLISH there goes to every node, so one for each inbox would cost the nodes more than it saves.
 //
 // # Generations
 //
@@ -71,7 +92,13 @@
 // messages stay common to both, and a change made by either removes the values of both. A codec with another name
 // than the one that wrote a value takes the value for a miss.
 //
-// One thing has changed in version 1: if a cache's name has a colon, its values and leases had other names before. Old and new
+// Two things have changed in version 1. First, earlier programs know the common channel alone. They can run beside new ones. Each
+// kind hears of the other's changes and wakes the other's waiters: a token in capital letters says that the holder of a lease reads the
+// list of those who wait, and the mark "+" says that somebody waits on the common channel. An earlier program that is subscribed at a
+// replica isn't counted: after a failover it may miss changes until it has noticed that. Give the Redis user the channels and commands
+// below before the first new program starts.
+//
+// Second, if a cache's name has a colon, its values and leases had other names before. Old and new
 // programs then don't share them, and Invalidate in an old program doesn't reach a new one's values. Stop the old programs
 // first, or call InvalidateAll when the last of them has ended. All other names are what they were.
 //
@@ -123,10 +150,10 @@
 // # Permissions
 //
 // The least that works: the commands GET, MGET, SET, DEL, GETRANGE, SETRANGE, PTTL, PEXPIRE, TIME, ZADD, ZSCORE, ZMSCORE,
-// ZRANGE, ZCARD, ZREMRANGEBYSCORE, EVAL, EVALSHA, SCRIPT LOAD, PUBLISH, SUBSCRIBE, UNSUBSCRIBE and PING on the keys
-// <prefix>:* and the channel <prefix>:messages:
+// ZRANGE, ZCARD, ZREMRANGEBYSCORE, EVAL, EVALSHA, SCRIPT LOAD, PUBLISH, SUBSCRIBE, PSUBSCRIBE, UNSUBSCRIBE, PUBSUB NUMSUB and
+// PING on the keys <prefix>:* and the channels <prefix>:messages and <prefix>:messages:*:
 //
-//	ACL SETUSER cacheguard on >secret ~cg:* resetchannels &cg:messages +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +unsubscribe +ping +hello
+//	ACL SETUSER cacheguard on >secret ~cg:* resetchannels &cg:messages &cg:messages:* +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +psubscribe +unsubscribe +pubsub|numsub +ping +hello
 //
 // With Sentinel add +info: the messages' connection is compared with the master that commands go to, which go-redis
 // doesn't do, and an old master that is alive is left at once. Without it messages may not arrive for some ten seconds

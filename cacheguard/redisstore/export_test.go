@@ -5,16 +5,16 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 // The scripts' texts, for faults that strike one of them.
 var (
 	LeaseScript       = laterLua + leaseLua
-	FillScript        = fillLua
-	ConcludeScript    = concludeLua
+	FillScript        = wakeLua + fillLua
+	ConcludeScript    = wakeLua + concludeLua
 	RenewScript       = renewLua
-	ReleaseScript     = releaseLua
-	ClaimScript       = laterLua + claimLua
-	InvalidateScript  = invalidateLua
+	ReleaseScript     = wakeLua + releaseLua
+	ClaimScript       = wakeLua + laterLua + claimLua
+	InvalidateScript  = wakeLua + invalidateLua
 	ClockScript       = clockLua
 	ProbeScript       = probeLua
-	BumpScript        = laterLua + bumpLua
-	MarkScript        = markLua
+	BumpScript        = wakeLua + laterLua + bumpLua
+	MarkScript        = wakeLua + markLua
 	GenerationsScript = laterLua + generationsLua
 )
 
@@ -29,6 +29,18 @@ func LeaseName(prefix string, k cacheguard.Key) string {
 
 // Channel is where a prefix' messages are published.
 func Channel(prefix string) string { return names{prefix: prefix}.channel() }
+
+// CacheChannel is where changes of a cache are published.
+func CacheChannel(prefix, cache string) string { return names{prefix: prefix}.channelOf(cache) }
+
+// InboxChannel is where a process is told of what it waits for.
+func (s *Store) InboxChannel() string { return s.names.inbox(s.inbox) }
+
+// WaitersName is where those stand who wait for a key.
+func WaitersName(prefix string, k cacheguard.Key) string {
+	n := names{prefix: prefix}
+	return n.waiters(n.value(k))
+}
 
 // ClockName is what is asked for the time.
 func ClockName(prefix string) string { return names{prefix: prefix}.clock() }

@@ -176,12 +176,12 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, error) {
 	name := s.names.generations(cache)
 	var payload []byte
-	args := []any{s.names.channel(), nil, maxTags}
+	args := []any{s.channelOf(cache), s.names.channel(), nil, maxTags}
 	for _, tag := range tags {
 		payload = append(append(payload, byte(len(tag))), tag...)
 		args = append(args, tag)
 	}
-	args[1] = encodeMessage(kindTags, cacheguard.Key{Cache: cache}, cacheguard.ID{}, payload...)
+	args[2] = encodeMessage(kindTags, cacheguard.Key{Cache: cache}, cacheguard.ID{}, payload...)
 	reply, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return bumpScript.Run(ctx, rdb, []string{name, s.names.whole(cache)}, args...).Text()
 	})

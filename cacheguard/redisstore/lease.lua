@@ -1,20 +1,44 @@
 -- Asks for the right to load a key, with the double check inside.
--- KEYS: value, lease, and where they are on the same node the generations of the cache and that of the whole of it
--- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
+-- KEYS: value, lease, and on a single server the generations of the cache, that of the whole of it, and the waiters
+-- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', how the asker is told when he waits ('':
+-- he doesn't, '+': on the common channel, else his inbox), the cache's channel, how many ms longer the waiters stay
 -- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
 --       | outcome, load, ms left of the back-off, kind, payload
 --
--- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant in 16.
+-- A lease is a mark ('+' somebody waits on the common channel, else '-'), the token in 32 hex digits and the number of the grant in 16.
+-- If the digits have capitals its holder looks at the waiters when he ends it, else at the mark alone.
 -- In its place may stand the outcome of the last load:
 -- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
+-- The waiters are '*' for all processes that have the cache open, or how many these were and after each space an inbox. They stay for
+-- longer than any lease that they can belong to.
+
+-- note adds the asker to the waiters. Once most processes wait, or very many, or where there are few, one message for all is cheaper.
+local function note(waiters, ms)
+  if waiters == '*' or waiters and string.find(waiters, ARGV[5], 1, true) then
+    return
+  end
+  local known = waiters and string.match(waiters, '^%d+')
+  local processes = tonumber(known or redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0)
+  local waiting = 1
+  if known then
+    waiting = 1 + select(2, string.gsub(waiters, ' ', ''))
+  end
+  local list = (known and waiters or processes) .. ' ' .. ARGV[5]
+  if processes <= 4 or 2 * waiting >= processes or waiting > 64 then
+    list = '*'
+  end
+  redis.pcall('SET', KEYS[5], list, 'PX', ms) -- out of memory: then without a message
+end
+
 local seen = ARGV[3]
-local lease, value
+local lease, value, waiters
 local before = 0
 if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
-  local both = redis.call('MGET', KEYS[2], KEYS[1])
-  lease, value = both[1], both[2]
+  local all = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2], KEYS[1])
+  lease, waiters, value = all[1], KEYS[5] and all[2], all[3]
 else -- something unusable is there, perhaps large: read it only if it is another one by now
-  lease = redis.call('MGET', KEYS[2])[1]
+  local both = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2])
+  lease, waiters = both[1], KEYS[5] and both[2]
   local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
   if type(id) == 'string' and id ~= '' and id ~= seen then
     value = redis.call('GET', KEYS[1])
@@ -38,8 +62,12 @@ if lease then
     end
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
-      if mark == '-' and ARGV[5] == '1' then
-        redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
+      if mark == '-' and ARGV[5] ~= '' then
+        if ARGV[5] == '+' or not string.find(holder, '%u') then
+          redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
+        else
+          note(waiters, left + ARGV[7])
+        end
       end
       return {'held', holder, left}
     end
@@ -66,6 +94,9 @@ else
   number = time[1] .. string.format('%06d', time[2])
 end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
+if waiters then -- whose load has died; those who have not asked again yet are told of this one
+  redis.call('PEXPIRE', KEYS[5], ARGV[2] + ARGV[7])
+end
 if last and not last[2] then -- all that is known of the cache may have been evicted
   begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
 end

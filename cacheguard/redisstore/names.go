@@ -10,10 +10,11 @@ import (
 //
 //	value  <prefix>:<cache>:{<key>}
 //	lease  <prefix>:<cache>:{<key>}:lease
+//	who waits for its end  <prefix>:<cache>:{<key>}:waiters
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
 //	generations  <prefix>:{<cache>}:tags, and of the whole cache <prefix>:{<cache>}:all
 //	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
-//	channel  <prefix>:messages
+//	channels  <prefix>:messages, <prefix>:messages:{<cache>}, <prefix>:messages:<inbox>
 //
 // The braces keep the names of a key in one slot of a cluster: Redis takes the part between the first "{" and the
 // first "}" after it, unless that part is empty. It is empty for an empty key and for one that begins with "}"; those
@@ -71,10 +72,13 @@ func (n names) values(keys []cacheguard.Key) []string {
 }
 
 func (n names) lease(value string) string       { return value + ":lease" }
+func (n names) waiters(value string) string     { return value + ":waiters" }
 func (n names) next(value string) string        { return value + ":v2" }
 func (n names) generations(cache string) string { return n.prefix + ":{" + cache + "}:tags" }
 func (n names) whole(cache string) string       { return n.prefix + ":{" + cache + "}:all" }
 func (n names) permits(budget string) string    { return n.prefix + ":{" + budget + "}:permits" }
 func (n names) wanted(permits string) string    { return permits + ":wanted" }
 func (n names) channel() string                 { return n.prefix + ":messages" }
+func (n names) channelOf(cache string) string   { return n.channel() + ":{" + cache + "}" }
+func (n names) inbox(id string) string          { return n.channel() + ":" + id }
 func (n names) clock() string                   { return n.prefix + ":clock" }

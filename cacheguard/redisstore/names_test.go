@@ -52,8 +52,12 @@ func TestNamesAreApart(t *testing.T) {
 		permits := n.permits(k.Cache)
 		owns(permits, whose{n.prefix, fmt.Sprintf("permits of %q", k.Cache)})
 		owns(n.wanted(permits), whose{n.prefix, fmt.Sprintf("wanted permits of %q", k.Cache)})
+		const channel = "as a channel, "
+		owns(channel+n.channel(), whose{n.prefix, "common channel"})
+		owns(channel+n.channelOf(k.Cache), whose{n.prefix, fmt.Sprintf("channel of %q", k.Cache)})
+		owns(channel+n.inbox("0123456789abcdef"), whose{n.prefix, "inbox"})
 		value := n.value(k)
-		for what, name := range map[string]string{"value": value, "lease": n.lease(value), "next value": n.next(value)} {
+		for what, name := range map[string]string{"value": value, "lease": n.lease(value), "waiters": n.waiters(value), "next value": n.next(value)} {
 			who := whose{n.prefix, fmt.Sprintf("%s of %q", what, k)}
 			owns(name, who)
 			if got, want := slotOf(name), slotOf(value); got != want {
@@ -114,8 +118,8 @@ func FuzzNamesAreApart(f *testing.F) {
 		if prefix1 == prefix2 && cache1 == cache2 && key1 == key2 {
 			return
 		}
-		first := []string{v1, n1.lease(v1), n1.next(v1)}
-		for _, name := range []string{v2, n2.lease(v2), n2.next(v2)} {
+		first := []string{v1, n1.lease(v1), n1.waiters(v1), n1.next(v1)}
+		for _, name := range []string{v2, n2.lease(v2), n2.waiters(v2), n2.next(v2)} {
 			for _, other := range first {
 				if name == other {
 					t.Errorf("(%q, %q, %q) and (%q, %q, %q) share the name %q", prefix1, cache1, key1, prefix2, cache2, key2, name)

@@ -32,7 +32,8 @@ func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.
 // ReturnPermit ends a permit.
 func (s *Store) ReturnPermit(ctx context.Context, budget string, token cacheguard.ID) error {
 	message := encodeMessage(kindReleased, cacheguard.Key{Cache: cacheguard.PermitsCache, Key: budget}, token)
-	return s.run(ctx, call, unpermitScript, s.permits(budget), token.String(), s.names.channel(), message)
+	return s.run(ctx, call, unpermitScript, s.permits(budget),
+		token.String(), s.channelOf(cacheguard.PermitsCache), s.names.channel(), message)
 }
 
 // permits is every name of a budget, in one slot of a cluster.

@@ -63,7 +63,7 @@ func TestPermits(t *testing.T) {
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	s := newStore(t, newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "+type", "+zrem"),
+	s := newStore(t, newUser(t, admin, named(prefix, "+type", "+zrem")...),
 		redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
 	ctx := t.Context()
 	told := make(chan cacheguard.Message, 100)

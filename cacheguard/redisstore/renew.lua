@@ -1,10 +1,14 @@
 -- Sets a lease's remaining time, if it is still the load's own.
--- KEYS: lease
--- ARGV: token .. number, ms
+-- KEYS: lease, and where there are inboxes the waiters
+-- ARGV: token .. number, ms, how many ms longer the waiters stay
 -- Returns mine | gone | other
-local lease = redis.call('MGET', KEYS[1])[1]
+local both = redis.call('MGET', KEYS[1], KEYS[2] or KEYS[1])
+local lease = both[1]
 if lease and string.sub(lease, 2) == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if KEYS[2] and both[2] then
+    redis.call('PEXPIRE', KEYS[2], ARGV[2] + ARGV[3])
+  end
   return 'mine'
 end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then

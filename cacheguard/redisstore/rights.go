@@ -11,7 +11,8 @@ import (
 
 // rules are what a store needs of Redis' access control.
 func (s *Store) rules() redislink.Rules {
-	return redislink.Rules{Package: "redisstore", Keys: s.opts.Prefix + ":*", Channel: s.names.channel(), Sources: sources}
+	channels := s.names.channel() + " &" + s.names.inbox("*")
+	return redislink.Rules{Package: "redisstore", Keys: s.opts.Prefix + ":*", Channel: channels, Sources: sources}
 }
 
 // scored says once if it is for want of a right that generations can't be read along with values.

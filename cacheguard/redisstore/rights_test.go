@@ -32,6 +32,11 @@ func leastRights(t *testing.T) []any {
 	return args
 }
 
+// named is what the documentation gives for the prefix "cg", for another one, and what change adds.
+func named(prefix string, change ...any) []any {
+	return append([]any{"~" + prefix + ":*", "&" + prefix + ":messages", "&" + prefix + ":messages:*"}, change...)
+}
+
 // newUser is a client of a user who may do what the documentation says and what change adds or takes away.
 func newUser(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	t.Helper()
@@ -50,8 +55,8 @@ func TestConformanceLeastRights(t *testing.T) {
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	storetest.Run(t, func(t *testing.T) storetest.Fleet {
-		keys, channels := "~"+conformancePrefix+":*", "&"+conformancePrefix+":messages"
-		return openFleet(t, newUser(t, admin, keys, channels), newUser(t, admin, keys, channels), admin)
+		names := named(conformancePrefix)
+		return openFleet(t, newUser(t, admin, names...), newUser(t, admin, names...), admin)
 	})
 	refused, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
 	must(t, err)
@@ -71,7 +76,7 @@ func TestNoRightToSubscribe(t *testing.T) {
 	prefix := newPrefix()
 	var replicas []*replica
 	for range 3 {
-		rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-subscribe")
+		rdb := newUser(t, admin, named(prefix, "-subscribe")...)
 		replicas = append(replicas, newReplica(t, "", prefix, func(s *site) { s.rdb = rdb }))
 	}
 	o := newOrigin("v")
@@ -119,7 +124,7 @@ func TestNoRightToRunScripts(t *testing.T) {
 			server := redistest.Start(t)
 			admin := newClient(t, server.Addr())
 			prefix := newPrefix()
-			rdb := newUser(t, admin, append([]any{"~" + prefix + ":*", "&" + prefix + ":messages"}, test.change...)...)
+			rdb := newUser(t, admin, named(prefix, test.change...)...)
 			r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
 			o := newOrigin("v")
 			var all []answer
@@ -152,7 +157,7 @@ func TestNoRightToPublish(t *testing.T) {
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	rdb := newUser(t, admin, "~"+prefix+":*", "&"+prefix+":messages", "-publish")
+	rdb := newUser(t, admin, named(prefix, "-publish")...)
 	join := func() *replica {
 		r := newReplica(t, "", prefix, func(s *site) { s.rdb, s.cache.LeaseTTL = rdb, lease })
 		r.listens(t)

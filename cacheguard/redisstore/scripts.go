@@ -9,6 +9,8 @@ import (
 )
 
 var (
+	//go:embed wake.lua
+	wakeLua string
 	//go:embed later.lua
 	laterLua string
 	//go:embed lease.lua
@@ -43,20 +45,20 @@ var (
 
 var (
 	leaseScript      = redis.NewScript(laterLua + leaseLua)
-	fillScript       = redis.NewScript(fillLua)
-	concludeScript   = redis.NewScript(concludeLua)
+	fillScript       = redis.NewScript(wakeLua + fillLua)
+	concludeScript   = redis.NewScript(wakeLua + concludeLua)
 	renewScript      = redis.NewScript(renewLua)
-	releaseScript    = redis.NewScript(releaseLua)
-	claimScript      = redis.NewScript(laterLua + claimLua)
-	invalidateScript = redis.NewScript(invalidateLua)
+	releaseScript    = redis.NewScript(wakeLua + releaseLua)
+	claimScript      = redis.NewScript(wakeLua + laterLua + claimLua)
+	invalidateScript = redis.NewScript(wakeLua + invalidateLua)
 	clockScript      = redis.NewScript(clockLua)
 	permitScript     = redis.NewScript(permitLua)
-	unpermitScript   = redis.NewScript(unpermitLua)
+	unpermitScript   = redis.NewScript(wakeLua + unpermitLua)
 	probeScript      = redis.NewScript(probeLua)
 
 	generationsScript = redis.NewScript(laterLua + generationsLua)
-	bumpScript        = redis.NewScript(laterLua + bumpLua)
-	markScript        = redis.NewScript(markLua)
+	bumpScript        = redis.NewScript(wakeLua + laterLua + bumpLua)
+	markScript        = redis.NewScript(wakeLua + markLua)
 )
 
 var scripts = []*redis.Script{
@@ -66,6 +68,7 @@ var scripts = []*redis.Script{
 
 // sources has the text of each of scripts.
 var sources = redislink.NewSources(
-	laterLua+leaseLua, fillLua, concludeLua, renewLua, releaseLua, laterLua+claimLua, invalidateLua, clockLua, permitLua, unpermitLua,
-	probeLua, laterLua+generationsLua, laterLua+bumpLua, markLua,
+	laterLua+leaseLua, wakeLua+fillLua, wakeLua+concludeLua, renewLua, wakeLua+releaseLua, wakeLua+laterLua+claimLua,
+	wakeLua+invalidateLua, clockLua, permitLua, wakeLua+unpermitLua, probeLua, laterLua+generationsLua,
+	wakeLua+laterLua+bumpLua, wakeLua+markLua,
 )

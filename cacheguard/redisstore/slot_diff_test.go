@@ -28,8 +28,7 @@ type mirror struct {
 	store *redisstore.Store
 	other *redis.Client // does what no step does: expiry
 	key   cacheguard.Key
-	value string // the names of both
-	lease string
+	names // of the key
 
 	slot   protocol.Slot
 	grants []cacheguard.Grant
@@ -39,6 +38,8 @@ type mirror struct {
 	mu  sync.Mutex // guards got
 	got []cacheguard.Message
 }
+
+type names struct{ value, lease, waiters string }
 
 const (
 	present = time.Hour // on the slot's clock, which stands still
@@ -86,7 +87,7 @@ func (m *mirror) tells(tells protocol.Tells, message cacheguard.Message) {
 // step does one step on both sides, and returns both answers as text.
 func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) {
 	said := func(format string, args ...any) { m.path = append(m.path, fmt.Sprintf(format, args...)) }
-	switch m.IntN(14) {
+	switch m.IntN(15) {
 	case 0, 1, 2, 3:
 		return m.ask(ctx, said)
 	case 4, 5:
@@ -162,7 +163,7 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 	}
 	r := m.slot.Ask(present, protocol.Question{
 		Token: protocol.ID(ask.Token), Number: got.Grant.Number, TTL: ask.TTL, Seen: string(ask.Seen),
-		Awaited: protocol.ID(ask.Awaited), Wait: ask.Wait,
+		Awaited: protocol.ID(ask.Awaited), Inbox: map[bool]uint64{true: 1}[ask.Wait],
 	})
 	if got.State == cacheguard.LeaseGranted {
 		m.grants = append(m.grants, got.Grant)
@@ -209,7 +210,7 @@ func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redis
 
 // ends has something end that ends by itself in time, or that is evicted.
 func (m *mirror) ends(ctx context.Context, said func(string, ...any)) error {
-	switch r := &m.slot.Record; m.IntN(4) {
+	switch r := &m.slot.Record; m.IntN(5) {
 	case 0:
 		said("the value ends")
 		m.slot.Frame, m.slot.Until = "", 0
@@ -219,6 +220,10 @@ func (m *mirror) ends(ctx context.Context, said func(string, ...any)) error {
 		m.slot.Lease, m.slot.Record = protocol.Lease{}, protocol.Record{}
 		return m.other.Del(ctx, m.lease).Err()
 	case 2:
+		said("those who wait are forgotten")
+		m.slot.Waiters = protocol.Waiters{}
+		return m.other.Del(ctx, m.waiters).Err()
+	case 3:
 		said("somebody else's value")
 		m.slot.Frame, m.slot.Until = "something else than a frame"[:m.IntN(27)], present+time.Hour
 		if m.slot.Frame == "" {
@@ -292,8 +297,8 @@ func inWords(all []cacheguard.Message) string {
 	return b.String()
 }
 
-// compare has mirrors do random steps, and returns the first difference.
-func compare(t *testing.T, addr string, script, old, broken string, sequences int) error {
+// compare has mirrors do random steps, in a fleet in which so many others listen, and returns the first difference.
+func compare(t *testing.T, addr string, others int, script, old, broken string, sequences int) error {
 	t.Helper()
 	rdb := newClient(t, addr)
 	if broken != "" {
@@ -306,6 +311,12 @@ func compare(t *testing.T, addr string, script, old, broken string, sequences in
 	prefix := newPrefix()
 	store := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
 	other := newClient(t, addr)
+	for range others {
+		listener := other.Subscribe(t.Context(), redisstore.CacheChannel(prefix, "mirror"))
+		_, err := listener.Receive(t.Context())
+		must(t, err)
+		defer listener.Close()
+	}
 	var now *mirror
 	var mu sync.Mutex
 	stop := store.Listen("mirror", func(message cacheguard.Message) {
@@ -329,7 +340,7 @@ func compare(t *testing.T, addr string, script, old, broken string, sequences in
 		k := cacheguard.Key{Cache: "mirror", Key: fmt.Sprint(seed)}
 		m := &mirror{
 			Rand: rand.New(rand.NewPCG(seed, 0)), store: store, other: other, key: k,
-			value: redisstore.ValueName(prefix, k), lease: redisstore.LeaseName(prefix, k),
+			names: names{redisstore.ValueName(prefix, k), redisstore.LeaseName(prefix, k), redisstore.WaitersName(prefix, k)},
 		}
 		mu.Lock()
 		now = m
@@ -371,8 +382,11 @@ func (i instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // TestSlotIsRedis shows that what the protocol's explorer takes for the store is what the scripts do.
 func TestSlotIsRedis(t *testing.T) {
 	t.Parallel()
-	if err := compare(t, redistest.Start(t).Addr(), "", "", "", 200); err != nil {
-		t.Error(err)
+	addr := redistest.Start(t).Addr()
+	for _, others := range []int{0, 9} { // who waits is told by a message for all, or in his inbox
+		if err := compare(t, addr, others, "", "", "", 200); err != nil {
+			t.Errorf("with %d others: %v", others, err)
+		}
 	}
 }
 
@@ -383,17 +397,25 @@ func TestBrokenScriptsDiffer(t *testing.T) {
 	for _, c := range []struct{ name, script, old, broken string }{
 		{"a value's id is compared but for its last byte", redisstore.LeaseScript, "id ~= seen then", "string.sub(id, 1, -2) ~= string.sub(seen, 1, -2) then"},
 		{"no back-off answers everybody", redisstore.LeaseScript, "rest > 0 or", "rest >= 0 or"},
-		{"who waits is not noted beside a value", redisstore.LeaseScript, "ARGV[5] == '1' then", "ARGV[5] == '1' and seen == '' then"},
-		{"a fill tells everybody always", redisstore.FillScript, "if string.sub(lease, 1, 1) == '+' then", "if lease then"},
-		{"a large frame is told", redisstore.FillScript, "#ARGV[2] <= tonumber(ARGV[6])", "true"},
-		{"a conclusion leaves what it drops", redisstore.ConcludeScript, "ARGV[6] == '1'", "ARGV[6] == 'yes'"},
+		{"who waits is not noted beside a value", redisstore.LeaseScript, "ARGV[5] ~= '' then", "ARGV[5] ~= '' and seen == '' then"},
+		{"a fill tells everybody always", redisstore.FillScript, "KEYS[3] and both[2]", "'*'"},
+		{"a fill tells nobody", redisstore.FillScript, "KEYS[3] and both[2]", "nil"},
+		{"a fill leaves those who were told", redisstore.FillScript, "unpack(KEYS, 2)", "KEYS[2]"},
+		{"a large frame is told", redisstore.FillScript, "#ARGV[2] <= tonumber(ARGV[5])", "true"},
+		{"a conclusion leaves what it drops", redisstore.ConcludeScript, "ARGV[4] == '1'", "ARGV[4] == 'yes'"},
+		{"a conclusion leaves those who were told", redisstore.ConcludeScript, "if waiters then", "if not waiters then"},
+		{"the next load forgets who waits", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},
+		{"an inbox is noted twice", redisstore.LeaseScript, "string.find(waiters, ARGV[5], 1, true)", "false"},
+		{"an invalidation leaves those who were told", redisstore.InvalidateScript, "unpack(KEYS)", "KEYS[1], KEYS[2], KEYS[3]"},
+		{"a mark leaves those who were told", redisstore.MarkScript, "unpack(KEYS, 2)", "KEYS[2], KEYS[3]"},
+		{"a claim leaves those who were told", redisstore.ClaimScript, "KEYS[6] or KEYS[3]", "KEYS[3]"},
 		{"a renewal takes any grant of the token", redisstore.RenewScript, "string.sub(lease, 2) == ARGV[1]", "string.sub(lease, 2, 33) == string.sub(ARGV[1], 1, 32)"},
 		{"a copy of a claim has a new number", redisstore.ClaimScript, "if lease and string", "if false and string"},
-		{"a second mark counts", redisstore.MarkScript, "there == string.rep('\\0', #ARGV[4])", "#there == #ARGV[4]"},
-		{"a release tells nobody", redisstore.ReleaseScript, "== '+'", "== '?'"},
+		{"a second mark counts", redisstore.MarkScript, "there == string.rep('\\0', #ARGV[5])", "#there == #ARGV[5]"},
+		{"a release tells nobody", redisstore.ReleaseScript, "KEYS[2] and both[2]", "nil"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := compare(t, addr, c.script, c.old, c.broken, 200)
+			err := compare(t, addr, 9, c.script, c.old, c.broken, 1000)
 			if err == nil {
 				t.Fatal("no difference is found")
 			}

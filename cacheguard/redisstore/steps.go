@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -15,7 +16,7 @@ import (
 )
 
 // maxCarried is the largest frame that a message carries: enough for most values, little enough for a fleet in which
-// every process gets every message.
+// every process waits.
 const maxCarried = 4 << 10
 
 // Lease asks for the lease. The first lease begins the subscription, beside the question and not before it, so that a
@@ -49,20 +50,29 @@ func (s *Store) readyToLease(ctx context.Context) error {
 
 func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []string, args []any) {
 	value := s.names.value(k)
-	awaited, wait := "", "0"
+	awaited, told := "", ""
 	if !ask.Awaited.IsZero() {
 		awaited = ask.Awaited.String()
 	}
 	if ask.Wait {
-		wait = "1"
+		told = cmp.Or(s.inbox, "+")
 	}
-	return s.near(k, value, s.names.lease(value)), []any{ask.Token.String(), millis(ask.TTL), ask.Seen, awaited, wait}
+	return s.near(k, value, s.names.lease(value)),
+		[]any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(waitersStay)}
 }
 
-// near is these names, and where they are on the same node those of the cache's generations.
+// near is these names of a key, the value first, and where they are on the same node those of the cache's generations and who waits.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
 		names = append(names, s.names.generations(k.Cache), s.names.whole(k.Cache))
+	}
+	return s.waited(names[0], names...)
+}
+
+// waited is these names, and where there are inboxes that of who waits.
+func (s *Store) waited(value string, names ...string) []string {
+	if s.inbox != "" {
+		names = append(names, s.names.waiters(value))
 	}
 	return names
 }
@@ -132,8 +142,8 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 
 func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (keys []string, args []any) {
 	value := s.names.value(k)
-	return []string{value, s.names.lease(value)},
-		[]any{holder(g), frame, millis(ttl), s.names.channel(), encodeMessage(kindFilled, k, g.Token), maxCarried}
+	return s.waited(value, value, s.names.lease(value)),
+		[]any{s.holder(g), frame, millis(ttl), encodeMessage(kindFilled, k, g.Token), maxCarried, s.channelOf(k.Cache), s.names.channel()}
 }
 
 func parseFill(reply string) (cacheguard.FillAnswer, error) {
@@ -157,8 +167,8 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	if o.Drop {
 		drop = "1"
 	}
-	return s.run(ctx, look, concludeScript, []string{s.names.lease(value), value},
-		holder(g), record, millis(keep), s.names.channel(), message, drop)
+	return s.run(ctx, look, concludeScript, s.waited(value, s.names.lease(value), value),
+		s.holder(g), record, millis(keep), drop, message, s.channelOf(k.Cache), s.names.channel())
 }
 
 // Renew prolongs a lease.
@@ -174,7 +184,8 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 }
 
 func (s *Store) renewStep(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (keys []string, args []any) {
-	return []string{s.names.lease(s.names.value(k))}, []any{holder(g), millis(ttl)}
+	value := s.names.value(k)
+	return s.waited(value, s.names.lease(value)), []any{s.holder(g), millis(ttl), millis(waitersStay)}
 }
 
 func parseHolding(reply string) (cacheguard.Holding, error) {
@@ -191,15 +202,16 @@ func parseHolding(reply string) (cacheguard.Holding, error) {
 
 // Release gives a lease up.
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
-	return s.run(ctx, look, releaseScript, []string{s.names.lease(s.names.value(k))},
-		token.String(), s.names.channel(), encodeMessage(kindReleased, k, token))
+	value := s.names.value(k)
+	return s.run(ctx, look, releaseScript, s.waited(value, s.names.lease(value)),
+		s.token(token), encodeMessage(kindReleased, k, token), s.channelOf(k.Cache), s.names.channel())
 }
 
 // Claim removes the value and takes the lease over.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return claimScript.Run(ctx, rdb, s.near(k, s.all(k)...),
-			token.String(), millis(ttl), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
+			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
 	})
 	if err != nil {
 		return cacheguard.Grant{}, err
@@ -225,7 +237,8 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *redis.Script, args ...any) error {
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
-		return s.all(keys[i]), s.told(keys[i], args)
+		all := s.all(keys[i])
+		return s.waited(all[0], all...), s.told(keys[i], args)
 	}) {
 		err := r.Err
 		if isTryAgain(err) {
@@ -243,7 +256,7 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 
 // told is a script's arguments: how it tells that a key changed, and the others.
 func (s *Store) told(k cacheguard.Key, args []any) []any {
-	return append([]any{s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
+	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
 
 // invalidateApart is an invalidation, in the place of a mark, too, in a slot that is on its way from one node of a cluster to another. As long as
@@ -284,7 +297,17 @@ func (s *Store) all(k cacheguard.Key) []string {
 }
 
 // holder is what a lease carries for a grant.
-func holder(g cacheguard.Grant) string { return g.Token.String() + strconv.FormatInt(g.Number, 10) }
+func (s *Store) holder(g cacheguard.Grant) string {
+	return s.token(g.Token) + strconv.FormatInt(g.Number, 10)
+}
+
+// token is a load's in a lease. Capitals say that its holder knows of inboxes: programs that don't take either for the same.
+func (s *Store) token(id cacheguard.ID) string {
+	if s.inbox == "" {
+		return id.String()
+	}
+	return strings.ToUpper(id.String())
+}
 
 func grant(token cacheguard.ID, number string) (cacheguard.Grant, error) {
 	n, err := strconv.ParseInt(number, 10, 64)

@@ -46,13 +46,10 @@ type Store struct {
 
 	cluster *generationsKnown // nil for a single server, where what they are is read along with a value
 
-	mu        sync.Mutex // guards what follows
-	listeners map[string][]*listener
-	sub       *redislink.Subscription // nil until the first lease is asked for
+	hearing
 
 	scoreless atomic.Bool // that generations can't be read along with values was said
 	closed    atomic.Bool
-	listening atomic.Bool
 }
 
 var (
@@ -93,10 +90,12 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 
 	s := &Store{
 		link: link, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
-		listeners: make(map[string][]*listener),
+		hearing: hearing{listeners: make(map[string][]*listener), hears: make(map[string]bool)},
 	}
 	if link.Direct() == nil { // also for a client of the user's own type, of which nobody knows
 		s.cluster = &generationsKnown{}
+	} else {
+		s.inbox = strings.ReplaceAll(s.name, "-", "")[:inboxDigits]
 	}
 	s.health.initHealth(s, link.IsCluster())
 	s.writes.initWrites(s, link.IsCluster())

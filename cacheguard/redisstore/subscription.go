@@ -5,12 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
+
+const (
+	inboxDigits = 16          // of the name of an inbox, in hexadecimal
+	waitersStay = time.Second // longer than the lease: those whose leader has died may still be on their way to ask
+)
+
+// hearing is what a store knows of its messages.
+type hearing struct {
+	inbox     string      // where it is told of loads that it waits for; empty if it hears of everything on one channel
+	listening atomic.Bool // messages arrive
+
+	mu        sync.Mutex // guards what follows
+	listeners map[string][]*listener
+	hears     map[string]bool         // caches whose messages arrive
+	sub       *redislink.Subscription // nil until the first lease is asked for
+}
 
 // subscribe starts the subscription if it is not there yet, and doesn't wait for it.
 func (s *Store) subscribe() (*redislink.Subscription, error) {
@@ -21,11 +39,37 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 	}
 	if s.sub == nil {
 		e := &ear{s: s}
-		s.sub = s.link.Subscribe(s.names.channel(), redislink.Ear{
-			Restored: e.restored, Heard: s.deliver, Lost: e.lost, NowAndThen: e.nowAndThen,
-		})
+		pattern, channels := s.channels()
+		s.sub = s.link.Subscribe(redislink.Ear{
+			Restored: e.restored, Joined: e.joined, Heard: s.deliver, Lost: e.lost, NowAndThen: e.nowAndThen,
+		}, pattern, channels...)
 	}
 	return s.sub, nil
+}
+
+// channels is where messages for this process are published: those about its caches, those about loads that it waits for, and
+// what programs publish that know of one channel for all. These count who subscribes to that one to find out whether such a
+// program is there, and a pattern isn't counted. It needs mu.
+func (s *Store) channels() (pattern string, channels []string) {
+	if s.inbox == "" {
+		return "", []string{s.names.channel()}
+	}
+	channels = append(channels, s.names.inbox(s.inbox))
+	for cache := range s.listeners {
+		channels = append(channels, s.names.channelOf(cache))
+	}
+	return literally.Replace(s.names.channel()), channels
+}
+
+// literally makes a pattern that matches one name.
+var literally = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// channelOf is where changes of a cache are published.
+func (s *Store) channelOf(cache string) string {
+	if s.inbox == "" {
+		return s.names.channel()
+	}
+	return s.names.channelOf(cache)
 }
 
 // messages waits until messages arrive.
@@ -54,6 +98,23 @@ func (e *ear) restored(ctx context.Context) {
 		e.said = false
 	}
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
+}
+
+// joined tells the caches of a channel that came after the others.
+func (e *ear) joined(channel string) {
+	s := e.s
+	s.mu.Lock()
+	var all []*listener
+	for cache, some := range s.listeners {
+		if s.channelOf(cache) == channel && !s.hears[cache] {
+			s.hears[cache] = true
+			all = some
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range all {
+		l.hear(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+	}
 }
 
 func (e *ear) lost(err error) {
@@ -96,18 +157,30 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	already := s.listening.Load()
+	var untold []*listener                                                                       // that began before, and whom joined won't tell any more
+	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // else all will be told soon
+		s.hears[cache] = true
+		untold = s.listeners[cache][:len(s.listeners[cache])-1]
+	}
+	already := s.hears[cache]
 	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
 	s.mu.Unlock()
 	if already {
 		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
 	}
 	l.mu.Unlock()
+	for _, other := range untold {
+		other.hear(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+	}
 	return func() {
 		s.mu.Lock()
 		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(x *listener) bool { return x == l })
 		if len(s.listeners[cache]) == 0 {
 			delete(s.listeners, cache)
+			delete(s.hears, cache)
+			if s.sub != nil && s.inbox != "" {
+				s.sub.Leave(s.channelOf(cache))
+			}
 		}
 		s.mu.Unlock()
 		l.mu.Lock()
@@ -141,15 +214,22 @@ func (s *Store) deliver(payload string) {
 	}
 }
 
-// tellAll tells every cache that messages arrive, or that they don't.
+// tellAll tells every cache that messages arrive, or that they don't. One whose channel came later is told when they do.
 func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 	s.mu.Lock()
 	if s.cluster != nil {
 		s.cluster.trust.Add(1)
 	}
 	s.listening.Store(listening)
+	clear(s.hears)
 	var all []*listener
-	for _, some := range s.listeners {
+	for cache, some := range s.listeners {
+		if listening && !s.sub.Stands(s.channelOf(cache)) {
+			continue
+		}
+		if listening {
+			s.hears[cache] = true
+		}
 		all = append(all, some...)
 	}
 	s.mu.Unlock()

@@ -18,7 +18,7 @@ func restricted(t *testing.T, change ...any) (admin *redis.Client, r, free *repl
 	server := redistest.Start(t)
 	admin = newClient(t, server.Addr())
 	prefix := newPrefix()
-	rdb := newUser(t, admin, append([]any{"~" + prefix + ":*", "&" + prefix + ":messages"}, change...)...)
+	rdb := newUser(t, admin, named(prefix, change...)...)
 	r, free = newReplica(t, "", prefix, func(s *site) { s.rdb = rdb }), newReplica(t, server.Addr(), prefix)
 	r.listens(t)
 	free.listens(t)

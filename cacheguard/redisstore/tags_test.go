@@ -237,7 +237,7 @@ func TestManyTagsAreForgotten(t *testing.T) {
 	a.listens(t)
 	const most = 50
 	bump := func(tags ...string) string {
-		args := []any{redisstore.Channel(prefix), "", most}
+		args := []any{redisstore.CacheChannel(prefix, "test"), redisstore.Channel(prefix), "", most}
 		for _, tag := range tags {
 			args = append(args, tag)
 		}

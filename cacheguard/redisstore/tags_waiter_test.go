@@ -47,7 +47,7 @@ type earConn struct {
 }
 
 func (c *earConn) Write(b []byte) (int, error) {
-	if strings.Contains(string(b), "subscribe") {
+	if strings.Contains(string(b), "\r\nsubscribe\r\n") {
 		c.gate.mu.Lock()
 		c.ear = true
 		c.gate.mu.Unlock()

@@ -31,7 +31,7 @@ func (n nextVersion) key() cacheguard.Key { return cacheguard.Key{Cache: "test",
 func (n nextVersion) lease(token cacheguard.ID) (state, detail string) {
 	n.t.Helper()
 	reply, err := n.rdb.Eval(n.t.Context(), redisstore.LeaseScript, []string{n.valueName(), n.r.leaseName("k")},
-		token.String(), longLease.Milliseconds(), "", "", "0").Slice()
+		token.String(), longLease.Milliseconds(), "", "", "").Slice()
 	must(n.t, err)
 	state, _ = reply[0].(string)
 	if len(reply) > 1 {
@@ -46,8 +46,8 @@ func (n nextVersion) fill(token cacheguard.ID, number string) (stored []byte) {
 	stored = append([]byte{2, 0}, token[:]...)
 	stored = append(stored, "whatever the next version looks like"...)
 	answer, err := n.rdb.Eval(n.t.Context(), redisstore.FillScript, []string{n.valueName(), n.r.leaseName("k")},
-		token.String()+number, stored, time.Hour.Milliseconds(), redisstore.Channel(n.r.prefix),
-		redisstore.FilledMessage(n.key(), token), 4<<10).Text()
+		token.String()+number, stored, time.Hour.Milliseconds(), redisstore.FilledMessage(n.key(), token), 4<<10,
+		redisstore.Channel(n.r.prefix), redisstore.Channel(n.r.prefix)).Text()
 	if err != nil || answer != "stored" {
 		n.t.Fatalf("the fill of the next version: %q, %v", answer, err)
 	}
@@ -130,7 +130,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 		t.Errorf("after this version's Set the next one has %q", v)
 	}
 	must(t, next.rdb.Eval(ctx, redisstore.InvalidateScript, []string{next.valueName(), r.leaseName("k"), r.valueName("k")},
-		redisstore.Channel(r.prefix), redisstore.ChangedMessage(next.key())).Err())
+		redisstore.Channel(r.prefix), redisstore.Channel(r.prefix), redisstore.ChangedMessage(next.key())).Err())
 	o.set("y", nil)
 	r.get(t, "k", o.load).is(t, "y")
 	o.loaded(t, 3)

@@ -62,7 +62,8 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 			callers, len(more)-(before-keys), keys*(each+1), keys, strings.Join(more, "\n\n"))
 	}
 
-	if n, err := admin.PubSubNumSub(t.Context(), redisstore.Channel(prefix)).Result(); err != nil || n[redisstore.Channel(prefix)] != 2 {
+	channel := redisstore.CacheChannel(prefix, "test")
+	if n, err := admin.PubSubNumSub(t.Context(), channel).Result(); err != nil || n[channel] != 2 {
 		t.Errorf("%v subscriptions, %v; want one for each of 2 processes", n, err)
 	}
 	subscribed, err := admin.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Text()

@@ -111,6 +111,12 @@ func (in *inbox) tell(m cacheguard.Message) {
 	in.all = append(in.all, m)
 }
 
+func (in *inbox) forget() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.all = nil
+}
+
 // of returns the messages of one kind about one key.
 func (in *inbox) of(kind cacheguard.MessageKind, key string) []cacheguard.Message {
 	in.mu.Lock()

@@ -84,13 +84,13 @@ func (r *run) apply(c command) (a reply) {
 	if r.trace {
 		r.note(storeColumn, "%s of %c: %v %s", verbNames[c.kind], letter(c.load), a, tells)
 	}
-	r.publish(message{tells: tells, key: c.key, load: c.load, version: c.version, ending: c.ending, since: vouches})
+	r.publish(message{tells: tells, key: c.key, load: c.load, version: c.version, ending: c.ending, since: vouches}, before.Waiters)
 	return a
 }
 
 func (r *run) ask(slot *Slot, c command, number uint8, before Slot) (a reply) {
 	got := slot.Ask(at(r.now), Question{
-		Token: id(c.load), Number: int64(number), TTL: at(leaseTicks), Seen: ids[c.seen], Awaited: id(c.awaited), Wait: true,
+		Token: id(c.load), Number: int64(number), TTL: at(leaseTicks), Seen: ids[c.seen], Awaited: id(c.awaited), Inbox: r.inboxOf(c.load),
 	})
 	a = reply{kind: got.Kind, left: uint8(got.Left)}
 	switch got.Kind {
@@ -177,8 +177,20 @@ func (r *run) beginsWithLease(f *flight) {
 	}
 }
 
-// publish puts a message on its way to each process that can use it.
-func (r *run) publish(m message) {
+// inboxOf is the inbox of the process that asks with a token.
+func (r *run) inboxOf(t token) uint64 {
+	for p := range r.all(&r.world) {
+		for i := range r.procs[p].flights {
+			if f := &r.procs[p].flights[i]; f.used && f.token == t {
+				return 1 << p
+			}
+		}
+	}
+	return 0 // whose caller has left
+}
+
+// publish puts a message on its way to each process that gets it and can use it.
+func (r *run) publish(m message, waiters Waiters) {
 	if m.tells == TellsNothing {
 		return
 	}
@@ -191,7 +203,7 @@ func (r *run) publish(m message) {
 		m.version, m.ending = 0, noEnding
 	}
 	for p := range r.all(&r.world) {
-		if pr := &r.procs[p]; !pr.dead && !pr.cut && (m.tells == TellsChanged || pr.waits(m.key)) {
+		if pr := &r.procs[p]; !pr.dead && !pr.cut && (m.tells == TellsChanged || waiters.Inboxes&(1<<p) != 0 && pr.waits(m.key)) {
 			r.post(p, m)
 		}
 	}

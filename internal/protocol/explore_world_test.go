@@ -299,6 +299,15 @@ func (r *run) tidy() {
 			}
 		}
 	}
+	for k := range r.slots { // who is told and doesn't wait makes no difference
+		for p := range r.all(&r.world) {
+			if w := &r.slots[k].Waiters; w.Inboxes&(1<<p) != 0 && !r.procs[p].waits(uint8(k)) {
+				if w.Inboxes &^= 1 << p; w.Inboxes == 0 {
+					*w = Waiters{}
+				}
+			}
+		}
+	}
 	if r.failed.keep <= r.now {
 		r.failed = failed{}
 	}

@@ -107,8 +107,8 @@ var mutants = []mutant{
 	},
 	{
 		"3: a lease leaves the record", atStore,
-		"	s.Record = Record{}\n	s.Lease = Lease{Token",
-		"	s.Lease = Lease{Token",
+		"	s.Record = Record{}\n	s.leaseUntil(",
+		"	s.leaseUntil(",
 		"fails, no back-off", "leaseAndRecord",
 	},
 	{
@@ -229,7 +229,7 @@ var mutants = []mutant{
 
 	{
 		"7: a mark leaves the lease", atStore,
-		"	s.Lease, s.Record = Lease{}, Record{}\n	return TellsChanged",
+		"	s.Lease, s.Record, s.Waiters = Lease{}, Record{}, Waiters{}\n	return TellsChanged",
 		"	return TellsChanged",
 		"marks", "olderThanChange",
 	},
@@ -305,8 +305,8 @@ var mutants = []mutant{
 
 	{
 		"12: a lease is granted beside another", atStore,
-		"	if s.Lease.Until > 0 {\n		s.Lease.Waited",
-		"	if false {\n		s.Lease.Waited",
+		"	if s.Lease.Until > 0 {\n		if q.Inbox",
+		"	if false {\n		if q.Inbox",
 		"quiet", "secondLoad",
 	},
 	{
@@ -319,6 +319,18 @@ var mutants = []mutant{
 		"12: a fill is told to nobody", atStore,
 		"	return Stored, s.endLease(TellsFilled)",
 		"	s.endLease(TellsFilled)\n	return Stored, TellsNothing",
+		"quiet", "notPushed",
+	},
+	{
+		"12: a fill is told to the last who waits alone", atStore,
+		"s.Waiters.Inboxes |= q.Inbox",
+		"s.Waiters.Inboxes = q.Inbox",
+		"quiet", "notPushed",
+	},
+	{
+		"12: a load that ends is told to nobody who waits", atStore,
+		"	if s.Waiters.Inboxes == 0 {\n		tells",
+		"	if true {\n		tells",
 		"quiet", "notPushed",
 	},
 	{

@@ -12,19 +12,29 @@ import (
 //
 // Instants are durations on the clock of the store, from wherever that counts. What has an Until is there before it.
 type Slot struct {
-	Frame  string
-	Until  time.Duration // of the frame
-	Lease  Lease
-	Record Record // of a key there is a lease or a record, never both
+	Frame   string
+	Until   time.Duration // of the frame
+	Lease   Lease
+	Record  Record // of a key there is a lease or a record, never both
+	Waiters Waiters
 }
 
 // Lease is the right to load the key.
 type Lease struct {
 	Token  ID
 	Number int64 // of the grant: no two have the same
-	Waited bool  // somebody waits and wants to be told
 	Until  time.Duration
 }
+
+// Waiters are the processes that wait for the end of a lease and want to be told. Those whose leader has died are told of the load
+// that takes its place, unless they have asked again before.
+type Waiters struct {
+	Inboxes uint64        // a bit for each
+	Until   time.Duration // some time after the lease
+}
+
+// waitersStay is for how much longer than the lease.
+const waitersStay = time.Second
 
 // Record is how a load ended that left no value.
 type Record struct {
@@ -48,7 +58,7 @@ type Question struct {
 	TTL     time.Duration
 	Seen    string // the id of the value that counts as absent
 	Awaited ID     // the load that the asker has waited for
-	Wait    bool
+	Inbox   uint64 // the bit of an asker that waits
 }
 
 // Reply is the answer to a Question.
@@ -61,15 +71,15 @@ type Reply struct {
 	Ending Ending        // Outcome; Granted: of the record whose place the lease took
 }
 
-// Tells is what a step tells everybody who listens.
+// Tells is what a step tells: a change everybody who listens, all else the processes that wait, which were Slot.Waiters before it.
 type Tells uint8
 
 const (
-	TellsNothing  Tells = iota
-	TellsFilled         // a load has stored a value
-	TellsEnding         // a load has ended without one
-	TellsReleased       // a load has given its lease up
-	TellsChanged        // the key was changed
+	TellsNothing  Tells = iota // or there is nobody to tell
+	TellsFilled                // a load has stored a value
+	TellsEnding                // a load has ended without one
+	TellsReleased              // a load has given its lease up
+	TellsChanged               // the key was changed
 )
 
 // Ask asks for the lease. A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed
@@ -84,7 +94,10 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 		return Reply{Kind: Granted, Number: s.Lease.Number}
 	}
 	if s.Lease.Until > 0 {
-		s.Lease.Waited = s.Lease.Waited || q.Wait
+		if q.Inbox != 0 {
+			s.Waiters.Inboxes |= q.Inbox
+			s.Waiters.Until = After(s.Lease.Until, waitersStay)
+		}
 		return Reply{Kind: Held, Load: s.Lease.Token, Left: s.Lease.Until - now}
 	}
 	if r := s.Record; r.Until > 0 && (now < r.Backoff || r.Load == q.Awaited) {
@@ -98,7 +111,15 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 // grant puts a lease in the place of whatever lease or record is there.
 func (s *Slot) grant(now time.Duration, token ID, number int64, ttl time.Duration) {
 	s.Record = Record{}
-	s.Lease = Lease{Token: token, Number: number, Until: After(now, ttl)}
+	s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
+}
+
+// leaseUntil puts a lease there, and keeps those who wait for longer than it lasts.
+func (s *Slot) leaseUntil(l Lease) {
+	s.Lease = l
+	if s.Waiters.Until > 0 {
+		s.Waiters.Until = After(l.Until, waitersStay)
+	}
 }
 
 // Fill stores a frame and ends the lease, if that still carries the grant: Stored, or refused because the lease is Gone or
@@ -137,7 +158,7 @@ func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duratio
 	*s = s.At(now)
 	k := s.holding(token, number)
 	if k == Renewed {
-		s.Lease.Until = After(now, ttl)
+		s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
 	}
 	return k
 }
@@ -159,6 +180,7 @@ func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duratio
 	if s.Lease.Until == 0 || s.Lease.Token != token {
 		s.grant(now, token, number, ttl)
 	}
+	s.Waiters = Waiters{} // who hears of the change asks again
 	return s.Lease.Number, TellsChanged
 }
 
@@ -175,7 +197,7 @@ func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	if f, end := s.Frame, at+len(mark); len(f) >= end && strings.Trim(f[at:end], "\x00") == "" {
 		s.Frame = f[:at] + mark + f[end:]
 	}
-	s.Lease, s.Record = Lease{}, Record{}
+	s.Lease, s.Record, s.Waiters = Lease{}, Record{}, Waiters{}
 	return TellsChanged
 }
 
@@ -190,6 +212,9 @@ func (s Slot) At(now time.Duration) Slot {
 	if s.Record.Until <= now {
 		s.Record = Record{}
 	}
+	if s.Waiters.Until <= now {
+		s.Waiters = Waiters{}
+	}
 	return s
 }
 
@@ -197,10 +222,10 @@ func (s *Slot) dropFrame() { s.Frame, s.Until = "", 0 }
 
 // endLease ends the lease, and tells that if somebody wants to be told.
 func (s *Slot) endLease(tells Tells) Tells {
-	if !s.Lease.Waited {
+	if s.Waiters.Inboxes == 0 {
 		tells = TellsNothing
 	}
-	s.Lease = Lease{}
+	s.Lease, s.Waiters = Lease{}, Waiters{}
 	return tells
 }
 

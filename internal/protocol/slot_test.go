@@ -28,9 +28,9 @@ func TestSlot(t *testing.T) {
 	t.Run("a copy of a claim gives it no more time", func(t *testing.T) {
 		var s Slot
 		first, _ := s.Claim(0, id(1), 1, ttl)
-		s.Ask(1, Question{Token: id(2), Number: 2, TTL: ttl, Wait: true})
+		s.Ask(1, Question{Token: id(2), Number: 2, TTL: ttl, Inbox: 1})
 		again, _ := s.Claim(2, id(1), 3, ttl)
-		if want := (Lease{Token: id(1), Number: 1, Waited: true, Until: ttl}); first != 1 || again != 1 || s.Lease != want {
+		if want := (Lease{Token: id(1), Number: 1, Until: ttl}); first != 1 || again != 1 || s.Lease != want {
 			t.Errorf("granted %d, then %d: %+v, want %+v", first, again, s.Lease, want)
 		}
 	})
@@ -54,6 +54,33 @@ func TestSlot(t *testing.T) {
 		}
 		if r := s.Ask(1, Question{Token: id(2), Number: 3, TTL: ttl}); r.Kind != Granted || r.Ending.Failures != 0 || r.Number != 2 {
 			t.Errorf("its copy: %+v, want granted with number 2", r)
+		}
+	})
+	t.Run("who waits is told in the end, whoever loads", func(t *testing.T) {
+		var s Slot
+		lead := func(now time.Duration, token byte) {
+			s.Ask(now, Question{Token: id(token), Number: int64(token), TTL: ttl})
+		}
+		lead(1, 1)
+		s.Ask(2, Question{Token: id(2), Number: 2, TTL: ttl, Inbox: 1})
+		s.Ask(3, Question{Token: id(3), Number: 3, TTL: ttl, Inbox: 4})
+		if s.Renew(ttl, id(1), 1, ttl) != Renewed || s.Waiters != (Waiters{5, 2*ttl + waitersStay}) {
+			t.Errorf("after a renewal at %v those who wait are %+v", ttl, s.Waiters)
+		}
+		lead(2*ttl+waitersStay/2, 4) // the leader has died
+		if s.Waiters != (Waiters{5, 3*ttl + 3*waitersStay/2}) {
+			t.Errorf("of the next load wait %+v", s.Waiters)
+		}
+		if _, tells := s.Fill(3*ttl, id(4), 4, frameOf(id(4), ""), ttl); tells != TellsFilled || s.Waiters != (Waiters{}) {
+			t.Errorf("the next load tells %v, and leaves %+v", tells, s.Waiters)
+		}
+	})
+	t.Run("nobody waits for ever", func(t *testing.T) {
+		var s Slot
+		s.Ask(0, Question{Token: id(1), Number: 1, TTL: ttl})
+		s.Ask(0, Question{Token: id(2), Number: 2, TTL: ttl, Inbox: 1})
+		if s = s.At(ttl + waitersStay); s != (Slot{}) {
+			t.Errorf("%+v is left", s)
 		}
 	})
 	t.Run("a mark stays", func(t *testing.T) {

@@ -3,7 +3,6 @@ package redislink
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -28,8 +27,11 @@ const (
 // Ear is who a subscription tells, on its own goroutine, one after another.
 type Ear struct {
 	// Restored is told when messages arrive from now on: for the first time, and after each break, in which some may
-	// have been lost.
+	// have been lost. Those of all channels do that the subscription had when it began to subscribe.
 	Restored func(ctx context.Context)
+
+	// Joined is told when messages of a channel that came later arrive from now on. It may be nil.
+	Joined func(channel string)
 
 	// Heard is told each message.
 	Heard func(payload string)
@@ -41,10 +43,10 @@ type Ear struct {
 	NowAndThen func(ctx context.Context)
 }
 
-// Subscription keeps one connection on which the messages of one channel arrive.
+// Subscription keeps one connection on which the messages of its channels arrive.
 type Subscription struct {
 	link      *Link
-	channel   string
+	pattern   string // of channels that it also listens to; may be empty
 	ear       Ear
 	cancel    context.CancelFunc
 	ended     chan struct{}
@@ -53,16 +55,22 @@ type Subscription struct {
 	server  atomic.Pointer[string] // the run id of the server it is at, of a client of sentinels
 	checked time.Time              // when that was compared with the server that commands go to
 
-	mu   sync.Mutex // guards last
-	last error      // why it doesn't stand
+	mu     sync.Mutex          // guards what follows
+	last   error               // why it doesn't stand
+	wanted map[string]struct{} // its channels
+	at     *session            // nil while it doesn't stand
 }
 
-// Subscribe begins a subscription, and doesn't wait for it. Stop ends it.
-func (l *Link) Subscribe(channel string, ear Ear) *Subscription {
+// Subscribe begins a subscription to channels and, unless it is empty, to a pattern of channels, and doesn't wait for it. Stop
+// ends it.
+func (l *Link) Subscribe(ear Ear, pattern string, channels ...string) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	sub := &Subscription{
-		link: l, channel: channel, ear: ear,
+		link: l, pattern: pattern, ear: ear, wanted: make(map[string]struct{}),
 		cancel: cancel, ended: make(chan struct{}), confirmed: make(chan struct{}),
+	}
+	for _, channel := range channels {
+		sub.wanted[channel] = struct{}{}
 	}
 	go sub.run(ctx)
 	return sub
@@ -97,7 +105,7 @@ func (sub *Subscription) run(ctx context.Context) {
 	defer close(sub.ended)
 	pause := firstPause
 	for again := false; ctx.Err() == nil; again = true {
-		err := sub.session(ctx, sub.client(ctx, again), func() { pause = firstPause })
+		err := sub.listen(ctx, sub.client(ctx, again), func() { pause = firstPause })
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -116,50 +124,6 @@ func (sub *Subscription) run(ctx context.Context) {
 			timer.Stop()
 		}
 		pause = min(2*pause, mostPause)
-	}
-}
-
-// session subscribes and delivers messages until the connection is lost or silent.
-func (sub *Subscription) session(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
-	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
-	defer ps.Close()
-	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
-	if err := ps.Subscribe(ctx, sub.channel); err != nil {
-		return err
-	}
-	pinged := false
-	for {
-		got, err := ps.ReceiveTimeout(ctx, silence)
-		if sub.elsewhere(ctx) {
-			return errElsewhere
-		}
-		if err != nil {
-			if !isTimeout(err) {
-				return err
-			}
-			if pinged {
-				return fmt.Errorf("no answer to a PING within %v", silence)
-			}
-			if err := ps.Ping(ctx); err != nil {
-				return err
-			}
-			pinged = true
-			continue
-		}
-		pinged = false
-		switch got := got.(type) {
-		case *redis.Subscription:
-			// Only now is it certain that nothing published from here on is missed. What was published before may
-			// have been, also when go-redis has subscribed again by itself.
-			standing()
-			sub.ear.Restored(ctx)
-			sub.confirm()
-		case *redis.Message:
-			sub.ear.Heard(got.Payload)
-		}
-		if sub.ear.NowAndThen != nil {
-			sub.ear.NowAndThen(ctx)
-		}
 	}
 }
 

@@ -24,6 +24,7 @@ type growthPlan struct {
 	Rounds    int           `json:"rounds"`
 	Repeat    int           `json:"repeat"`
 	Contender string        `json:"contender"`
+	Idle      int           `json:"idle"` // processes beside, in the last part
 
 	redis string
 	json  bool
@@ -67,6 +68,11 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 	defer server.close()
 	going := newProgress(stderr)
 	byProcesses, byCallers, err := p.rows(ctx, server, peers, going)
+	var beside []idleRow
+	if err == nil && p.Idle > 0 {
+		going.say("%d idle processes", 2*p.Idle)
+		beside, err = p.idle(ctx, server)
+	}
 	going.done()
 	if err != nil {
 		return err
@@ -78,7 +84,7 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 		}
 		told(stderr, p.html)
 	}
-	return p.print(stdout, about, byProcesses, byCallers)
+	return p.print(stdout, about, byProcesses, byCallers, beside)
 }
 
 // rows runs all fleets.
@@ -120,6 +126,7 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes")
 	flags.StringVar(&p.redis, "redis", "", redisHelp)
 	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
+	flags.IntVar(&p.Idle, "idle", 100, "processes that have nothing to do: what two others cost beside so many of another cache, and so many of theirs; 0: not measured")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to")
 	if err := parse(flags, args); err != nil {
@@ -142,7 +149,7 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	if err == nil && len(one) != 1 {
 		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
 	}
-	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000))
+	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
 }
 
 // row runs the floor and the contender with a fleet of one size, one after the other in each repetition.
@@ -190,10 +197,10 @@ func slope(rows []growthRow) (perProcess, fixed float64) {
 	return perProcess, (y - perProcess*x) / max(n, 1)
 }
 
-func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []growthRow) error {
+func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []growthRow, beside []idleRow) error {
 	perProcess, fixed := slope(byProcesses)
 	if p.json {
-		all := map[string]any{"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers}
+		all := map[string]any{"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers, "idle": beside}
 		if len(byProcesses) > 1 {
 			all["commandsPerProcess"], all["commandsFixed"] = perProcess, fixed
 		}
@@ -217,6 +224,11 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 	}
 	if len(byProcesses) > 1 {
 		fmt.Fprintf(w, "\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
+	}
+	if len(beside) > 0 {
+		if err := printIdle(w, beside); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(w, `
 commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until

@@ -18,13 +18,15 @@ func TestSlope(t *testing.T) {
 	}
 }
 
-// What a stampede costs Redis grows with processes by at most 5 commands for each, and not with callers.
+// What a stampede costs Redis grows with processes by at most 5 commands for each, not with callers, and not with processes that take
+// no part; a change costs processes of other caches nothing.
 func TestGrowth(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "growth", "-redis", addr, "-processes", "1,2,4", "-callers", "5,100", "-rounds", "3", "-repeat", "1", "-load", "500ms", "-json")
+	code, stdout, stderr := bench(t, "growth", "-redis", addr, "-processes", "1,2,4", "-callers", "5,100", "-rounds", "3", "-repeat", "1", "-load", "500ms", "-idle", "30", "-json")
 	var printed struct {
 		ByProcesses, ByCallers []growthRow
 		CommandsPerProcess     float64
+		Idle                   []idleRow
 	}
 	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
 		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
@@ -39,6 +41,17 @@ func TestGrowth(t *testing.T) {
 	}
 	if per := printed.CommandsPerProcess; per <= 0 || per > 5 {
 		t.Errorf("%v commands for each process, want at most 5", per)
+	}
+	if len(printed.Idle) != 3 {
+		t.Fatalf("%+v", printed.Idle)
+	}
+	alone, elsewhere, same := printed.Idle[0], printed.Idle[1], printed.Idle[2]
+	most := func(bytes int64) int64 { return bytes * 6 / 5 }
+	if elsewhere.Elsewhere != 30 || elsewhere.Load > most(alone.Load) || elsewhere.Invalidate > most(alone.Invalidate) {
+		t.Errorf("%+v beside another cache, %+v alone", elsewhere, alone)
+	}
+	if same.Same != 30 || same.Elsewhere != 30 || same.Load > most(alone.Load) || same.Commands > alone.Commands+1 {
+		t.Errorf("%+v beside the same cache, %+v alone", same, alone)
 	}
 	few, lots := printed.ByCallers[0], printed.ByCallers[1]
 	if few.Callers != 5 || lots.Callers != 100 || lots.Commands > few.Commands+2 {

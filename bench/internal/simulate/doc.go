@@ -20,7 +20,8 @@
 //
 // Redis is one server with a queue. Commands of what is simulated one by one have their place in it; the rest is a
 // stream of which a command finds as much waiting as the formula of Pollaczek and Khinchin says. A message costs the
-// server time for each process that listens, and all listen to one channel. A command that isn't answered within
+// server time for each process that listens, and all listen to one channel, as in a cluster; on a single server redisstore
+// tells those alone who wait. A command that isn't answered within
 // Timeout is given up, and its process loads without Redis. The origin runs Capacity loads at a time, and Queue wait.
 //
 // A replica that restarts takes its flights with it, their callers get an error, its leases run out; deploys restart one

@@ -98,7 +98,7 @@ func (c *calls) subscribe() *redislink.Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sub == nil && !c.closed {
-		c.sub = c.link.Subscribe(c.channel, redislink.Ear{Restored: c.restored, Heard: c.heard, Lost: c.lost})
+		c.sub = c.link.Subscribe(redislink.Ear{Restored: c.restored, Heard: c.heard, Lost: c.lost}, "", c.channel)
 	}
 	return c.sub
 }

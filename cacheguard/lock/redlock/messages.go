@@ -49,7 +49,7 @@ func (l *Locker) listen() []*redislink.Subscription {
 	defer m.mu.Unlock()
 	if m.subs == nil && !m.closed {
 		for _, master := range l.masters {
-			m.subs = append(m.subs, master.link.Subscribe(l.channel(), m.ear(master.index)))
+			m.subs = append(m.subs, master.link.Subscribe(m.ear(master.index), "", l.channel()))
 		}
 	}
 	return m.subs

@@ -1,0 +1,214 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// idleRow is what a load and a change cost beside processes that take no part in them.
+type idleRow struct {
+	Elsewhere  int   `json:"elsewhere"`         // processes with another cache
+	Same       int   `json:"same"`              // with the same one
+	Load       int64 `json:"loadBytes"`         // that Redis sends for a load that one other process waits for, the median
+	Commands   int64 `json:"loadCommands"`      // for that, the median
+	Invalidate int64 `json:"invalidationBytes"` // that Redis sends for an Invalidate, the median
+}
+
+// idleRounds is how often each is measured.
+const idleRounds = 20
+
+// bystanders are processes of a fleet, as far as Redis can tell: stores with a subscription each. The first two do something.
+type bystanders struct {
+	ctx            context.Context
+	rdb            *redis.Client
+	prefix         string
+	leader, waiter *cacheguard.Cache[string]
+	waits          chan struct{} // what the waiter is told when another one has the lease
+	stops          []func() error
+}
+
+// idle measures a fleet of two, then beside so many processes of another cache, and then of the same one, too.
+func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, err error) {
+	b := &bystanders{ctx: ctx, rdb: server.rdb, prefix: "bench-" + freshPrefix(), waits: make(chan struct{}, 1)}
+	defer func() {
+		for i := range b.stops {
+			err = errors.Join(err, b.stops[len(b.stops)-1-i]())
+		}
+	}()
+	var own counter
+	if b.leader, err = b.open("here", nil); err != nil {
+		return nil, err
+	}
+	if b.waiter, err = b.open("here", b.waits); err != nil {
+		return nil, err
+	}
+	if err := own.calibrate(ctx, b.rdb); err != nil {
+		return nil, err
+	}
+	for _, add := range []struct {
+		cache string
+		row   idleRow
+	}{{"", idleRow{}}, {"elsewhere", idleRow{Elsewhere: p.Idle}}, {"here", idleRow{Elsewhere: p.Idle, Same: p.Idle}}} {
+		for range add.row.Elsewhere {
+			if _, err := b.open(add.cache, nil); err != nil {
+				return nil, err
+			}
+		}
+		if err := b.measure(&add.row, own); err != nil {
+			return nil, err
+		}
+		rows = append(rows, add.row)
+	}
+	return rows, nil
+}
+
+// heldStore says when its cache is told that another process has the lease.
+type heldStore struct {
+	*redisstore.Store
+	held chan<- struct{}
+}
+
+func (s heldStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	ans, err := s.Store.Lease(ctx, k, ask)
+	if err == nil && ans.State == cacheguard.LeaseHeld {
+		select {
+		case s.held <- struct{}{}:
+		default:
+		}
+	}
+	return ans, err
+}
+
+// open opens one more process.
+func (b *bystanders) open(cache string, held chan<- struct{}) (*cacheguard.Cache[string], error) {
+	quiet := slog.New(slog.DiscardHandler)
+	store, err := redisstore.New(b.rdb, redisstore.Options{Prefix: b.prefix, Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	b.stops = append(b.stops, store.Close)
+	c, err := cacheguard.New(heldStore{store, held}, cacheguard.Options[string]{Name: cache, Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	b.stops = append(b.stops, c.Close)
+	return c, store.Warm(b.ctx)
+}
+
+func (b *bystanders) measure(row *idleRow, own counter) error {
+	var loads, commands, changes []int64
+	for i := range idleRounds {
+		key := fmt.Sprint(row.Elsewhere, row.Same, i)
+		sent, called, err := own.during(b.ctx, b.rdb, func() error { return b.load(key) })
+		if err != nil {
+			return err
+		}
+		loads, commands = append(loads, sent), append(commands, called)
+		sent, _, err = own.during(b.ctx, b.rdb, func() error { return b.leader.Invalidate(b.ctx, key) })
+		if err != nil {
+			return err
+		}
+		changes = append(changes, sent)
+	}
+	row.Load, row.Commands, row.Invalidate = median(loads), median(commands), median(changes)
+	return nil
+}
+
+// load has one process load a KiB while another one waits for it.
+func (b *bystanders) load(key string) error {
+	began, end := make(chan struct{}), make(chan struct{})
+	results := make(chan error, 2)
+	get := func(c *cacheguard.Cache[string]) {
+		_, err := c.Get(b.ctx, key, func(ctx context.Context) (string, error) {
+			close(began)
+			<-end
+			return strings.Repeat("x", 1024), nil
+		})
+		results <- err
+	}
+	go get(b.leader)
+	select {
+	case <-began:
+	case err := <-results:
+		return fmt.Errorf("nothing was loaded: %w", err)
+	}
+	go get(b.waiter)
+	select {
+	case <-b.waits:
+	case err := <-results:
+		return fmt.Errorf("nobody waited: %w", err)
+	}
+	close(end)
+	return errors.Join(<-results, <-results)
+}
+
+// counter counts what Redis sends. What it sends for counting is known, and taken off.
+type counter struct{ bytes int64 }
+
+func (c *counter) calibrate(ctx context.Context, rdb *redis.Client) error {
+	var all []int64
+	for range idleRounds {
+		sent, _, err := c.during(ctx, rdb, func() error { return nil })
+		if err != nil {
+			return err
+		}
+		all = append(all, sent)
+	}
+	c.bytes = median(all)
+	return nil
+}
+
+func (c *counter) during(ctx context.Context, rdb *redis.Client, do func() error) (sent, commands int64, err error) {
+	if err := redistest.ResetStats(ctx, rdb); err != nil {
+		return 0, 0, err
+	}
+	before, err := sentBytes(ctx, rdb)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := do(); err != nil {
+		return 0, 0, err
+	}
+	after, err := sentBytes(ctx, rdb)
+	if err != nil {
+		return 0, 0, err
+	}
+	all, pings, err := countCommands(ctx, rdb)
+	return after - before - c.bytes, all - pings, err
+}
+
+// sentBytes is how much the server has sent, to anybody.
+func sentBytes(ctx context.Context, rdb *redis.Client) (int64, error) {
+	info, err := rdb.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		if n, found := strings.CutPrefix(line, "total_net_output_bytes:"); found {
+			return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
+		}
+	}
+	return 0, errors.New("the server doesn't say how much it has sent")
+}
+
+func printIdle(w io.Writer, rows []idleRow) error {
+	fmt.Fprintf(w, "\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "idle, another cache\tidle, same cache\tload, bytes\tload, commands\tInvalidate, bytes\t\n")
+	for _, r := range rows {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t\n", r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
+	}
+	return t.Flush()
+}

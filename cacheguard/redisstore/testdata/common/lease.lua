@@ -1,0 +1,72 @@
+-- Asks for the right to load a key, with the double check inside.
+-- KEYS: value, lease, and where they are on the same node the generations of the cache and that of the whole of it
+-- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
+-- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
+--       | outcome, load, ms left of the back-off, kind, payload
+--
+-- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant in 16.
+-- In its place may stand the outcome of the last load:
+-- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
+local seen = ARGV[3]
+local lease, value
+local before = 0
+if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
+  local both = redis.call('MGET', KEYS[2], KEYS[1])
+  lease, value = both[1], both[2]
+else -- something unusable is there, perhaps large: read it only if it is another one by now
+  lease = redis.call('MGET', KEYS[2])[1]
+  local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
+  if type(id) == 'string' and id ~= '' and id ~= seen then
+    value = redis.call('GET', KEYS[1])
+  end
+end
+
+-- A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed to.
+if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
+  if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
+    return {'value'}
+  end
+  return {'value', value}
+end
+
+if lease then
+  local mark = string.sub(lease, 1, 1)
+  if #lease == 49 and string.find(lease, '^[-+]%x+$') then
+    local holder = string.sub(lease, 2, 33)
+    if holder == ARGV[1] then -- the first answer was lost
+      return {'granted', string.sub(lease, 34), 0}
+    end
+    local left = redis.call('PTTL', KEYS[2])
+    if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
+      if mark == '-' and ARGV[5] == '1' then
+        redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
+      end
+      return {'held', holder, left}
+    end
+  elseif mark == '!' then
+    local kind, load, kept, backoff, failures, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(%d+):(.*)$')
+    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then -- else it is none that we have written
+      before = tonumber(failures)
+      local left = redis.call('PTTL', KEYS[2])
+      local rest = math.min(backoff - (kept - left), left)
+      if left >= 0 and (rest > 0 or load == ARGV[4]) then
+        return {'outcome', load, math.max(rest, 0), kind, payload}
+      end
+    end
+  end
+  -- What is left is no lease, or one without an end, or with an end that no load has: somebody else wrote it. It is
+  -- overwritten.
+end
+
+local number, last
+if KEYS[3] then
+  number, last = later(KEYS[3], KEYS[4])
+else
+  local time = redis.call('TIME')
+  number = time[1] .. string.format('%06d', time[2])
+end
+redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
+if last and not last[2] then -- all that is known of the cache may have been evicted
+  begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
+end
+return {'granted', number, before}
