@@ -23,8 +23,7 @@ import (
 func says(t *testing.T, err error, what ...string) {
 	t.Helper()
 	if err == nil {
-		t.Error("there is no error")
-		return
+		t.Fatal("there is no error")
 	}
 	for _, part := range what {
 		if !strings.Contains(err.Error(), part) {
