@@ -166,6 +166,18 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}
 }
 
+// Also where the others are a majority, Warm says what the user of one master lacks.
+func TestOneMasterLacksARight(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	masters := []redis.UniversalClient{user(t, s.direct[0]), user(t, s.direct[1], "-get"), user(t, s.direct[2])}
+	l, err := redlock.New(masters, opts())
+	must(t, err)
+	defer l.Close()
+	says(t, l.Warm(t.Context()), "master 1: the Redis user lacks +get")
+	must(t, get(t, l, "k").Unlock(t.Context()))
+}
+
 // gated counts the requests under way that have this script's hash, and holds them up until the gate is open.
 type gated struct {
 	hash        string
