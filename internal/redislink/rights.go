@@ -129,7 +129,8 @@ var tryScript = redis.NewScript(tryLua)
 
 // Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns an error that names all
 // rights that the user lacks. A command that fails for another reason counts as allowed, so commands can be ones that change
-// nothing. key is in the slot of all their keys: of a cluster the node that has it is asked.
+// nothing. key is in the slot of all their keys: of a cluster the node that has it is asked. If ctx ends first, or a step fails
+// otherwise, the error names the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
 	var first error // that was refused
@@ -144,23 +145,28 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 		return nil
 	}
 	keys := []string{key}
-	for command, err := range steps(ctx, rdb, keys, channel) {
-		if err = note(err, command); err != nil {
-			return err
+	for name, do := range steps(rdb, keys, channel) {
+		_, err := Aside(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+		if err = note(err, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	for _, command := range commands {
-		said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
-		if Refused(err) { // by its hash
-			said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
-		}
+		name := strings.ToLower(fmt.Sprint(command[0]))
+		said, err := Aside(ctx, func(ctx context.Context) (string, error) {
+			said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
+			if Refused(err) { // by its hash
+				said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
+			}
+			return said, err
+		})
 		if Refused(err) { // scripts can't be run at all, which was noted
 			break
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		_ = note(errors.New(said), strings.ToLower(fmt.Sprint(command[0])))
+		_ = note(errors.New(said), name)
 	}
 	if len(lacks) == 0 {
 		return nil
@@ -168,15 +174,15 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	return fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first)
 }
 
-// steps does what scripts and messages need besides the scripts' commands, one after another, with the error of each.
-func steps(ctx context.Context, rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+// steps are what scripts and messages need besides the scripts' commands, each by its name.
+func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, func(context.Context) error] {
+	return func(yield func(string, func(context.Context) error) bool) {
 		const unknown = "0000000000000000000000000000000000000000" // a hash of no script
-		_ = yield("script|load", tryScript.Load(ctx, rdb).Err()) &&
-			yield("evalsha", known(rdb.EvalSha(ctx, unknown, keys).Err())) &&
-			yield("eval", rdb.Eval(ctx, "return 1", keys).Err()) &&
-			yield("ping", rdb.Ping(ctx).Err()) &&
-			yield("subscribe", subscribed(ctx, rdb, channel))
+		_ = yield("script|load", func(ctx context.Context) error { return tryScript.Load(ctx, rdb).Err() }) &&
+			yield("evalsha", func(ctx context.Context) error { return known(rdb.EvalSha(ctx, unknown, keys).Err()) }) &&
+			yield("eval", func(ctx context.Context) error { return rdb.Eval(ctx, "return 1", keys).Err() }) &&
+			yield("ping", func(ctx context.Context) error { return rdb.Ping(ctx).Err() }) &&
+			yield("subscribe", func(ctx context.Context) error { return subscribed(ctx, rdb, channel) })
 	}
 }
 
@@ -194,5 +200,8 @@ func subscribed(ctx context.Context, rdb redis.UniversalClient, channel string) 
 	defer ps.Close()
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
 	_, err := ps.Receive(ctx)
+	if ctx.Err() != nil { // which has closed it
+		return fmt.Errorf("no answer: %w", ctx.Err())
+	}
 	return err
 }

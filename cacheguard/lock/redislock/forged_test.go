@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,7 @@ const mostToken = 1<<53 - 1
 func says(t *testing.T, err error, what ...string) {
 	t.Helper()
 	if err == nil {
-		t.Error("there is no error")
-		return
+		t.Fatal("there is no error")
 	}
 	for _, part := range what {
 		if !strings.Contains(err.Error(), part) {
@@ -34,7 +34,7 @@ func says(t *testing.T, err error, what ...string) {
 
 // Something else at one of a lock's names is an error that says at which.
 func TestKeysOfAnotherType(t *testing.T) {
-	const prefix, name, lease = "types", "n", 500 * time.Millisecond
+	const prefix, name, lease = "types", "n", 2 * time.Second
 	addr := redistest.Start(t).Addr()
 	rdb := client(t, addr)
 	for key, wrong := range map[string]struct {
@@ -48,7 +48,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 	} {
 		t.Run(key, func(t *testing.T) {
 			must(t, rdb.FlushAll(t.Context()).Err())
-			l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
 			held := locked(t, l, name)
 			must(t, rdb.Del(t.Context(), key).Err())
 			must(t, wrong.make(key))
@@ -69,10 +69,10 @@ func TestKeysOfAnotherType(t *testing.T) {
 
 // A lock that somebody has set by hand, without an end, is not waited for for ever.
 func TestLockWithoutEnd(t *testing.T) {
-	const prefix, lease = "endless", 300 * time.Millisecond
+	const prefix, lease = "endless", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
-	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
 	for name, is := range map[string]struct {
 		value string
 		end   time.Duration
@@ -124,16 +124,18 @@ func TestTokensEnd(t *testing.T) {
 	const prefix = "tokensend"
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
-	opts := redislock.Options{Prefix: prefix, Lease: 500 * time.Millisecond}
+	opts := redislock.Options{Prefix: prefix, Lease: 3 * time.Second, OpTimeout: 3 * time.Second}
 	a, b := locker(t, addr, opts), locker(t, addr, opts)
-	forge := func(name string, token int64) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	forge := func(name string, token any) {
 		must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), token, 0).Err())
 	}
-	full := func(name string, err error) {
+	full := func(t *testing.T, name string, err error) {
 		t.Helper()
 		says(t, err, fmt.Sprintf("%q", redislock.FenceName(prefix, name)), "2^53-1", "delete that key")
 	}
-	last := func(name string) lock.Lock {
+	last := func(t *testing.T, name string) lock.Lock {
 		t.Helper()
 		forge(name, mostToken-1)
 		held := locked(t, a, name)
@@ -143,33 +145,33 @@ func TestTokensEnd(t *testing.T) {
 		return held
 	}
 	t.Run("asked for", func(t *testing.T) {
-		unlock(t, last("asked"))
+		unlock(t, last(t, "asked"))
 		for range 2 {
-			_, err := a.TryLock(t.Context(), "asked")
-			full("asked", err)
-			_, err = a.Lock(t.Context(), "asked")
-			full("asked", err)
+			_, err := a.TryLock(ctx, "asked")
+			full(t, "asked", err)
+			_, err = a.Lock(ctx, "asked")
+			full(t, "asked", err)
 		}
 		must(t, rdb.Del(t.Context(), redislock.FenceName(prefix, "asked")).Err())
 		unlock(t, locked(t, a, "asked"))
 	})
 	t.Run("handed over", func(t *testing.T) {
-		held := last("handed")
-		waits := calls(t.Context(), b, "handed")
+		held := last(t, "handed")
+		waits := calls(ctx, b, "handed")
 		line(t, rdb, prefix, "handed", 1)
 		unlock(t, held)
 		<-waits.done
-		full("handed", waits.err)
+		full(t, "handed", waits.err)
 		if n := rdb.Exists(t.Context(), redislock.LockName(prefix, "handed")).Val(); n != 0 {
 			t.Error("somebody has the lock")
 		}
 	})
 	t.Run("taken", func(t *testing.T) {
-		held := last("taken")
+		held := last(t, "taken")
 		_, err := b.Continue(t.Context(), "taken", held.Token())
-		full("taken", err)
+		full(t, "taken", err)
 		_, err = b.SeizeUnsafely(t.Context(), "taken")
-		full("taken", err)
+		full(t, "taken", err)
 		unlock(t, held)
 	})
 	t.Run("given by a leaver", func(t *testing.T) {
@@ -178,6 +180,35 @@ func TestTokensEnd(t *testing.T) {
 		must(t, redislock.Leave(t.Context(), rdb, prefix, "left", "another/1"))
 		if n := rdb.Exists(t.Context(), redislock.LockName(prefix, "left")).Val(); n != 0 {
 			t.Error("somebody has the lock")
+		}
+	})
+	t.Run("larger were never given", func(t *testing.T) {
+		for i, forged := range []any{mostToken + 1, 1 << 62, "1e300", "inf", "nan", "0x20000000000000", "no number"} {
+			name := fmt.Sprint("larger", i)
+			last := int64(0)
+			next := func(held lock.Lock) lock.Lock {
+				t.Helper()
+				if held.Token() <= last || held.Token() >= mostToken {
+					t.Errorf("after %v, and %v in Redis, it has the token %d", last, forged, held.Token())
+				}
+				last = held.Token()
+				forge(name, forged)
+				return held
+			}
+			forge(name, forged)
+			held := next(locked(t, a, name))
+			waits := calls(ctx, b, name)
+			line(t, rdb, prefix, name, 1)
+			unlock(t, held)
+			held = next(waits.lock(t))
+			taken, err := a.Continue(ctx, name, held.Token())
+			must(t, err)
+			seized, err := b.SeizeUnsafely(ctx, name)
+			must(t, err)
+			last = next(taken).Token()
+			unlock(t, next(seized))
+			must(t, rdb.Del(t.Context(), redislock.LockName(prefix, name)).Err())
+			unlock(t, next(locked(t, a, name)))
 		}
 	})
 }
@@ -190,7 +221,7 @@ func TestForgedLine(t *testing.T) {
 	for i, until := range []any{"x", "inf", "-inf", "nan", "9e18", 1 << 62} {
 		for _, fair := range []bool{false, true} {
 			name := fmt.Sprint(i, fair)
-			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Second})
+			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair})
 			held := locked(t, l, name)
 			must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: "forged/1"}).Err())
 			must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
@@ -201,4 +232,26 @@ func TestForgedLine(t *testing.T) {
 			unlock(t, held)
 		}
 	}
+}
+
+// A message with a token that is never given is not believed.
+func TestForgedMessage(t *testing.T) {
+	const prefix, name = "forgedmessage", "n"
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	l := locker(t, addr, redislock.Options{Prefix: prefix})
+	held := locked(t, l, name)
+	waits := calls(t.Context(), l, name)
+	owner := line(t, rdb, prefix, name, 1)[0]
+	process, _, _ := strings.Cut(owner, "/")
+	for _, token := range []any{"-1", "", "x", "9223372036854775808", int64(math.MaxInt64)} {
+		must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", token)).Err())
+	}
+	before := held.Token()
+	unlock(t, held)
+	held = waits.lock(t)
+	if held.Token() <= before || held.Token() > mostToken {
+		t.Errorf("it has the token %d after %d", held.Token(), before)
+	}
+	unlock(t, held)
 }

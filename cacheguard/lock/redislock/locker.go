@@ -131,23 +131,19 @@ func (l *Locker) Warm(ctx context.Context) error {
 		return fmt.Errorf("redislock: %w", err)
 	}
 	defer leave()
-	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
-		// First what says all that is missing.
-		if err := l.rules().Try(ctx, l.link.Client(), namesOfNobody(l.opts.Prefix).lock, l.channels()+"try", l.commands()...); err != nil {
-			return struct{}{}, err
+	rdb := l.link.Client()
+	// First what says all that is missing.
+	err = l.rules().Try(ctx, rdb, namesOfNobody(l.opts.Prefix).lock, l.channels()+"try", l.commands()...)
+	for _, s := range scripts {
+		if err == nil {
+			_, err = redislink.Aside(ctx, func(ctx context.Context) (string, error) { return s.Load(ctx, rdb).Result() })
 		}
-		for _, s := range scripts {
-			if err := s.Load(ctx, l.link.Client()).Err(); err != nil {
-				return struct{}{}, err
-			}
-		}
-		return struct{}{}, nil
-	})
+	}
 	switch {
 	case err == nil:
 		err = l.calls.ready(ctx)
 	case ctx.Err() != nil:
-		err = tenure.Why(ctx)
+		err = errors.Join(tenure.Why(ctx), err) // which names what it has waited for
 	}
 	if err != nil {
 		return fmt.Errorf("redislock: warming up: %w", err)

@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -130,6 +131,52 @@ func TestWithoutTheRightToSubscribe(t *testing.T) {
 	line(t, admin, prefix, name, 1)
 	unlock(t, held)
 	unlock(t, waits.lock(t))
+}
+
+// If its context ends first, Warm says what it has waited for, and why that can't be had.
+func TestWarmSaysWhatItWaitedFor(t *testing.T) {
+	for name, is := range map[string]struct {
+		silent func(redistest.Command) bool
+		says   []string
+	}{
+		"scripts":   {redistest.IsCommand("SCRIPT"), []string{"script|load: no answer within"}},
+		"a channel": {redistest.IsCommand("SUBSCRIBE"), []string{"subscribe: no answer"}},
+		"its channel": {func(c redistest.Command) bool {
+			return redistest.IsCommand("SUBSCRIBE")(c) && string(c.Args[0]) != "silent:try"
+		}, []string{"subscribing to silent:", "no answer to a PING within"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire := newProxy(t, redistest.Shared(t).Addr())
+			silent := wire.DropCommand(is.silent)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			log := told(func(line string) {
+				if name == "its channel" && strings.Contains(line, "messages don't arrive") {
+					leave()
+				}
+			})
+			l := open(t, client(t, wire.Addr()), redislock.Options{Prefix: "silent", Logger: slog.New(slog.NewTextHandler(log, nil))})
+			if name != "its channel" {
+				go func() {
+					<-silent.Struck()
+					leave()
+				}()
+			}
+			err := l.Warm(ctx)
+			says(t, err, is.says...)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("nothing about its context in: %v", err)
+			}
+		})
+	}
+}
+
+// told is called with each line.
+type told func(line string)
+
+func (f told) Write(line []byte) (int, error) {
+	f(string(line))
+	return len(line), nil
 }
 
 // The rights that the documentation names are enough.

@@ -27,10 +27,7 @@ else
 end
 
 local last = tonumber(token or 0) or 0
-if last > 2^53 - 1 then -- it was never given
-  last = 0
-end
-local told = ARGV[3] == '1' and last < 2^53 - 1 -- no token is larger that a script can count: whoever asks is told so
+local told = ARGV[3] == '1' and last < 2^53 - 1 -- a script can't count further: whoever asks is told so, or ends a forged one
 local now
 while true do
   local popped = redis.call('ZPOPMIN', KEYS[2])

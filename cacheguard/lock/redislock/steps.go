@@ -89,7 +89,7 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	place, _ = parts[1].(string)
 	last, _ := parts[2].(string)
 	token, err := strconv.ParseInt(last, 10, 64)
-	if err != nil || token > mostToken { // it was set by hand: any token is larger
+	if err != nil { // it was set by hand: any token is larger
 		token = 0
 	}
 	q.place.Store(place)

@@ -100,7 +100,8 @@
 // lock by SeizeUnsafely.
 //
 // Two masters that are one server, by two names of it, are an error of Warm, or of the first call: each finds there what was
-// set by the other name. Two things can't be detected: one server with two databases, and two servers that share their fate.
+// set by the other name. Not detected are one server with two databases, a replica of another master, and servers that
+// share their fate. A replica refuses to be written, so its vote is missing.
 //
 // # What it costs
 //

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -231,6 +232,41 @@ func TestWarm(t *testing.T) {
 	is(t, "Warm after Close", cold.Warm(t.Context()), lock.ErrClosed)
 	s.proxies[0].Blackhole(false)
 	s.proxies[2].Blackhole(false)
+}
+
+// If its context ends first, Warm says what it has waited for from each master, and why that can't be had.
+func TestWarmSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var err error
+	// A try that doesn't come as far within Warm's own second says nothing.
+	for began := time.Now(); !errors.Is(err, context.Canceled) && time.Since(began) < patience; {
+		l := s.wired(t, opts())
+		ctx, leave := context.WithCancel(t.Context())
+		var silent []*redistest.Fault
+		for _, p := range s.proxies[:3] {
+			for range 2 { // Warm's own, and the one that stays
+				silent = append(silent, p.DropCommand(redistest.IsCommand("SUBSCRIBE")))
+			}
+		}
+		go func() {
+			for _, f := range silent {
+				select {
+				case <-f.Struck():
+				case <-ctx.Done():
+				}
+			}
+			leave()
+		}()
+		err = l.Warm(ctx)
+		leave()
+		must(t, l.Close())
+		for _, f := range silent {
+			f.Disarm()
+		}
+	}
+	is(t, "Warm", err, context.Canceled)
+	says(t, err, "master 0: subscribe: no answer", "master 1: subscribe: no answer", "master 2: subscribe: no answer")
 }
 
 // A master that goes away is said once, and once that it is back.
