@@ -101,7 +101,8 @@
 //
 // Two masters that are one server, by two names of it, are an error of Warm, or of the first call: each finds there what was
 // set by the other name. Not detected are one server with two databases, a replica of another master, and servers that
-// share their fate. A replica refuses to be written, so its vote is missing.
+// share their fate. A read-only replica can't vote. One that can be written to votes, and forgets what it was told when its
+// master tells it otherwise.
 //
 // # What it costs
 //
