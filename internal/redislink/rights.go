@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -151,27 +152,45 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for _, command := range commands {
-		name := strings.ToLower(fmt.Sprint(command[0]))
-		said, err := Aside(ctx, func(ctx context.Context) (string, error) {
-			said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
-			if Refused(err) { // by its hash
-				said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
-			}
-			return said, err
-		})
-		if Refused(err) { // scripts can't be run at all, which was noted
+	for i, t := range tryAll(ctx, rdb, keys, commands) {
+		name := strings.ToLower(fmt.Sprint(commands[i][0]))
+		if Refused(t.err) { // scripts can't be run at all, which was noted
 			break
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if t.err != nil {
+			return fmt.Errorf("%s: %w", name, t.err)
 		}
-		_ = note(errors.New(said), name)
+		_ = note(errors.New(t.said), name)
 	}
 	if len(lacks) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first)
+}
+
+// tried is what became of a command in a script: what it said, or why the script wasn't run.
+type tried struct {
+	said string
+	err  error
+}
+
+// tryAll tries commands in scripts, all at once: a server that is far away takes its time for each.
+func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, commands [][]any) []tried {
+	all := make([]tried, len(commands))
+	var trying sync.WaitGroup
+	for i, command := range commands {
+		trying.Go(func() {
+			all[i].said, all[i].err = Aside(ctx, func(ctx context.Context) (string, error) {
+				said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
+				if Refused(err) { // by its hash
+					said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
+				}
+				return said, err
+			})
+		})
+	}
+	trying.Wait()
+	return all
 }
 
 // steps are what scripts and messages need besides the scripts' commands, each by its name.
