@@ -67,7 +67,7 @@ func warm(ctx context.Context, m *master, sub *redislink.Subscription) error {
 	key := m.rules.Keys[:len(m.rules.Keys)-1] // a lock that nobody can have: its name is empty
 	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key}, []any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
 		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key}) // they do without PUBLISH
-	for _, script := range scripts {
+	for _, script := range scripts { // one after another: in a pipeline Load would take an empty answer for the script's hash
 		if err == nil {
 			err = script.Load(ctx, rdb).Err()
 		}
