@@ -115,6 +115,7 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	if rep.cache, err = middleware.New(s, opts); err != nil {
 		f.tb.Fatal(err)
 	}
+	f.await("its messages arrive", s.hearing) // when they do, flights that have begun take nobody in any more
 	rep.router = chi.NewRouter()
 	rep.router.Use(rep.arrive, rep.panics.log, chimiddleware.Recoverer)
 	rep.routes = rep.router.With(rep.cache.Handler)
@@ -237,6 +238,7 @@ type spy struct {
 
 	mu            sync.Mutex // guards what follows
 	answers, told int
+	hears         bool // its cache's messages have begun to arrive
 }
 
 func (s *spy) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
@@ -245,12 +247,21 @@ func (s *spy) Listen(cache string, tell func(cacheguard.Message)) (stop func()) 
 			return
 		}
 		tell(m)
-		if m.Kind == cacheguard.MessageTags {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch m.Kind {
+		case cacheguard.MessageTags:
 			s.told++
+		case cacheguard.MessageRestored:
+			s.hears = true
 		}
 	})
+}
+
+func (s *spy) hearing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hears
 }
 
 func (s *spy) toldOfTags() int {

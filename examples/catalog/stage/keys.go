@@ -6,7 +6,7 @@ import "net/url"
 // cacheguard has of it.
 func Keys(key string) []string {
 	guarded := "cg:" + guardName + ":{" + key + "}"
-	return []string{key, lockName(key), guarded, guarded + ":lease", guarded + ":v2"}
+	return []string{key, lockName(key), guarded, guarded + ":lease", guarded + ":waiters", guarded + ":v2"}
 }
 
 // VoteKey is the name under which a master of Redlock keeps who has its vote for the lock of a key.
