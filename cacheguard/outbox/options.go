@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/sqltable"
 )
 
 const (
@@ -16,8 +16,7 @@ const (
 	defaultLease     = 5 * time.Second
 	defaultPoll      = 250 * time.Millisecond
 
-	minPoll  = time.Millisecond
-	maxTable = 63 // bytes, as PostgreSQL has for an identifier, and for a channel, which is called like the table
+	minPoll = time.Millisecond
 )
 
 // Options configures a Box. Dialect is required; the zero value of another field means its default.
@@ -47,8 +46,6 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
-
 // validate returns the options with their defaults, and all that is wrong with them but for what sqllock says.
 func (o Options) validate() (Options, error) {
 	var errs []error
@@ -59,12 +56,10 @@ func (o Options) validate() (Options, error) {
 	if o.LockTable == "" {
 		o.LockTable = defaultLockTable
 	}
-	switch {
-	case len(o.Table) > maxTable:
-		wrong("Table has %d bytes, more than %d", len(o.Table), maxTable)
-	case !tableName.MatchString(o.Table):
-		wrong("Table is %q; it has to be a name of letters, digits and underscores, or two with a dot between", o.Table)
-	case o.Table == o.LockTable:
+	if err := sqltable.Wrong(o.Table); err != nil {
+		wrong("Table %w", err)
+	}
+	if o.Table == o.LockTable {
 		wrong("Table and Options.LockTable are both %q", o.Table)
 	}
 	if o.Listen != nil && o.Dialect == sqllock.SQLite {

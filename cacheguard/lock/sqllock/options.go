@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/sqltable"
 )
 
 const (
@@ -21,7 +22,6 @@ const (
 	minOpTimeout = 2 * time.Millisecond
 	minPoll      = time.Millisecond
 	maxPrefix    = 128 // bytes, so that a name of any length fits into an index of PostgreSQL and into a notification
-	maxTable     = 63  // bytes, as PostgreSQL has for an identifier, and for a channel, which is called like the table
 )
 
 // Dialect is the database that a Locker speaks to.
@@ -88,8 +88,6 @@ type Options struct {
 // The Locker calls it on one goroutine, and again when it has returned, until Close, which waits for it.
 type Listen func(ctx context.Context, channel string, standing func(), heard func(payload string)) error
 
-var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
-
 // validate returns the options with their defaults, and all that is wrong with them.
 func (o Options) validate() (Options, error) {
 	var errs []error
@@ -113,11 +111,8 @@ func (o Options) validate() (Options, error) {
 	if o.Table == "" {
 		o.Table = defaultTable
 	}
-	switch {
-	case len(o.Table) > maxTable:
-		wrong("Table has %d bytes, more than %d", len(o.Table), maxTable)
-	case !tableName.MatchString(o.Table):
-		wrong("Table is %q; it has to be a name of letters, digits and underscores, or two with a dot between", o.Table)
+	if err := sqltable.Wrong(o.Table); err != nil {
+		wrong("Table %w", err)
 	}
 	if len(o.Prefix) > maxPrefix {
 		wrong("Prefix has %d bytes, more than %d", len(o.Prefix), maxPrefix)

@@ -2,12 +2,15 @@ package sqllock
 
 import (
 	"embed"
-	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/sqltable"
 )
 
 //go:embed postgresql/*.sql sqlite/*.sql
-var files embed.FS
+var embedded embed.FS
+
+var files = sqltable.Files{FS: embedded, Name: defaultTable}
 
 // statements are what is said to a database: the files of this package, for a certain table. Each is carried out by
 // itself, and so is a transaction of its own.
@@ -29,47 +32,26 @@ func statementsFor(d Dialect, table string) statements {
 	case PostgreSQL:
 		return statements{
 			unit:    time.Microsecond,
-			schema:  read("postgresql/schema.sql", table),
-			acquire: bare("postgresql/acquire.sql", table),
-			want:    bare("postgresql/want.sql", table),
-			take:    bare("postgresql/take.sql", table),
-			renew:   bare("postgresql/renew.sql", table),
-			release: bare("postgresql/release.sql", table),
-			clean:   bare("postgresql/clean.sql", table),
+			schema:  files.Read("postgresql/schema.sql", table),
+			acquire: files.Bare("postgresql/acquire.sql", table),
+			want:    files.Bare("postgresql/want.sql", table),
+			take:    files.Bare("postgresql/take.sql", table),
+			renew:   files.Bare("postgresql/renew.sql", table),
+			release: files.Bare("postgresql/release.sql", table),
+			clean:   files.Bare("postgresql/clean.sql", table),
 		}
 	default:
 		return statements{
 			unit:    time.Millisecond,
-			schema:  read("sqlite/schema.sql", table),
-			look:    bare("sqlite/look.sql", table),
-			acquire: bare("sqlite/acquire.sql", table),
-			take:    bare("sqlite/take.sql", table),
-			renew:   bare("sqlite/renew.sql", table),
-			release: bare("sqlite/release.sql", table),
-			clean:   bare("sqlite/clean.sql", table),
+			schema:  files.Read("sqlite/schema.sql", table),
+			look:    files.Bare("sqlite/look.sql", table),
+			acquire: files.Bare("sqlite/acquire.sql", table),
+			take:    files.Bare("sqlite/take.sql", table),
+			renew:   files.Bare("sqlite/renew.sql", table),
+			release: files.Bare("sqlite/release.sql", table),
+			clean:   files.Bare("sqlite/clean.sql", table),
 		}
 	}
-}
-
-// read returns a file with the table that is meant. Its name is quoted, so that it may be any word.
-func read(file, table string) string {
-	text, err := files.ReadFile(file)
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	quoted := `"` + strings.ReplaceAll(table, ".", `"."`) + `"`
-	return strings.ReplaceAll(string(text), defaultTable, quoted)
-}
-
-// bare is read without comments, for they would be sent each time.
-func bare(file, table string) string {
-	var b strings.Builder
-	for line := range strings.Lines(read(file, table)) {
-		if !strings.HasPrefix(line, "--") {
-			b.WriteString(line)
-		}
-	}
-	return strings.TrimSpace(b.String())
 }
 
 // lasting is a lease in the database's unit, a little more than what its holder reckons with: for the unit, and for
