@@ -124,7 +124,7 @@ func (l *Locker) abandon(q *question) {
 }
 
 // Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay for it. If the user
-// lacks rights that locks need, its error names each of them. It is bounded by ctx alone.
+// lacks rights that locks need, its error names each of them; if the server is a replica, it says so. It is bounded by ctx alone.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {

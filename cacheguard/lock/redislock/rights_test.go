@@ -75,6 +75,22 @@ func TestWarmNamesMissingRights(t *testing.T) {
 	}
 }
 
+// Warm says of a replica that it is one, also to a user who lacks a right.
+func TestWarmNamesAReplica(t *testing.T) {
+	const prefix = "replica"
+	admin := client(t, redistest.Start(t).Addr())
+	must(t, admin.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // nobody is there
+	for _, rdb := range []*redis.Client{admin, user(t, admin, prefix, "-get")} {
+		l := open(t, rdb, redislock.Options{Prefix: prefix})
+		says(t, l.Warm(t.Context()), "this is a replica, which can't be written to")
+		if rdb != admin {
+			says(t, l.Warm(t.Context()), "lacks +get")
+		}
+	}
+	must(t, admin.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	must(t, open(t, admin, redislock.Options{Prefix: prefix}).Warm(t.Context()))
+}
+
 // Each command of the scripts is one that Warm tries, with the same key.
 func TestWarmTriesAllCommands(t *testing.T) {
 	tried := redislock.Tried(open(t, client(t, "127.0.0.1:1"), redislock.Options{}))

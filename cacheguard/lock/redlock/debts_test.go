@@ -40,6 +40,13 @@ func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 	}
 }
 
+// working is how many goroutines lockers have, about.
+func working() int {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return strings.Count(string(stacks), "tenure.(*Keeper).Go")
+}
+
 // A master that is away costs no goroutine for each lock, and Close doesn't wait until it is back.
 func TestAwayMastersCostLittle(t *testing.T) {
 	s := newSite(t)
@@ -61,11 +68,7 @@ func TestAwayMastersCostLittle(t *testing.T) {
 	if n := l.Debts(0); n < 100 {
 		t.Errorf("%d locks are owed to a master that is away", n)
 	}
-	await(t, "few goroutines are left", func() bool {
-		stacks := make([]byte, 16<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		return strings.Count(string(stacks), "tenure.(*Keeper).Go") < 10
-	})
+	await(t, "few goroutines are left", func() bool { return working() < 10 })
 	if n := l.Debts(0); n < 100 {
 		t.Errorf("%d locks are owed to a master that is away", n)
 	}

@@ -99,10 +99,12 @@
 // majority is not waited for: the error wraps lock.ErrHeld and names the key. To free such a lock delete the key, or take the
 // lock by SeizeUnsafely.
 //
-// Two masters that are one server, by two names of it, are an error of Warm, or of the first call: each finds there what was
-// set by the other name. Not detected are one server with two databases, a replica of another master, and servers that
-// share their fate. A read-only replica can't vote. One that can be written to votes, and forgets what it was told when its
-// master tells it otherwise.
+// If two masters turn out to be one server, by two names of it, that is an error of Warm and of the first calls. Such a server has
+// one vote in any case, also while one of its names is silent: each master is given a token of its own, and a second token is
+// refused where the first one is. Not detected are one server with two databases and servers that share their fate. A replica
+// of another master is taken for the same server if it has heard of a lock before it is asked. Warm names a replica that can't be
+// written to, which has no vote. One that can be written to votes, and forgets what it was told when its master tells it
+// otherwise.
 //
 // # What it costs
 //

@@ -34,6 +34,9 @@ func (l *Locker) Silent() (masters []int) {
 	return masters
 }
 
+// Doubts reports whether two masters are known to be one server.
+func (l *Locker) Doubts() bool { return l.twins.Load() != nil }
+
 // Deaf has a locker that was not used yet do without messages.
 func (l *Locker) Deaf() { l.messages.closed = true }
 

@@ -102,7 +102,7 @@ func (s *site) refuse(t *testing.T, masters ...int) {
 	}
 }
 
-// holders are the tokens on the masters; "" is none, and "-" a master that doesn't run.
+// holders are the claims that have a lock on the masters; "" is none, and "-" a master that doesn't run.
 func (s *site) holders(t *testing.T, name string) []string {
 	t.Helper()
 	var all []string
@@ -116,7 +116,7 @@ func (s *site) holders(t *testing.T, name string) []string {
 			value, err = "", nil
 		}
 		must(t, err)
-		all = append(all, value[:min(len(value), 26)])
+		all = append(all, value[:min(len(value), 24)])
 	}
 	return all
 }

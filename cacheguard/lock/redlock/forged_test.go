@@ -67,6 +67,8 @@ func TestOneServerByTwoNames(t *testing.T) {
 				}
 				_, err = l.TryLock(t.Context(), name)
 				says(t, err, "are one server")
+				_, err = l.SeizeUnsafely(t.Context(), "seized "+t.Name()) // it isn't given back
+				says(t, err, "are one server")
 			})
 		}
 	}
@@ -182,11 +184,27 @@ func TestOneMasterLacksARight(t *testing.T) {
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
+// Also where the others are a majority, Warm says which master is a replica. Locks go on without its vote.
+func TestOneMasterIsAReplica(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // nobody is there
+	l := s.open(t, opts())
+	says(t, l.Warm(t.Context()), "master 1: this is a replica, which can't be written to")
+	must(t, get(t, l, "k").Unlock(t.Context()))
+	if n := s.count(t, "k", 1); n > 0 {
+		t.Error("the replica has the lock")
+	}
+	must(t, s.direct[1].ReplicaOf(t.Context(), "NO", "ONE").Err())
+	must(t, l.Warm(t.Context()))
+}
+
 // gated counts the requests under way that have this script's hash, and holds them up until the gate is open.
 type gated struct {
 	hash        string
 	gate        chan struct{}
 	under, peak atomic.Int64
+	seen        atomic.Int64 // in all
 }
 
 func (g *gated) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -199,6 +217,7 @@ func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !slices.Contains(cmd.Args(), any(g.hash)) {
 			return next(ctx, cmd)
 		}
+		g.seen.Add(1)
 		now := g.under.Add(1)
 		defer g.under.Add(-1)
 		for old := g.peak.Load(); now > old && !g.peak.CompareAndSwap(old, now); old = g.peak.Load() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,9 +22,9 @@ type Locker struct {
 	keeper  *tenure.Keeper
 	id      string // of those who wait here
 	lines   lines
-	turns   chan struct{} // to renew a lock or give it back: has room for mostAtOnce
-	asked   atomic.Bool   // all masters, and their answers were waited for
-	doubted atomic.Bool   // two masters may be one server
+	turns   chan struct{}         // to renew a lock or give it back: has room for mostAtOnce
+	asked   atomic.Bool           // all masters, and their answers were waited for
+	twins   atomic.Pointer[twins] // masters that were one server when both were heard last, or nil
 
 	messages messages
 }
@@ -103,7 +104,7 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	t := c.acquire(ctx, w)
 	a := attempt{t: t, took: time.Since(began)}
 	switch until := began.Add(l.opts.validity()); {
-	case l.doubted.Load() && l.doubt(ctx, &a):
+	case l.isTwice(ctx, &a):
 	case t.won() && time.Now().Before(until):
 		a.held = l.begin(c, until)
 		return a
@@ -136,11 +137,12 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 // would wait for each other's connections until NodeTimeout is over.
 const mostAtOnce = 16
 
-// turn waits until a lock may be renewed or given back. A turn takes NodeTimeout at most.
+// turn waits until a lock may be renewed or given back. done ends the turn; it does nothing the second time. A turn takes
+// NodeTimeout at most.
 func (l *Locker) turn(ctx context.Context) (done func()) {
 	select {
 	case l.turns <- struct{}{}:
-		return func() { <-l.turns }
+		return sync.OnceFunc(func() { <-l.turns })
 	case <-ctx.Done():
 		return func() {}
 	}

@@ -19,6 +19,7 @@ import (
 // master is one of the independent servers. It is safe for concurrent use.
 type master struct {
 	index   int
+	suffix  string // ends the tokens that it is given
 	rdb     redis.UniversalClient
 	link    *redislink.Link // for messages
 	timeout time.Duration   // of each request
@@ -46,7 +47,7 @@ type answer struct {
 	left   time.Duration // until that one's lock ends there; negative if it has no end
 	place  int           // of the asker among those who wait there; of mine, to a release, how many wait
 	unsent bool          // of nothing: the master can't have got the question
-	again  bool          // of mine, to an acquisition: it was so already
+	twin   *master       // of other, to an acquisition: the claim has this lock by that master, which is the same server
 	stuck  bool          // of other: that one's lock has no end that a lease has
 	err    error         // of nothing
 }
@@ -56,7 +57,7 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	if err != nil {
 		return nil, fmt.Errorf("redlock: master %d: %w", index, err)
 	}
-	m := &master{index: index, rdb: rdb, link: link, timeout: opts.NodeTimeout, logger: opts.Logger}
+	m := &master{index: index, suffix: fmt.Sprintf("%02x", index), rdb: rdb, link: link, timeout: opts.NodeTimeout, logger: opts.Logger}
 	m.rules = redislink.Rules{Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources}
 	c, ok := rdb.(*redis.Client)
 	if !ok {
@@ -144,7 +145,6 @@ func parse(reply []any) (a answer) {
 	case len(reply) == 0:
 	case reply[0] == "mine":
 		a.said, a.place = mine, int(number(1))
-		a.again = len(reply) > 1 && reply[1] == "again"
 	case reply[0] == "free":
 		a.said = free
 	case reply[0] == "other":

@@ -15,6 +15,7 @@ import (
 // The same numbers are in the scripts.
 const (
 	tokenSize   = 26
+	claimSize   = 24 // of a token: what all tokens of a claim begin with
 	waiterSize  = 8
 	mostWaiters = 64
 )

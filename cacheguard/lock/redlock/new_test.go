@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"none":             {nil, redlock.Options{}, []string{"there are 0 masters"}},
 		"two":              {good[:2], redlock.Options{}, []string{"there are 2 masters"}},
+		"too many":         {slices.Repeat([]redis.UniversalClient{incomparable{UniversalClient: a}}, 257), redlock.Options{}, []string{"257 masters, more than 256"}},
 		"nil":              {[]redis.UniversalClient{a, nil, c}, redlock.Options{}, []string{"master 1: the client is nil"}},
 		"nil client":       {[]redis.UniversalClient{a, b, (*redis.Client)(nil)}, redlock.Options{}, []string{"master 2: the client is nil"}},
 		"cluster":          {[]redis.UniversalClient{cluster, b, c}, redlock.Options{}, []string{"a cluster is not a master"}},

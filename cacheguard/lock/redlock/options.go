@@ -98,13 +98,18 @@ func (o Options) withDefaults() (Options, []error) {
 	return o, errs
 }
 
-// leastMasters is with how many one of them can be away.
-const leastMasters = 3
+const (
+	leastMasters = 3   // with how many one of them can be away
+	mostMasters  = 256 // a token has two digits for them
+)
 
 // checkMasters returns all that is wrong with a set of masters.
 func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	if len(masters) < leastMasters {
 		errs = append(errs, fmt.Errorf("redlock: there are %d masters; with fewer than %d none of them may fail, so a lock on one server is the better one", len(masters), leastMasters))
+	}
+	if len(masters) > mostMasters {
+		errs = append(errs, fmt.Errorf("redlock: there are %d masters, more than %d", len(masters), mostMasters))
 	}
 	known := make(map[any]int) // clients and addresses
 	for i, m := range masters {

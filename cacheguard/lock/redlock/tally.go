@@ -88,8 +88,9 @@ func (t *tally) most() int {
 	most, count := 0, make(map[string]int)
 	for _, a := range t.answers {
 		if a.said == other {
-			count[a.holder]++
-			most = max(most, count[a.holder])
+			claim := a.holder[:min(len(a.holder), claimSize)]
+			count[claim]++
+			most = max(most, count[claim])
 		}
 	}
 	return most

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -146,6 +148,17 @@ func TestTallyMet(t *testing.T) {
 		if got := votes(5, votes5).met(); got != want {
 			t.Errorf("met of %s is %v; want %v", votes5, got, want)
 		}
+	}
+}
+
+// A claim has a token of its own for each master.
+func TestTallyMostOfOneClaim(t *testing.T) {
+	v := votes(5, "xxymm")
+	for i, claim := range []string{"A", "A", "B"} {
+		v.answers[i].holder = strings.Repeat(claim, claimSize) + fmt.Sprintf("%02x", i)
+	}
+	if got := v.most(); got != 2 {
+		t.Errorf("one claim has %d masters; want 2", got)
 	}
 }
 

@@ -5,55 +5,68 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 // errTwice is the error of masters that are not so many servers.
 var errTwice = errors.New("a server that is counted twice is no majority")
 
-// doubt looks whether two masters are one server, and has that be the error of an attempt. A claim's token is set on each
-// master once: one that has it already, before it was asked, is asked by another name, too. Wherever two votes of one server
-// are counted the second says so.
-func (l *Locker) doubt(ctx context.Context, a *attempt) bool {
-	if a.err = l.distinct(ctx); a.err != nil {
-		return true
-	}
-	l.doubted.Store(false) // a copy of the question came first
-	return false
-}
+// twins are two masters that are one server.
+type twins struct{ first, second *master }
 
-// distinct returns an error that names two masters that are one server. Each is to set a token of its own in a key that
-// nobody else knows: one that finds the token of another there has the same keys. That needs no more rights than locks do.
-// Masters that don't answer are left out, and the same server with two databases has different keys.
-func (l *Locker) distinct(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.NodeTimeout)
-	defer cancel()
-	key, tokens := l.opts.Prefix+":"+rand.Text(), make([]string, len(l.masters))
-	answers := make(chan answer, len(l.masters))
-	for i, m := range l.masters {
-		token := rand.Text()
-		tokens[i] = token
-		l.keeper.Go(func() {
-			a, _ := redislink.Aside(ctx, func(ctx context.Context) (answer, error) {
-				return m.acquire(ctx, key, token, l.opts.Lease, wish{}), nil
-			})
-			answers <- a
-		})
+// lookForTwin notes of a master's answer whether it is the server of another master. It is, if the claim's own lock is there by
+// the other one's token. No right is needed for this beyond those that locks need. One server with two databases has different
+// keys, and is not found.
+func (c *claim) lookForTwin(m *master, a *answer) {
+	if a.said != other {
+		return
 	}
-	var err error
-	for range l.masters {
-		a := <-answers
-		switch first := slices.Index(tokens, a.holder); {
-		case a.said == mine: // until all were asked
-			m := l.masters[a.master]
-			defer l.keeper.Go(func() { m.release(context.Background(), key, tokens[m.index], l.channel(), "") })
-		case a.said == other && first >= 0:
-			err = fmt.Errorf("%v and %v are one server: %w", l.masters[first], l.masters[a.master], errTwice)
+	for _, first := range c.l.masters {
+		if a.holder == c.at(first) {
+			a.twin = first
+			c.l.twins.Store(&twins{first, m})
+			return
 		}
 	}
-	return err
+}
+
+// isTwice reports whether two masters turned out to be one server, and has that be the error of an attempt. The votes are right
+// without it, for a server has one. But a fleet with such masters outlives fewer failures than it should, which nobody would
+// notice. While twins are known their answers to one lock needn't show it, if another claim has the lock: so they are asked
+// for another one. If one of them is silent the doubt stays for the next call, and the votes of this one count.
+func (l *Locker) isTwice(ctx context.Context, a *attempt) bool {
+	a.err = l.distinct(a.t)
+	if a.err == nil && l.twins.Load() != nil {
+		a.err = l.probe(ctx, func(t *tally) bool { return !t.pendingThere() })
+	}
+	return a.err != nil
+}
+
+// probe asks all masters for a lock that nobody else wants, and returns an error if two of them are one server. Masters that
+// don't answer within NodeTimeout, or until enough have, are left out.
+func (l *Locker) probe(ctx context.Context, enough func(*tally) bool) error {
+	c, t := l.claim(rand.Text()), l.tally()
+	defer c.giveBack(ctx)
+	c.collect(ctx, c.want(ctx, l.masters, wish{}), t, enough)
+	return l.distinct(t)
+}
+
+// distinct returns an error that names two masters that are one server, if that is among the answers to a claim. Twins that were
+// known are forgotten when both have voted for it.
+func (l *Locker) distinct(t *tally) error {
+	known, votes := l.twins.Load(), 0
+	for _, a := range t.answers {
+		m := l.masters[a.master]
+		switch {
+		case a.twin != nil:
+			return fmt.Errorf("%v and %v are one server, or one is a replica of the other: %w", a.twin, m, errTwice)
+		case known != nil && a.said == mine && (m == known.first || m == known.second):
+			votes++
+		}
+	}
+	if votes == 2 {
+		l.twins.CompareAndSwap(known, nil) // another call may have found others
+	}
+	return nil
 }
 
 // String names a master, and its address if that is known.

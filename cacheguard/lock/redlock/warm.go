@@ -17,8 +17,8 @@ const warmTimeout = time.Second
 
 // Warm dials, loads the scripts and subscribes ahead, so that the first locks don't pay for it: a connection that is
 // dialled may take longer than NodeTimeout. It ends with ctx, or after a second, and returns an error if that went well
-// with no majority of the masters, if two of them are one server, or if the user of one lacks rights that locks need: it names
-// each of them.
+// with no majority of the masters, if two of them are one server, if one is a replica that can't be written to, or if the user
+// of one lacks rights that locks need: it names each of them.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -41,18 +41,18 @@ func (l *Locker) Warm(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if redislink.Refused(err) {
+		if redislink.Refused(err) || errors.Is(err, redislink.ErrReplica) {
 			refused = append(refused, fmt.Errorf("redlock: warming up: %w", err))
 		}
 	}
-	twice := l.distinct(ctx)
+	if err := l.probe(ctx, all); err != nil {
+		refused = append(refused, fmt.Errorf("redlock: warming up: %w", err))
+	}
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(slices.Insert(errs, 0, tenure.Why(ctx))...))
 	case len(l.masters)-len(errs) < quorum(len(l.masters)):
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(errs...))
-	case twice != nil:
-		return fmt.Errorf("redlock: warming up: %w", twice)
 	default:
 		return errors.Join(refused...)
 	}

@@ -1,0 +1,247 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// pair is a locker of three masters. The first two are one server, of which the second name can be silent, as can the third
+// master.
+type pair struct {
+	*redlock.Locker
+	server, third        *redistest.Server
+	second, wire         *redistest.Proxy
+	direct, directToLast *redis.Client
+}
+
+func newPair(t *testing.T, o redlock.Options) *pair {
+	t.Helper()
+	p := &pair{server: redistest.Start(t), third: redistest.Start(t)}
+	p.second, p.wire = newProxy(t, p.server), newProxy(t, p.third)
+	p.direct, p.directToLast = newClient(t, p.server.Addr()), newClient(t, p.third.Addr())
+	var masters []redis.UniversalClient
+	for _, addr := range []string{p.server.Addr(), p.second.Addr(), p.wire.Addr()} {
+		masters = append(masters, newClient(t, addr))
+	}
+	var err error
+	p.Locker, err = redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+// mute has a wire be silent, or end its silence without what was sent meanwhile.
+func mute(wire *redistest.Proxy, on bool) {
+	if !on {
+		wire.Cut()
+	}
+	wire.Blackhole(on)
+}
+
+// servers is how many servers have a lock.
+func (p *pair) servers(t *testing.T, name string) (n int64) {
+	t.Helper()
+	for _, rdb := range []*redis.Client{p.direct, p.directToLast} {
+		n += rdb.Exists(t.Context(), prefix+":"+name).Val()
+	}
+	return n
+}
+
+// While the second name of a server is silent the lock is given by two servers. When it speaks it is found out, and never adds
+// a vote, whatever it says in between.
+func TestSecondNameIsSilentAtFirst(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, opts())
+	mute(p.second, true)
+	for i := range 3 {
+		held := get(t, p, "k")
+		if n := p.servers(t, "k"); n != 2 {
+			t.Errorf("lock %d is on %d servers; want 2", i, n)
+		}
+		must(t, held.Unlock(t.Context()))
+	}
+
+	must(t, p.wire.Refuse(true))
+	p.wire.Cut()
+	mute(p.second, false)
+	gate := make(chan struct{})
+	defer close(gate)
+	for i := range 5 {
+		// The name answers about this lock, and about nothing else.
+		name := fmt.Sprint("one server ", i)
+		others := func(c redistest.Command) bool { return isAcquire(c) && !redistest.HasKey(prefix+":"+name)(c) }
+		probe := p.second.DelayCommand(others, gate)
+		for what, ask := range map[string]func(context.Context, string) (lock.Lock, error){"Lock": p.Lock, "TryLock": p.TryLock} {
+			if _, err := ask(t.Context(), name); err == nil {
+				t.Errorf("%s %d is granted by one server with two names", what, i)
+			}
+		}
+		probe.Disarm()
+	}
+
+	must(t, p.wire.Refuse(false))
+	tries := 0
+	await(t, "it is found out", func() bool {
+		tries++
+		name := fmt.Sprint("two servers ", tries)
+		held, err := p.TryLock(t.Context(), name)
+		if err != nil {
+			return strings.Contains(err.Error(), "are one server")
+		}
+		if n := p.servers(t, name); n != 2 {
+			t.Errorf("the lock is on %d servers; want 2", n)
+		}
+		must(t, held.Unlock(t.Context()))
+		return false
+	})
+}
+
+// Two servers go on giving locks while the second name of one of them, which was found out, is silent.
+func TestSecondNameIsSilentLater(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, opts())
+	tries := 0
+	try := func() (servers int64, err error) { // each time another lock: the silent name may have the vote for the last one
+		tries++
+		name := fmt.Sprint(tries)
+		held, err := p.TryLock(t.Context(), name)
+		if err != nil {
+			return 0, err
+		}
+		servers = p.servers(t, name)
+		must(t, held.Unlock(t.Context()))
+		return servers, nil
+	}
+	_, err := try()
+	says(t, err, "are one server")
+	mute(p.second, true)
+	await(t, "two servers are enough", func() bool {
+		n, err := try()
+		if err == nil && n != 2 {
+			t.Errorf("the lock is on %d servers; want 2", n)
+		}
+		return err == nil
+	})
+	mute(p.second, false)
+	await(t, "it is found out again", func() bool {
+		_, err := try()
+		return err != nil && strings.Contains(err.Error(), "are one server")
+	})
+}
+
+// A lock that one server has, by two names, is not renewed by a majority.
+func TestSecondNameDoesNotRenew(t *testing.T) {
+	t.Parallel()
+	o := brisk()
+	p := newPair(t, o)
+	p.SetNodeTimeout(suiteTimeout)
+	mute(p.second, true)
+	var held lock.Lock
+	tries := 0
+	await(t, "two servers give a lock", func() bool { // on a busy machine the first connections may take too long
+		tries++
+		var err error
+		held, err = p.TryLock(t.Context(), fmt.Sprint(tries))
+		return err == nil
+	})
+	if n := p.servers(t, held.Name()); n != 2 {
+		t.Fatalf("the lock is on %d servers; want 2", n)
+	}
+	must(t, p.wire.Refuse(true))
+	p.wire.Cut()
+	mute(p.second, false)
+	arrives(t, "the lock is lost", held.Lost())
+	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
+}
+
+// astray has the questions for some locks go to another server than all else.
+type astray struct {
+	begins string // their keys
+	other  *redis.Client
+}
+
+func (a *astray) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *astray) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a *astray) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { key, _ := arg.(string); return strings.HasPrefix(key, a.begins) }) {
+			return a.other.Process(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A name that leads to another master's server for a moment adds no vote then, and does when it leads elsewhere.
+func TestNameThatLeadsElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var masters []redis.UniversalClient
+	for i := range 3 {
+		masters = append(masters, newClient(t, s.proxies[i].Addr()))
+	}
+	masters[1].(*redis.Client).AddHook(&astray{prefix + ":astray", s.direct[0]})
+	l, err := redlock.New(masters, opts())
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	works(t, l)
+	s.refuse(t, 2)
+	for i := range 3 {
+		_, err = l.TryLock(t.Context(), fmt.Sprint("astray", i))
+		says(t, err, "are one server")
+		if !l.Doubts() {
+			t.Error("it is forgotten before the names have been tried again")
+		}
+		must(t, get(t, l, "k").Unlock(t.Context()))
+		if l.Doubts() {
+			t.Error("names that lead to two servers are still in doubt")
+		}
+	}
+}
+
+// Lock and Unlock are two scripts on each master when nobody has the lock, with four commands.
+func TestUncontendedCommands(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	s := newSite(t)
+	l := s.open(t, opts())
+	must(t, l.Warm(t.Context()))
+	works(t, l)
+	s.nothingLeft(t, "warm")
+	for _, rdb := range s.direct {
+		must(t, redistest.ResetStats(t.Context(), rdb))
+	}
+	for i := range n { // each is another one, for Unlock doesn't wait for all masters
+		must(t, get(t, l, fmt.Sprint(i)).Unlock(t.Context()))
+	}
+	want := map[string]int64{"EVALSHA": 2 * n, "GET": 2 * n, "SET": n, "DEL": n}
+	for i, rdb := range s.direct {
+		var stats map[string]int64
+		defer func() {
+			if t.Failed() {
+				t.Logf("%d times Lock and Unlock took %v on master %d; want %v", n, stats, i, want)
+			}
+		}()
+		await(t, "they are the commands that are needed", func() bool {
+			var err error
+			stats, err = redistest.CommandStats(t.Context(), rdb)
+			must(t, err)
+			maps.DeleteFunc(stats, func(name string, _ int64) bool {
+				return name == "PING" || name == "SUBSCRIBE" || name == "HELLO" || strings.HasPrefix(name, "CLIENT") || strings.HasPrefix(name, "CONFIG") || name == "INFO" // of connections, the subscription and this test
+			})
+			return maps.Equal(stats, want)
+		})
+	}
+}
