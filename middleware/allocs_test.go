@@ -32,6 +32,42 @@ func TestLocalHitAllocations(t *testing.T) {
 	}
 }
 
+// A response that is for its client only costs so many allocations more than the bare handler does. First the response says so,
+// then the request. Four of the first figure keep a copy of the request's header from the handler and count its turn, four of the
+// second count its turn.
+func TestUnsharedAllocations(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	cache, err := middleware.New(store, middleware.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cache.Close(), store.Close() }()
+	private := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Cache-Control"] = []string{"private"}
+		_, _ = w.Write(kilobyte)
+	})
+	perRequest := func(h http.Handler, asked ...string) float64 {
+		r, w := benchRequest("/"), &unread{}
+		if len(asked) > 0 {
+			r.Header["Cache-Control"] = asked
+		}
+		return testing.AllocsPerRun(2000, func() {
+			if !serveUnread(h, r, w) {
+				t.Fatalf("a response of %d bytes", w.n)
+			}
+		})
+	}
+	bare := perRequest(private)
+	for _, c := range []struct {
+		asked []string
+		most  float64
+	}{{nil, 119}, {[]string{"no-store"}, 11}} {
+		if got := perRequest(cache.Handler(private), c.asked...) - bare; got > c.most {
+			t.Errorf("asked for %q: %v allocations more than the bare handler, want %v at most", c.asked, got, c.most)
+		}
+	}
+}
+
 // A body that grows without a Content-Length doubles while it is recorded, so that little is copied.
 func TestLargeBodiesGrow(t *testing.T) {
 	for _, size := range []int{3 << 20, 4 << 20} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -221,4 +222,60 @@ func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
 		return cache.Handler(h)
 	}
 	return open(), open()
+}
+
+// A stale page that nobody asks for any more says for as long as it is kept by what the others are selected, and nothing else.
+// Another variant has one run in the fleet each time it is stale, which is asked whether it is still good, and is fresh in
+// between. At last it takes the place of the one that nobody asks for.
+func TestStalePageOnlySaysWhatSelects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var runs []string
+		near, far := newPair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lang := r.Header.Get("Accept-Language")
+			mu.Lock()
+			runs = append(runs, lang+r.Header.Get("If-None-Match"))
+			mu.Unlock()
+			time.Sleep(time.Second)
+			for _, field := range [][2]string{{"Cache-Control", "max-age=10"}, {"Vary", "Accept-Language"}, {"Etag", `"` + lang + `"`}} {
+				w.Header().Set(field[0], field[1])
+			}
+			if r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			fmt.Fprint(w, "page in ", lang)
+		}))
+		come := func(when string, ttl int, want ...string) {
+			t.Helper()
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					w := asks([]http.Handler{near, far}[i%2], "GET", "/", "Accept-Language", "de")
+					if w.Body.String() != "page in de" || ttl > 0 && !strings.Contains(w.Header().Get("Cache-Status"), fmt.Sprint("; hit; ttl=", ttl)) {
+						t.Errorf("%s: got %q, %q", when, w.Body, w.Header()["Cache-Status"])
+					}
+				})
+			}
+			all.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(runs, want) {
+				t.Errorf("%s: runs %q, want %q", when, runs, want)
+			}
+			runs = nil
+		}
+		asks(near, "GET", "/", "Accept-Language", "en")
+		come("at first", 0, "en", "de")
+		for age := 0; age < 3600; age += 20 {
+			time.Sleep(5 * time.Second)
+			come("while it is fresh", 5)
+			time.Sleep(14 * time.Second)
+			come("when it is stale", 0, `de"de"`)
+		}
+		time.Sleep(time.Minute)
+		come("when the first one is gone", 0, "de")
+		time.Sleep(20 * time.Second)
+		come("when it has its place", 0, `de"de"`)
+	})
 }

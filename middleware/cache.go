@@ -24,6 +24,7 @@ type Cache struct {
 	turns *turns // of what the loader doesn't run
 
 	changes   budget // of strangers
+	purges    purges
 	variants  variants
 	backlog   backlog
 	lastTries lastTries

@@ -78,7 +78,7 @@ func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, 
 		}
 	}
 	if len(tags) > 0 {
-		_ = c.loads.InvalidateTags(r.Context(), tags...) // the loader has logged it
+		_ = c.invalidate(r.Context(), tags...) // the loader has logged it
 	}
 }
 

@@ -54,6 +54,25 @@ func partShows() []show {
 			askHead, "| Range: bytes=0-4 -> hit 206"),
 		script("3.3/part_after_a_private_one_is_not_stored_soon", then(part(`Cache-Control: private`, "0-4/10", "01234"), head), askHead,
 			askHead, askHead, "wait 1h", askHead, "| Range: bytes=0-4 -> hit 206"),
+		script("3.3/type_of_a_part_is_not_guessed_by_another", `206 | `+fresh+` | Content-Range: bytes 0-17/20 | body <html>0123456789ab`,
+			"| Range: bytes=0-17 -> run 206", "| Range: bytes=0-7 -> hit 206 | Content-Type*=text/html",
+			"| Range: bytes=6-9 -> hit 206 | body 0123 | Content-Type*=text/plain"),
+		script("9110-15.3.7/part_for_if_range_joins_others", then(part(tagged+` | A: 1`, "0-4/10", "01234"), tail), askHead,
+			`| If-Range: "a" | Range: bytes=5- -> run 206 | Cache-Status*=stored`, "| Range: bytes=3-6 -> hit 206 | body 3456 | A: 1"),
+		script("9110-15.3.7/part_for_if_range_displaces_nothing", then(head, part(fresh+` | ETag: "b"`, "5-9/10", "56789")), askHead,
+			`| If-Range: "b" | Range: bytes=5- -> run 206 | Cache-Status!*=stored`, "| Range: bytes=0-1 -> hit 206 | body 01"),
+		script("4/part_older_than_the_whole_is_not_used", then(head, `Cache-Control: max-age=5 | ETag: "b"`, fresh), "wait 1s", askHead,
+			"wait 1s", "-> run", "wait 1s", "| Range: bytes=0-1 -> hit 206 | ETag: \"b\"", "wait 1m", "| Range: bytes=0-1 -> run"),
+		script("4/part_as_old_as_the_whole_is_not_used", then(head, `Cache-Control: max-age=5 | ETag: "b"`, fresh), askHead, "-> run",
+			"wait 1m", "| Range: bytes=0-1 -> run"),
+		script("3.4/smaller_part_of_another_version_takes_its_place", then(head, part(fresh+` | ETag: "b"`, "8-9/10", "89")), askHead,
+			"| Range: bytes=8- -> run 206", "| Range: bytes=8- -> hit 206 | ETag: \"b\""),
+		script("4/part_of_the_same_version_as_the_whole_is_used", then(head, `Cache-Control: max-age=5 | ETag: "a" | body 0123456789`), askHead,
+			"wait 1s", "-> run", "wait 1m", "| Range: bytes=0-1 -> hit 206 | body 01"),
+		script("4/part_newer_than_the_whole_is_used", then(`Cache-Control: max-age=5 | ETag: "b"`, head), "-> run", "wait 1m", askHead,
+			"| Range: bytes=0-1 -> hit 206 | body 01"),
+		script("4/part_is_not_stored_beside_a_fresh_whole", then(fresh+` | ETag: "b"`, head), "-> run",
+			"| Cache-Control: no-cache | Range: bytes=0-4 -> run 206 | Cache-Status!*=stored", "| Range: bytes=0-0 -> hit 206 | ETag: \"b\""),
 		script("9110-13.1.5/part_has_the_tag", head, askHead, `| If-Range: "a" | Range: bytes=0-1 -> hit 206`,
 			`| If-Range: "b" | Range: bytes=0-1 -> run 206`),
 
@@ -75,6 +94,8 @@ func partShows() []show {
 		not("3.3/part_for_authorization_is_not_stored", part(tagged+` | Cache-Control: public`, "0-4/10", "01234"), "Authorization: x"),
 		not("3.3/part_is_not_stored_against_wishes", part(tagged, "0-4/10", "01234"), "Cache-Control: no-store"),
 		not("3.3/digest_of_a_part_is_not_stored", part(tagged+` | Content-Digest: x`, "0-4/10", "01234")),
+		not("3.3/encoded_part_is_not_stored", part(tagged+` | Content-Encoding: gzip`, "0-4/10", "01234")),
+		not("9110-15.3.7/part_for_if_range_is_not_stored_alone", head, `If-Range: "a"`),
 
 		script("3.4/parts_are_put_together", then(part(tagged+` | A: 1 | B: 1`, "0-4/10", "01234"), part(tagged+` | A: 2`, "4-7/10", "4567")),
 			askHead, "| Range: bytes=4-7 -> run 206", "| Range: bytes=2-6 -> hit 206 | body 23456 | A: 2 | B: 1"),
@@ -104,6 +125,10 @@ func partShows() []show {
 	}
 	shows = append(shows, with(middleware.Options{MaxBody: 6},
 		script("3.4/parts_are_not_above_max_body", then(head, tail), askHead, askTail, "| Range: bytes=5-6 -> hit 206", "| Range: bytes=0-1 -> run 206"),
+		script("9110-15.3.7/part_for_if_range_that_joins_none", then(part(tagged, "0-3/10", "0123"), tail), "| Range: bytes=0-3 -> run 206",
+			`| If-Range: "a" | Range: bytes=5- -> run 206`, "| Range: bytes=5-6 -> run 206"),
+		script("3.4/larger_part_stays", then(head, part(tagged, "8-9/10", "89")), askHead, "| Range: bytes=8- -> run 206 | Cache-Status!*=stored",
+			"| Range: bytes=0-1 -> hit 206 | body 01", "| Range: bytes=8- -> run 206"),
 		not("3.3/part_above_max_body_is_not_stored", part(tagged, "0-6/10", "0123456")))...)
 	for i := range shows {
 		shows[i] = inBubble(shows[i]) // whether a lease can be had at once

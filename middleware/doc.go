@@ -98,11 +98,17 @@
 //
 // A range is served from a complete response, or from a part. If a handler answers a request for one range with a 206 that a
 // 200 with its fields could be stored as, its part is stored beside the whole responses, and never in place of one. It takes a
-// Content-Range with all three numbers, a body of just this length, up to MaxBody, and a request that
-// doesn't say who asks. Parts are put together under one strong ETag, up to 16 with gaps between them; together they have MaxBody at
-// most. When they are all there is, they are stored as the whole response. Requests for ranges never wait for each other's
-// handlers: while one stores a part, others of the same resource are answered without storing theirs, and so are all beyond an
-// eighth of MaxLoads.
+// Content-Range with all three numbers, a body of just this length, up to MaxBody, no Content-Encoding, and a request that
+// doesn't say who asks. A part for If-Range is stored only if it joins others, for it may lack fields. Parts are put together
+// under one strong ETag, up to 16 with gaps between them; together they have MaxBody at most. A part that doesn't fit takes the
+// others' place only if they aren't larger. When they are all there is, they are stored as the whole response. Requests for
+// ranges never wait for each other's handlers: while one stores a part, others of the same resource are answered without storing
+// theirs, and so are all beyond an eighth of MaxLoads.
+//
+// There is no option for this, for a part goes to those alone who would get a whole response with its fields. It relies on
+// handlers whose ranges are right, such as http.ServeContent, and whose strong ETags stand for one text each. A 206 whose body
+// is not as long as its Content-Range says goes to its own client alone: nobody knows which bytes it has. For a whole response a
+// handler is never asked for the rest alone, for every miss would cost a look-up of parts.
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background, with a copy of the
 // request that has the values of its context, chi's route included, and no client: what it flushes goes nowhere.
@@ -165,8 +171,7 @@
 // # Why a response is not stored
 //
 // Cache-Status has "stored" if the response is stored, as far as that is known when its head is sent: if it has a
-// Content-Length, or is complete by then. Of a purge while the handler ran, after which what is stored is served to nobody, it
-// doesn't know. Otherwise its parameter "detail" says why not. Observers are told the same at the
+// Content-Length, or is complete by then. Otherwise its parameter "detail" says why not. Observers are told the same at the
 // end, as Event.Reason of EventUnstored, and count it. The words, and what to do:
 //
 //	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
@@ -188,6 +193,7 @@
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why
+//	purged             this process has purged it while the handler ran; what other processes purge meanwhile is not known here
 //	method             the answer to a HEAD
 //	range              an answer to Range that is no part which can be stored, see above; or another part is being stored
 //	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, with two hosts, or
@@ -202,5 +208,5 @@
 // recorder.go and revalidate.go the handler's run, writer.go and outflow.go what its client gets of it, backlog.go what is kept for slow clients, turns.go how many run
 // that nobody else gets, serve.go what all others get, codec.go what stands in the store,
 // partial.go and partrecorder.go have the parts, change.go what unsafe methods do, post.go what a POST brings for GET, purge.go
-// what users do. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
+// what users do, purged.go what this process knows of that. The leases, the waiting, the stale windows and the tiers are those of package cacheguard.
 package middleware

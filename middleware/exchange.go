@@ -27,15 +27,16 @@ type exchange struct {
 	level string // the key of the response that is looked at
 	asked asked
 
-	forced    bool         // what is stored for it is fresh, and not to its taste
-	guest     bool         // it looks for what is stored for all, and is not one of those it is stored for; see run.leaves
-	route     *chi.Context // as it was when the request came, or nil
-	came      time.Time    // when the request was looked at first
-	ran       bool         // the handler was begun for it
-	again     bool         // it has its second try; see triesAgain
-	answered  bool         // by the handler
-	confirmed *response    // what the handler has said is still good
-	others    *response    // one that is being made, for others: it says by which fields it was selected
+	forced    bool              // what is stored for it is fresh, and not to its taste
+	guest     bool              // it looks for what is stored for all, and is not one of those it is stored for; see run.leaves
+	route     *chi.Context      // as it was when the request came, or nil
+	came      time.Time         // when the request was looked at first
+	ran       bool              // the handler was begun for it
+	again     bool              // it has its second try; see triesAgain
+	answered  bool              // by the handler
+	confirmed *response         // what the handler has said is still good
+	unstored  cacheguard.Reason // and why that is for nobody else, although it is so
+	others    *response         // one that is being made, for others: it says by which fields it was selected
 
 	stale  *response // what is stored for it, but not to its taste
 	passed int       // the status of a response that went by
@@ -150,7 +151,8 @@ func (x *exchange) Refreshes(stale any) bool {
 // asks for it any more, the next one takes its place when its time in the store is over.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
-	return ok && res != nil && x.level == x.base && res.key == x.key && len(res.vary) > 0
+	first := x.level == x.base || x.level == x.key // the latter for a guest: all who look there say the same
+	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
 // Hears takes a response that is being made, if it is the one for this request and others may read it by now. If it is for
@@ -202,19 +204,19 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e c
 
 // handle runs the handler: here and for this client, if it is waiting for that, else behind its back.
 func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan ending, 1), split: make(chan struct{})}
+	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
 		if t.desk.Do(func() { u.here(ctx, t) }) {
 			select {
-			case e := <-u.ended:
-				return e.entry, e.err
+			case <-u.ended:
+				return u.result.entry, u.result.err
 			case <-ctx.Done():
 				select {
-				case e := <-u.ended: // before that
-					return e.entry, e.err
+				case <-u.ended: // before that
+					return u.result.entry, u.result.err
 				default:
 				}
-				close(u.split)
+				u.split.Store(true)
 				<-u.ended // the slot is this run's until the handler returns or has its client to itself
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)
 			}
@@ -266,7 +268,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 			s.ttl = min(s.ttl, -1) // also in the moment when it ends
 		}
 	case cacheguard.StatusLoaded:
-		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
+		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0 && x.unstored == 0, reason: x.unstored, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
 	default:
 		s = cacheStatus{fwd: "uri-miss", collapsed: true, stored: res.FreshFor > 0}
 	}

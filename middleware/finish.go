@@ -120,8 +120,8 @@ func (rec *recorder) finish() {
 		u.end(ending{entry: u.unshared(rec.verdict)}) // it was said already
 	case rec.isNews(rec.status):
 		e := u.confirmed(canonical(rec.header), rec.before)
-		if u.client != nil {
-			u.client.confirmed = e.entry.Value
+		if e.entry = rec.keeps(e.entry); u.client != nil {
+			u.client.confirmed, u.client.unstored = e.entry.Value, rec.why
 		}
 		u.end(e)
 	case rec.incomplete():
@@ -144,7 +144,7 @@ func (rec *recorder) finish() {
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
 		}
-		u.end(ending{entry: u.entry(rec.verdict, rec.res)})
+		u.end(ending{entry: rec.keeps(u.entry(rec.verdict, rec.res))})
 	}
 }
 

@@ -247,6 +247,7 @@ func TestFleetVariants(t *testing.T) {
 				if field == "Cookie" { // requests that say who asks wait for each other, and the others too
 					kinds = 2
 				}
+				f.awaitRunning(kinds)
 				f.wantRuns(kinds, "before it is known that the response varies")
 				hold.open()
 				for i, cl := range clients {

@@ -12,17 +12,18 @@ import (
 // when the handler flushes. What is left when the handler has returned, or from when the response is for this client alone,
 // is written where the handler runs. All fields are guarded by the recorder's mutex.
 type outflow struct {
-	waiting *waitingHead // the head of the response, until something of it has to be sent
-	heads   []func()     // to be sent before the body, in this order
-	out     []byte       // the body as far as it is recorded
-	sent    int          // how much of it was written to the client
-	flushes int          // how often the handler has flushed
-	flushed int          // how much of that the client has
-	flowing bool         // somebody writes
-	broken  bool         // nothing more is to be written
-	thrown  any          // what the client's writer panicked with
-	owed    owed         // the body, to all who read it
-	taker   *taker       // this client, while it is waited for
+	first   firstHead // the head of the response
+	heads   []func()  // to be sent before the body, in this order; nil is the first
+	room    [1]func() // for most responses that is all
+	out     []byte    // the body as far as it is recorded
+	sent    int       // how much of it was written to the client
+	flushes int       // how often the handler has flushed
+	flushed int       // how much of that the client has
+	flowing bool      // somebody writes
+	broken  bool      // nothing more is to be written
+	thrown  any       // what the client's writer panicked with
+	owed    owed      // the body, to all who read it
+	taker   *taker    // this client, while it is waited for
 	idle    sync.Cond
 }
 
@@ -50,9 +51,11 @@ func (rec *recorder) pour() {
 		switch {
 		case len(rec.heads) > 0:
 			head := rec.heads[0]
-			rec.heads = rec.heads[1:]
+			if rec.heads = rec.heads[1:]; head == nil {
+				head = rec.sendFirst
+			}
 			rec.unlocked(head)
-		case rec.waiting != nil: // nothing goes before it
+		case rec.first.waits: // nothing goes before it
 			return
 		case rec.to == toClient && rec.sent < len(rec.out):
 			p := rec.out[rec.sent:min(rec.sent+flowChunk, len(rec.out))]

@@ -18,6 +18,9 @@ import (
 // them. Parts stand together only under one strong ETag (RFC 9111, section 3.4); once they are all there is, they are
 // stored as a whole response.
 //
+// A range that two responses have is served from the one with the later Date (RFC 9111, section 4): so a part counts no more once
+// a whole response of another version is known that is as new, and none is stored beside a whole one that is fresh.
+//
 // Nothing of this is done for a request that says who asks.
 
 // partKey is the key of the parts of a resource.
@@ -79,15 +82,29 @@ func (res *response) cut(want span) ([]byte, bool) {
 	return nil, false
 }
 
+// sameVersion reports whether the bytes of both responses are those of one representation: they have one strong ETag.
+func (res *response) sameVersion(other *response) bool {
+	tag := other.header["Etag"]
+	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) && slices.Equal(tag, res.header["Etag"]) &&
+		res.key == other.key && slices.Equal(res.vary, other.vary) && res.selected == other.selected
+}
+
+// outdated reports whether another response is of another version, and not older.
+func (res *response) outdated(by *response) bool {
+	if by == nil || res.sameVersion(by) {
+		return false
+	}
+	mine, ok := parseHTTPDate(res.header["Date"])
+	its, also := parseHTTPDate(by.header["Date"])
+	return !ok || !also || !mine.After(its)
+}
+
 // with returns the parts of both responses, of which more is the newer one and decides about the header. It is false if they
 // can't be put together: not under one strong validator, or above the bounds.
 func (res *response) with(more *response, maxBody int) (*response, bool) {
-	tag := more.header.Get("Etag")
 	have, ok := res.parts()
 	add, also := more.parts()
-	if !ok || !also || have.size != add.size || !hasTag(more.header, nil) || !strings.HasPrefix(tag, `"`) ||
-		!slices.Equal(res.header["Etag"], more.header["Etag"]) ||
-		res.key != more.key || !slices.Equal(res.vary, more.vary) || res.selected != more.selected {
+	if !ok || !also || have.size != add.size || !res.sameVersion(more) {
 		return nil, false
 	}
 	all := append(have.spans, add.spans...)
@@ -167,7 +184,7 @@ func (x *exchange) storedPart() bool {
 	}
 	age := res.age + found.Age
 	p, ok := res.parts()
-	if !ok || !x.asked.takes(age, found.FreshFor, res.mustRevalidate) || !res.meetsIfRange(h["If-Range"]) {
+	if !ok || !x.asked.takes(age, found.FreshFor, res.mustRevalidate) || !res.meetsIfRange(h["If-Range"]) || res.outdated(x.stale) {
 		return false
 	}
 	wanted, _ := parseRange(h["Range"][0], p.size)
@@ -210,11 +227,16 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 	v.revalidate, v.ifError, v.keep = 0, 0, 0
 	res := c.kept(r, key, status, all, before, v)
 	delete(res.header, "Content-Length") // of what is stored others get other lengths
-	if len(res.header["Content-Range"]) != 1 || res.header["Content-Md5"] != nil || res.header["Content-Digest"] != nil {
+	if len(res.header["Content-Range"]) != 1 || slices.ContainsFunc(ofOneBody, func(name string) bool { return res.header[name] != nil }) {
 		return nil, v, 0
 	}
 	return res, v, s.length()
 }
+
+// ofOneBody are fields with which a part is not stored. Two describe the body that it came in. The third can come from a
+// compressing middleware that knows nothing of ranges (chi's doesn't): its body is what became of the part, and no part of
+// anything; a client finds a range that is as long before and after.
+var ofOneBody = []string{"Content-Md5", "Content-Digest", "Content-Encoding"}
 
 // kept is a response to r as it may be given to others, without its body. Both headers are canonical.
 func (c *Cache) kept(r *http.Request, key string, status int, all, before http.Header, v verdict) *response {

@@ -13,9 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ranged has the handler answer a request for a range, and stores the part that comes of it.
+// ranged has the handler answer a request for a range, and stores the part that comes of it, unless a whole response is fresh.
 func (x *exchange) ranged() {
-	if x.oneRange() && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
+	if x.oneRange() && !x.forced && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
 		next := x.next
 		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.record(w, r, next) })
@@ -32,7 +32,7 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 	asked := *r // as it is before the handler may change it
 	asked.Header = r.Header.Clone()
-	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: time.Now()}
+	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: x.cache.sends()}
 	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
 	defer p.release() // also when the handler panics
 	next.ServeHTTP(p, r)
@@ -52,7 +52,7 @@ type partRecorder struct {
 	header http.Header
 	before http.Header
 	lease  *holding
-	sent   time.Time // the request, to the handler
+	sent   sending // the request, to the handler
 
 	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
 	decided bool       // the head is written
@@ -91,10 +91,10 @@ func (p *partRecorder) writeHeader(status int) {
 		return
 	case status >= 200 || status == http.StatusSwitchingProtocols:
 		p.decided = true
-		if p.res, p.verdict, p.length = c.partOf(p.asked, p.x.key, status, p.header, p.before, p.sent); p.res != nil {
+		if p.res, p.verdict, p.length = c.partOf(p.asked, p.x.key, status, p.header, p.before, p.sent.at); p.res != nil && p.describes() {
 			p.on, p.head = true, p.header.Clone()
 			p.res.body = make([]byte, 0, p.length)
-			p.says(true)
+			p.says(0)
 			return
 		}
 		if status == http.StatusOK || status == http.StatusPartialContent && p.verdict.remember {
@@ -104,6 +104,12 @@ func (p *partRecorder) writeHeader(status int) {
 	}
 	p.sync(p.header)
 	p.to.WriteHeader(status)
+}
+
+// describes reports whether all fields of the part are known. A handler may leave most of them out for who asks with If-Range, and
+// has them already (RFC 9110, section 15.3.7): then the part needs those of another one.
+func (p *partRecorder) describes() bool {
+	return p.asked.Header["If-Range"] == nil || p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
 }
 
 // sync makes the client's header what the handler's is.
@@ -205,7 +211,7 @@ func (p *partRecorder) pass() {
 	}
 	if !p.stored {
 		p.lease.put(nothingStored)
-		p.says(false)
+		p.says(cacheguard.ReasonRange)
 	}
 	at, body := p.passer.place, p.res.body
 	at.awaits()
@@ -230,13 +236,13 @@ func (p *partRecorder) pass() {
 	}
 }
 
-// says has Cache-Status and observers told whether the part is stored.
-func (p *partRecorder) says(stored bool) {
+// says has Cache-Status and observers told why the part is not stored: what was said first; 0 is that it is.
+func (p *partRecorder) says(why cacheguard.Reason) {
 	to := p.passer
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	if to.status.stored, to.status.reason = stored, cacheguard.ReasonRange; stored {
-		to.status.reason = 0
+	if why == 0 || to.status.reason == 0 {
+		to.status.stored, to.status.reason = why == 0, why
 	}
 }
 
@@ -252,11 +258,19 @@ func (p *partRecorder) finish() {
 	}
 	c, res := p.x.cache, p.res
 	if prev := p.lease.prev; prev != nil {
-		if both, ok := prev.with(res, c.opts.MaxBody); ok {
+		both, ok := prev.with(res, c.opts.MaxBody)
+		switch {
+		case ok:
 			res = both
+		case prev.sameVersion(res) && (len(prev.body) > len(res.body) || p.asked.Header["If-Range"] != nil):
+			return // crumbs don't drive out what many ask for, and what may lack fields has no others to take them from
 		}
 	}
 	e := c.entry(p.verdict, res)
+	if c.purges.since(p.sent, e.Tags) {
+		p.says(cacheguard.ReasonPurged)
+		return
+	}
 	p.stored = !e.NoShare && !e.NoStore && p.lease.put(e)
 	if _, whole := res.whole(); whole && p.stored {
 		p.x.completed()

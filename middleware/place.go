@@ -35,27 +35,20 @@ func (t *turns) place(give func()) *place {
 	return &place{turns: t, give: give, counts: true, left: slowClient}
 }
 
-// awaits is called before the handler waits for its client, and resumes after it.
+// awaits is called before the handler waits for its client, and resumes after it. It gives nothing back itself: that may take a
+// step of the store, and whoever calls this has locks that readers need.
 func (p *place) awaits() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.waits++
 	if p.waits == 1 {
 		p.since = time.Now()
 	}
-	var give func()
-	switch {
-	case p.give == nil:
-	case p.left <= 0:
-		give, p.give = p.give, nil
-	case !p.armed:
+	if p.give != nil && !p.armed {
 		p.arm(p.left)
-	}
-	p.mu.Unlock()
-	if give != nil {
-		give()
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	for _, p := range prefixes {
 		if p == "/" {
-			return c.loads.InvalidateAll(ctx)
+			return c.invalidate(ctx)
 		}
 	}
 	return c.purge(ctx, prefixes, c.prefixTag)
@@ -69,7 +69,7 @@ func (c *Cache) purge(ctx context.Context, names []string, tagOf func(string) (s
 	if err != nil {
 		return err
 	}
-	return c.loads.InvalidateTags(ctx, tags...)
+	return c.invalidate(ctx, tags...)
 }
 
 func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, error) {

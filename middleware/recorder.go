@@ -67,7 +67,7 @@ const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
 	rec := &recorder{run: u, w: w, cancel: cancel, promised: -1, header: http.Header{}}
-	rec.idle.L, rec.readers.L = &rec.mu, &rec.mu
+	rec.idle.L, rec.readers.L, rec.heads = &rec.mu, &rec.mu, rec.room[:0]
 	if w == nil {
 		rec.to = goneAway
 		return rec
@@ -130,7 +130,7 @@ func (rec *recorder) head(status int) {
 		return
 	}
 	u := rec.run
-	rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
+	rec.verdict = u.verdict(&u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
 	rec.why = rec.verdict.unstored()
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
@@ -170,14 +170,7 @@ func contradicts(status, begun int) bool { return status >= 400 && status != beg
 func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }
 
 // ended reports whether the load doesn't want the response any more.
-func (rec *recorder) ended() bool {
-	select {
-	case <-rec.run.split:
-		return true
-	default:
-		return false
-	}
-}
+func (rec *recorder) ended() bool { return rec.run.split.Load() }
 
 // instead says whether this response is the news about another one, which is what the client gets: that the stored one
 // is still good, or that there is only a stale one.
@@ -188,7 +181,7 @@ func (rec *recorder) instead(status int) bool {
 		rec.on = true
 	case u.stale(status):
 		rec.on = true
-		rec.verdict = u.verdict(u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
+		rec.verdict = u.verdict(&u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
 		rec.res = rec.stored(status)
 	default:
 		return false
@@ -214,7 +207,7 @@ func (rec *recorder) stored(status int) *response {
 		header: storedHeader(own, rec.verdict.drop),
 	}
 	res.vary, _ = varyOf(own)
-	res.personal, res.guessed = identified(u.asked, res.vary), rec.verdict.guessed
+	res.personal, res.guessed = identified(&u.asked, res.vary), rec.verdict.guessed
 	res.selected = selectedBy(res.vary, u.asked.Header)
 	return res
 }
@@ -238,40 +231,47 @@ func (rec *recorder) pass(s cacheStatus) {
 		s.fwdStatus = rec.status
 	}
 	u.client.answered = true
-	rec.waiting = &waitingHead{status, s, rec.headers()}
+	rec.first = firstHead{status: status, is: s, header: rec.headers(), waits: true}
 	if !rec.on {
 		rec.drain()
 	}
 }
 
-// waitingHead is what the client is told before the body.
-type waitingHead struct {
-	status int
-	is     cacheStatus
-	header http.Header
+// firstHead is what the client is told before the body.
+type firstHead struct {
+	waits    bool // until something of the response has to be sent
+	status   int
+	header   http.Header
+	is       cacheStatus
+	line     string // for Cache-Status, from when it doesn't wait any more
+	notWhole bool   // the same: it is a 304
 }
 
 // release lets the client have its head. That the response is stored is known only when the handler has returned, or if it has
 // promised a length that can be stored.
 func (rec *recorder) release() {
-	head := rec.waiting
-	if rec.waiting = nil; head == nil {
+	head := &rec.first
+	if !head.waits {
 		return
 	}
 	if head.is.reason = rec.why; rec.why == 0 {
 		head.is.stored = rec.on && rec.verdict.store && (rec.over || rec.promised >= 0 && !rec.interim)
 	}
-	line, notWhole := rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
-	rec.heads = append(rec.heads, func() {
-		h := rec.sync(head.header)
-		if line != "" {
-			h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), line)
-		}
-		if notWhole {
-			notModified(h)
-		}
-		rec.w.WriteHeader(head.status)
-	})
+	head.waits, head.line, head.notWhole = false, rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
+	rec.heads = append(rec.heads, nil)
+}
+
+// sendFirst sends the first head, which nobody changes any more.
+func (rec *recorder) sendFirst() {
+	head := &rec.first
+	h := rec.sync(head.header)
+	if head.line != "" {
+		h["Cache-Status"] = append(slices.Clip(h["Cache-Status"]), head.line)
+	}
+	if head.notWhole {
+		notModified(h)
+	}
+	rec.w.WriteHeader(head.status)
 }
 
 // Write records, or passes on.

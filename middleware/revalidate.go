@@ -64,7 +64,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 	news := ownFields(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
-		if u.prev.personal || identified(u.asked, u.prev.vary) { // it may be about somebody else's page
+		if u.prev.personal || identified(&u.asked, u.prev.vary) { // it may be about somebody else's page
 			return ending{entry: u.unshared(verdict{})}
 		}
 		same := *u.prev
@@ -74,7 +74,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 			news = nil
 		}
 	}
-	e := u.cache.reentry(u.asked, res, news, said, u.sent)
+	e := u.cache.reentry(&u.asked, res, news, said, u.sent.at)
 	if e.NoShare && u.leaves() {
 		e = cacheguard.Entry[*response]{Value: e.Value, NoShare: true, LeaveStored: true}
 	}

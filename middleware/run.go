@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -53,16 +54,17 @@ type run struct {
 	key    string
 	prev   *response                    // what is stored, if anything is
 	found  cacheguard.Result[*response] // the same, and how
-	ended  chan ending
-	split  chan struct{} // closed when the load doesn't want the response any more
-	asks   bool          // for a 304
-	guest  bool          // it refreshes what is stored for all, for a request that says who asks
+	ended  chan struct{}                // closed when result is there
+	result ending                       // what the load returns, not before ended is closed
+	split  atomic.Bool                  // the load doesn't want the response any more
+	asks   bool                         // for a 304
+	guest  bool                         // it refreshes what is stored for all, for a request that says who asks
 	load   *desk.Load
 
 	rec   *recorder
-	sent  time.Time
+	sent  sending
 	req   *http.Request // as the handler gets it, which may change it
-	asked *http.Request // the same, unchanged
+	asked http.Request  // the same, unchanged
 }
 
 // ending is what a load returns.
@@ -116,8 +118,8 @@ func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*respon
 		}
 	}()
 	u.serve(t.next)
-	e := <-u.ended
-	return e.entry, e.err
+	<-u.ended
+	return u.result.entry, u.result.err
 }
 
 // serve runs the handler and ends the run, whichever way the handler ends.
@@ -139,21 +141,23 @@ func (u *run) serve(next http.Handler) {
 			panic(v) // with the handler's frames still on the stack, for whoever prints them
 		}
 	}()
-	u.sent = time.Now()
+	u.sent = u.cache.sends()
 	next.ServeHTTP(u.rec.writer(), u.req)
 	u.rec.finish()
 	whole = true
 }
 
 // end says what the load returns. Only the first one counts. From then on it is stored, whoever leaves: clients may have all of
-// it before the load has returned, and go.
+// it before the load has returned, and go. The recorder's mutex is held.
 func (u *run) end(e ending) {
 	if e.err == nil {
 		u.load.Made()
 	}
 	select {
-	case u.ended <- e:
+	case <-u.ended:
 	default:
+		u.result = e
+		close(u.ended)
 	}
 }
 
@@ -170,8 +174,7 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 	if u.asks {
 		u.prev.validators(u.req)
 	}
-	asked := *u.req
-	if u.asked = &asked; own || u.asks {
+	if u.asked = *u.req; own || u.asks {
 		u.asked.Header = u.req.Header.Clone()
 	} else {
 		u.asked.Header = r.Header
@@ -196,7 +199,7 @@ func whileWanted(load, client context.Context) (context.Context, context.CancelC
 
 // verdict decides about a response by its head.
 func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
-	v := u.cache.rules.judge(r, status, h, u.sent, time.Now())
+	v := u.cache.rules.judge(r, status, h, u.sent.at, time.Now())
 	if isStream(h) {
 		v = verdict{remember: true, why: "event stream"}
 	}

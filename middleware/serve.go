@@ -84,8 +84,9 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 	} else if _, has := res.header["Content-Length"]; !has {
 		one("Content-Length", strconv.Itoa(len(res.body)))
 	}
-	// net/http would guess the type of a body; here a HEAD and a range get the same answer.
-	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.header.Get("Content-Encoding") == "" {
+	// net/http would guess the type of a body; here a HEAD and a range get the same answer. Of a stored part it guesses by the bytes
+	// that are sent, as without the cache: a client chose where the part begins.
+	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
 		one("Content-Type", http.DetectContentType(res.body))
 	}
 }

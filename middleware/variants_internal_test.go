@@ -98,3 +98,24 @@ func TestVariantsOfLongURLs(t *testing.T) {
 	}
 	runtime.KeepAlive(&v)
 }
+
+// All who look at a stale page that varies, where the others are found by it, say that it is one of several: also those who say who
+// asks, and look at what is stored for all. Under a variant's own key there is one alone.
+func TestPartsForAllWhoLookThere(t *testing.T) {
+	page := &response{key: "page", vary: []string{"Accept-Language"}, selected: "-"}
+	whoAsks := identifiedKey("page")
+	for _, c := range []struct {
+		base, level string
+		want        bool
+	}{
+		{"page", "page", true},
+		{whoAsks, whoAsks, true},
+		{whoAsks, "page", true},
+		{"page", variantKey("page", page.vary, page.selected), false},
+		{whoAsks, variantKey(whoAsks, page.vary, page.selected), false},
+	} {
+		if x := (&exchange{key: "page", base: c.base, level: c.level}); x.Parts(page) != c.want || x.Parts(&response{key: "page"}) {
+			t.Errorf("base %q, level %q: %v", c.base, c.level, !c.want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package middleware_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+
+	"github.com/cacheguard/cacheguard/middleware"
+)
+
+// A middleware behind the cache that compresses parts, which have an ETag and a place in the whole, makes something else of them. A
+// client can look for ranges that are as long before and after: nobody gets bytes of what has come of these.
+func TestCompressedPartsAreNobodyElses(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	text := make([]byte, 4096) // of which each byte carries four bits
+	for i := range text {
+		text[i] = "0123456789abcdef"[rnd.IntN(16)]
+	}
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		h := newCache(t, middleware.Options{}).Handler(chimiddleware.Compress(5)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
+			http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
+		})))
+		asLong := 0
+		for n := 20; n < 200; n++ {
+			target := fmt.Sprintf("/%d", n)
+			first := asks(h, "GET", target, "Accept-Encoding", "gzip", "Range", fmt.Sprintf("bytes=0-%d", n-1))
+			if first.Body.Len() != n {
+				continue
+			}
+			asLong++
+			before := runs
+			second := asks(h, "GET", target, "Accept-Encoding", "gzip", "Range", "bytes=0-19")
+			if runs == before {
+				t.Errorf("the first 20 bytes of %d are %q", n, second.Body)
+			}
+		}
+		if asLong == 0 {
+			t.Error("no range is as long when it is compressed")
+		}
+	})
+}
+
+// Requests for ranges have their bounds, also those whose parts are stored: with eight loads two of them run at a time. All are
+// answered, and a page elsewhere is made meanwhile.
+func TestManyRangesAtOnce(t *testing.T) {
+	for name, path := range map[string]string{"one page": "/", "many pages": "/%d"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var runs working
+				hold := make(chan struct{})
+				h := newCache(t, middleware.Options{MaxLoads: 8}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
+					if r.Header["Range"] != nil {
+						runs.begins()
+						defer runs.ends()
+						<-hold
+					}
+					http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader([]byte(digits)))
+				}))
+				var all sync.WaitGroup
+				for i := range 100 {
+					all.Go(func() {
+						r := httptest.NewRequest("GET", "/", nil)
+						if path != "/" {
+							r = httptest.NewRequest("GET", fmt.Sprintf(path, i), nil)
+						}
+						r.Header.Set("Range", fmt.Sprintf("bytes=%d-9", i%10))
+						w := httptest.NewRecorder()
+						if h.ServeHTTP(w, r); w.Code != http.StatusPartialContent || w.Body.String() != digits[i%10:] {
+							t.Errorf("bytes %d-9: %d %q", i%10, w.Code, w.Body)
+						}
+					})
+				}
+				synctest.Wait()
+				if got := asks(h, "GET", "/page").Body.String(); got != digits {
+					t.Errorf("a page is %q", got)
+				}
+				close(hold)
+				all.Wait()
+				if n := runs.peak.Load(); n < 1 || n > 2 {
+					t.Errorf("%d handlers at a time", n)
+				}
+			})
+		})
+	}
+}
+
+// Requests for crumbs don't drive out what others get of a part.
+func TestCrumbsDriveNothingOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		text := bytes.Repeat([]byte(digits), 100)
+		h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
+			http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
+		}))
+		ranged(h, "0-199")
+		for i := range 100 {
+			ranged(h, fmt.Sprintf("%d-%[1]d", 300+5*i))
+		}
+		before := runs
+		if got := ranged(h, "10-19"); got != digits || runs != before {
+			t.Errorf("%q, %d runs", got, runs-before)
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package middleware
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A handler whose time for its client is used up loses its place when it waits once more, and is not held up by what gives that
+// back: a budget of the fleet may take long for it. As long as it doesn't wait it keeps the place.
+func TestPlaceIsGivenBackBesideItsHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		given, store := 0, make(chan struct{})
+		turns := &turns{most: 1}
+		turns.give = turns.release
+		p := turns.place(func() { given++; <-store })
+		p.awaits()
+		time.Sleep(slowClient - time.Millisecond)
+		p.resumes()
+		time.Sleep(time.Second)
+		if p.left = 0; given != 0 {
+			t.Error("it has lost its place although it waits no more")
+		}
+		p.awaits()
+		synctest.Wait()
+		if given != 1 {
+			t.Errorf("given back %d times", given)
+		}
+		p.resumes()
+		p.leave()
+		close(store)
+		if synctest.Wait(); given != 1 || turns.running != 0 {
+			t.Errorf("given back %d times, and %d turns are taken", given, turns.running)
+		}
+	})
+}
