@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -25,19 +26,27 @@ func (t *turn) end() {
 
 // takeTurn takes one slot for those who want to ask for the lease, and one for those who want to load without it.
 func (r *run[V]) takeTurn(all []*miss[V]) {
-	var ask, load []*miss[V]
-	for _, m := range r.together(all) {
-		if m.State == protocol.Queued {
-			ask = append(ask, m)
-		} else {
-			load = append(load, m)
-		}
+	ask, load := r.together(all), []*miss[V](nil)
+	if len(ask) != 1 || ask[0].State != protocol.Queued { // else it is as it is mostly
+		ask, load = r.split(ask)
 	}
 	for _, some := range [][]*miss[V]{ask, load} {
 		if len(some) > 0 {
 			r.acquire(some, func(release func(), err error) { r.turned(some, release, err) })
 		}
 	}
+}
+
+// split parts those who want to ask for the lease from those who want to load without it.
+func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
+	for _, m := range all {
+		if m.State == protocol.Queued {
+			ask = append(ask, m)
+		} else {
+			load = append(load, m)
+		}
+	}
+	return ask, load
 }
 
 // acquire takes a slot of the budget, and gives it to then, on the run's goroutine.
@@ -87,8 +96,8 @@ func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 	t.end() // if nobody needs it any more
 }
 
-// ask asks for all leases in one trip.
-func (r *run[V]) ask(all []*miss[V]) {
+// ask asks for all leases in one trip. ctx is of the store's steps.
+func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 	keys, asks := make([]Key, len(all)), make([]LeaseAsk, len(all))
 	for i, m := range all {
 		keys[i], asks[i] = m.key, r.question(m)
@@ -96,14 +105,14 @@ func (r *run[V]) ask(all []*miss[V]) {
 	sent := r.now()
 	var replies []Reply[LeaseAnswer]
 	if len(all) == 1 {
-		replies = only(r.cache.store.Lease(r.values, keys[0], asks[0]))
+		replies = only(r.cache.store.Lease(ctx, keys[0], asks[0]))
 	} else {
-		replies = complete(r.cache.store.LeaseMany(r.values, keys, asks), len(keys))
+		replies = complete(r.cache.store.LeaseMany(ctx, keys, asks), len(keys))
 	}
-	there, lookErr := r.look(replies)
+	there, lookErr := r.doubleCheck(ctx, all, replies)
 	for i, m := range all {
 		m.asked.sent = sent
-		r.answered(m, replies[i].Answer, replies[i].Err, there[i], lookErr)
+		r.leaseAnswered(m, replies[i].Answer, replies[i].Err, there[i], lookErr)
 	}
 }
 
@@ -111,9 +120,14 @@ func (r *run[V]) ask(all []*miss[V]) {
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.watch(m) // before the lease is asked for: no message may fall between
-	m.asked = question{token: newID(), tier: c.tier.stamp(m.key.Key), changed: c.changed.Count(m.key.Key), asOf: flight.Tick()}
-	c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
-	return LeaseAsk{Token: m.asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Wait: !m.Behind}
+	id, asked := m.key.Key, &m.asked
+	*asked = question{
+		token: newID(), hint: c.hints.Of(id), tier: c.tier.stamp(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
+	}
+	if !m.Unseen { // else it isn't known yet that this is no hit
+		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
+	}
+	return LeaseAsk{Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Tags: asked.hint.Tags, Wait: !m.Behind}
 }
 
 // complete sees that there is a reply to each question.
@@ -131,26 +145,36 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only is the reply to a question about one key.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// look opens the values that are there after all, and reads the generations of all their tags in one trip. An error means that
-// nobody can say which of them have been invalidated.
-func (r *run[V]) look(replies []Reply[LeaseAnswer]) ([]found[V], error) {
+// doubleCheck opens the values that are there after all, and reads what generations have not come with them, in one trip. An error
+// means that nobody can say which of them have been invalidated.
+func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []int
 	for i, reply := range replies {
 		if reply.Err == nil && reply.Answer.State == LeaseValue {
-			if there[i] = r.cache.open(reply.Answer.Frame); there[i].res.Status != StatusMiss {
+			var sure bool
+			if there[i], sure = r.cache.openWith(all[i].asked.unsent, all[i].key.Key, reply.Answer.Frame, all[i].asked.hint, reply.Answer.Of); !sure {
 				some = append(some, i)
 			}
 		}
 	}
-	return there, r.cache.validate(r.values, there, some)
+	return there, r.cache.validate(ctx, there, some)
 }
 
-// answered takes the answer to the question for the lease, with the value in it.
-func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
+// leaseAnswered takes the answer to the question for the lease, with the value in it.
+func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
 	if err == nil && ans.State > LeaseOutcome {
 		err = errAnswer
+	}
+	if m.Unseen && (err != nil || ans.State == LeaseValue) { // nothing has begun
+		m.saw(there)
+		m.storeErr, m.own.out.err = lookErr, err
+		if e.Kind = protocol.Value; err != nil {
+			e.Kind = protocol.Unanswered
+		}
+		r.step(m, e)
+		return
 	}
 	if err != nil {
 		c.down(r.ctx, &c.leasing, m.name, err)
@@ -164,6 +188,10 @@ func (r *run[V]) answered(m *miss[V], ans LeaseAnswer, err error, there found[V]
 		return
 	}
 	c.up(r.ctx, &c.leasing)
+	if m.Unseen {
+		c.missed(r.ctx, m.name, found[V]{})
+		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
+	}
 	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
@@ -217,7 +245,7 @@ func (r *run[V]) outcome(m *miss[V], told bool) protocol.Left {
 	case OutcomeUnshared:
 		return protocol.Unshared
 	case OutcomeUnstored:
-		got, err := r.cache.openAlone(r.values, o.Frame, told)
+		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, o.Frame, told)
 		if err != nil {
 			return protocol.Unreadable
 		}
@@ -262,6 +290,9 @@ const (
 // together returns the misses whose turn is to be taken now. While others still follow, those who have followed wait for each other.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
+	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // as it is mostly
+		return all
+	}
 	var now []*miss[V]
 	for _, m := range all {
 		if m.waits.since.IsZero() {

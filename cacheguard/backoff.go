@@ -24,6 +24,17 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 // replica doesn't win every turn.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
+// recorded is how long the store knows a failure: twice its back-off, so that the next one can grow, and longer than every
+// timer of those who wait for the load, so that a lost message costs them no second one.
+func (o *Options[V]) recorded(backoff time.Duration) time.Duration {
+	return max(2*backoff, o.LeaseTTL+time.Second)
+}
+
+// remembered is how long this process knows the error itself: for the back-off, and for those who wait for the load.
+func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
+	return max(backoff, o.LeaseTTL) + time.Second
+}
+
 // pauseWithoutLeases is how long a stale value is served without asking for the lease again when the store gives none,
 // for want of memory or rights.
 const pauseWithoutLeases = time.Second

@@ -22,6 +22,12 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
+// lookingFirst is a cache that looks a value up before it asks for the lease, as one does that has found most values so far.
+func lookingFirst[V any](c *cacheguard.Cache[V]) *cacheguard.Cache[V] {
+	c.LooksFirst()
+	return c
+}
+
 // openOn opens a cache as a process of a fleet does: all that are opened on one store share it.
 func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
 	t.Helper()

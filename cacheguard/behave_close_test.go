@@ -133,7 +133,7 @@ func TestClosedCache(t *testing.T) {
 func TestCloseDuringTheLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{})
+		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
 		looking := make(chan struct{})
 		store.onto("Get", func(context.Context) error { <-looking; return nil })
 		leader, joiner := getting(t.Context(), t, c, "k", returning("v")), getting(t.Context(), t, c, "k", returning("v"))

@@ -182,7 +182,7 @@ func TestLoadThatNobodyWaitsFor(t *testing.T) {
 func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{})
+		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
 		o := newScriptedOrigin[string](t)
 		ctx, leave := context.WithCancel(t.Context())
 		looking := make(chan struct{})

@@ -154,7 +154,7 @@ func TestStoreIsDown(t *testing.T) {
 		inBubble(t, step+" fails closed", func(t *testing.T) {
 			store := newTampered()
 			store.onto(step, fails(always))
-			c := openOn(t, store, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed})
+			c := lookingFirst(openOn(t, store, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed}))
 			load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
 			call := gettingResult(t.Context(), t, c, "k", load)
 			if r, err := call.now(); !r.Degraded || !errors.Is(err, cacheguard.ErrUnavailable) || !errors.Is(err, errTampered) {

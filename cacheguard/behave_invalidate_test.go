@@ -108,7 +108,7 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 		for _, verb := range []string{"Get", "Refresh"} {
 			inBubble(t, verb+" "+name, func(t *testing.T) {
 				store := newTampered()
-				c := openOn(t, store, cacheguard.Options[string]{})
+				c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
 				get := func(load cacheguard.LoadFunc[string]) *begun[string] {
 					return beginCall(t, func() (string, error) {
 						if verb == "Refresh" {
@@ -157,7 +157,7 @@ func TestChangeOnItsWay(t *testing.T) {
 		step := map[string]string{"Set": "Claim", "Update": "Claim", "Invalidate": "Invalidate"}[name]
 		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
-			c := openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{})
+			c := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{}))
 			if err := c.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}

@@ -98,3 +98,27 @@ func TestShutdownLetsNestedLoadsFinish(t *testing.T) {
 		}
 	})
 }
+
+// TestShutdownLeavesLeases that can't be given back to end by themselves.
+func TestShutdownLeavesLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: time.Minute})
+		store.onto("Lease", fails(always)) // it may have been granted
+		store.onto("Release", fails(always))
+		getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
+		synctest.Wait()
+		before := store.steps("Release")
+		if before == 0 {
+			t.Fatal("the lease is not given back at all")
+		}
+		began := time.Now()
+		shutting(t.Context(), t, c).gives(struct{}{}, nil)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Shutdown took %v", took)
+		}
+		if n := store.steps("Release"); n != 2*before {
+			t.Errorf("tried %d times more; want once for each of %d, at the end", n-before, before)
+		}
+	})
+}

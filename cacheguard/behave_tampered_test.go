@@ -179,6 +179,18 @@ func (s *tampered) Invalidate(ctx context.Context, keys []cacheguard.Key) error 
 	return s.step(ctx, "Invalidate", keys[0], func() error { return s.Store.Invalidate(ctx, keys) })
 }
 
+func (s *tampered) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	return s.step(ctx, "MarkStale", keys[0], func() error { return s.Store.MarkStale(ctx, keys, at, mark) })
+}
+
+func (s *tampered) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+	err = s.step(ctx, "InvalidateTags", cacheguard.Key{Cache: cache}, func() (err error) {
+		generation, err = s.Store.InvalidateTags(ctx, cache, tags)
+		return err
+	})
+	return generation, err
+}
+
 // leaseFree asks the store itself whether a load of the key could begin now.
 func leaseFree(t *testing.T, store interface {
 	Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error)

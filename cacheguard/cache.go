@@ -27,13 +27,14 @@ type Cache[V any] struct {
 	protocol    protocol.Config // what opts mean for it
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 
-	flights[V]
-	waits watch.Board[Message] // of those flights, for loads in other processes
-	tier  localTier[V]         // the process-local tier; without values if there is none
-	plain bool                 // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
-	loads loads                // under way
-	life  life
+	flights flights[V]
+	waits   watch.Board[Message] // of those flights, for loads in other processes
+	tier    localTier[V]         // the process-local tier; without values if there is none
+	plain   bool                 // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
+	loads   loads                // under way
+	life    life
 	memory
+	delivery
 	listeners
 	health
 }
@@ -44,8 +45,8 @@ type memory struct {
 	failures      knowledge.Failures      // of loads in this process, as error values
 	refreshPauses knowledge.Pauses        // from refreshing what another process loads or what has failed
 	invalidations knowledge.Invalidations // invalidations by tag
-	unsent        knowledge.Unsent        // those of which the store could not be told
 	hints         knowledge.Hints         // which tags values have
+	presence      knowledge.Presence      // for how long the store has them
 }
 
 // listeners is who is told of something, and what tells the cache.
@@ -73,7 +74,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec), life: life{Life: lifetime.New()}}
+	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec), life: life{Life: lifetime.New(), ends: lifetime.New()}}
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
@@ -86,7 +87,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if l := opts.Limiter; l != nil && l.fleet != nil {
 		l.fleet.LogTo(opts.Logger)
 	}
-	c.stopListening = store.Listen(opts.Name, c.hear)
+	c.stopListening = store.Listen(opts.Name, c.received)
 	return c, nil
 }
 
@@ -98,9 +99,9 @@ func isNil(store Store) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// hear acts on a message of the store: forget the flight and the local entry first, then wake, so that nobody who is
+// received acts on a message of the store: forget the flight and the local entry first, then wake, so that nobody who is
 // woken by a change finds what is from before it.
-func (c *Cache[V]) hear(m Message) {
+func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
 		c.invalidations.Missed(m.Generation)
@@ -108,6 +109,7 @@ func (c *Cache[V]) hear(m Message) {
 		c.refreshPauses.Clear()
 		c.tier.values.Trust()
 		c.waits.TellAll(m)
+		c.deliverAgain()
 		return
 	case MessageLost:
 		c.tier.values.Distrust()
@@ -117,6 +119,9 @@ func (c *Cache[V]) hear(m Message) {
 		c.invalidated(m.Tags, m.Generation)
 		return
 	case MessageChanged:
+		if m.Load.IsZero() { // else it is being written
+			c.presence.Gone(m.Key)
+		}
 		c.seal(m.Key)
 	}
 	c.waits.Tell(m.Key, m)
@@ -126,8 +131,8 @@ func (c *Cache[V]) hear(m Message) {
 // change that is being made.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
-	for _, flights := range c.flights.all() {
-		flights.Seal(id)
+	for i := range c.flights {
+		c.flights[i].Seal(id)
 	}
 	c.failures.Forget(id)
 	c.refreshPauses.Forget(id)

@@ -40,11 +40,18 @@ func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 		return 0
 	}
 	if c.reading.said.Load() && !c.inside(ctx, id) {
-		if _, err := c.read(ctx, c.key(id)); err == nil { // nobody has asked since it could be read again
-			c.up(ctx, &c.reading)
-		}
+		c.askAgain(ctx, id)
 	}
 	return c.sinceIfRead(ctx, id)
+}
+
+// askAgain asks whether the store can be read again.
+//
+//go:noinline
+func (c *Cache[V]) askAgain(ctx context.Context, id string) {
+	if _, err := c.read(ctx, c.key(id)); err == nil {
+		c.up(ctx, &c.reading)
+	}
 }
 
 // sinceIfRead is since for who has just asked the store.

@@ -39,8 +39,8 @@
 //
 //   - At most one load in a partition. When the store can't be reached, each process loads for itself (FailOpen) or
 //     not at all (FailClosed); what is loaded without a lease is never stored. A failover of Redis that loses a lease
-//     costs at most one more load; one that loses an invalidation leaves the old value until its TTL and its stale
-//     windows are over.
+//     costs at most one more load; one that loses an invalidation leaves the old value until the process that made it has
+//     noticed and repeats it (see Deliveries), and if that one has ended, until its TTL and its stale windows are over.
 //   - In a cluster of Redis, and with a local tier anywhere, that a process knows of an invalidation by tag before its
 //     message has arrived: a fraction of a millisecond as a rule.
 //   - Without StrongReads, that a call which begins after Invalidate, InvalidateTags or InvalidateAll has returned in
@@ -87,6 +87,14 @@
 // MarkStale makes values stale before their time: the windows begin with the mark. Without windows the next read loads,
 // and sees the old value, so that it can say Entry.NotModified.
 //
+// # The first trip
+//
+// A Get asks the store for the value, or, if the process expects none, at once for the lease, which saves a trip before the load. It
+// expects none of a key that it has changed, whose value has ended as far as it has seen, or of which it knows nothing, each as long
+// as in the last such cases mostly none was there. A value that is there all the same comes as the answer, as a read would have
+// brought it, and costs the store a script in the place of a read. This is done while at most half of MaxLoads run, and not with
+// a limiter for the whole fleet.
+//
 // # Results that are nobody else's
 //
 // A load can find out that its result is for its own caller only: Entry.NoShare. By then others may wait for it, in this
@@ -126,6 +134,18 @@
 // Tags are of one cache. An invalidated tag is remembered for as long as the store likes (of 100,000 in a cache the
 // oldest tenth is forgotten, together with the values that are older than its newest one). The values stay where they are
 // until their TTL is over: for memory, give them one.
+//
+// # Deliveries
+//
+// A change (Invalidate, MarkStale, their kin for tags, Set, Update) that can't reach the store returns an error which wraps
+// ErrPending. It is repeated, at least twice a second, until the store has it. Meanwhile this process takes what was loaded
+// before it for invalidated or stale, whatever the store says. There is one entry for a key or a tag, and a later change that
+// arrives stands for the earlier ones. Beyond 16,384 entries they become one InvalidateAll. A process that ends loses what it
+// could not deliver: Shutdown waits for it, and package outbox makes it part of the user's transaction.
+//
+// A server that takes another's place may not know the last changes which that one has acknowledged. So when messages arrive
+// again, or another node of a cluster has become a master, the changes of the last 30 seconds, 8,192 at most, are looked at
+// once more: what was loaded since stays, and the rest is invalidated again.
 //
 // # Early refresh
 //

@@ -15,6 +15,11 @@ var (
 	// an error that wraps it; callers get it with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
+	// ErrPending says that the store could not be told of a change of the cache, that this process remembers it and tells the
+	// store when it can, and that it serves nothing from before the change meanwhile. Other processes may, until then.
+	// [Cache.Flush] waits for it.
+	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
+
 	// ErrClosed says that the cache was closed.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 

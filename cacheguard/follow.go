@@ -106,7 +106,7 @@ func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
 		e.Kind = protocol.Changed
 	case protocol.ID(told.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
 	case told.Kind == MessageFilled && told.Frame != nil:
-		got, err := r.cache.openAlone(r.values, told.Frame, true)
+		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, told.Frame, true)
 		r.stored(m, got, err)
 		return
 	case told.Kind == MessageFilled:

@@ -101,16 +101,16 @@ func (got *found[V]) use() protocol.Use {
 	return got.good
 }
 
-// open makes a value of a frame. It never panics and never returns an error: what is not a value is a miss.
-func (c *Cache[V]) open(f []byte) (got found[V]) {
+// open makes a value of the frame of a key, which was asked for then (unsent.Now). It never panics and never returns an error: what is not a value is a miss.
+func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 	if f != nil {
-		c.openInto(&got, f, c.store.Now())
+		c.openInto(&got, asked, id, f, c.store.Now())
 	}
 	return got
 }
 
 // openInto is open for what is there, at this time on the store's clock, into an empty place.
-func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
+func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, now time.Time) {
 	got.id = frame.ID(f)
 	h, body, err := frame.Parse(f)
 	if err == nil && h.Codec != c.codec && !h.Null {
@@ -120,8 +120,12 @@ func (c *Cache[V]) openInto(got *found[V], f []byte, now time.Time) {
 		got.corrupt = err
 		return
 	}
-	if c.unsent.Has(h.Tags, h.Stamp) || h.Stamp > now.Add(stampsAhead).UnixMicro() {
+	gone, mark := c.unsent.Has(asked, id, h.Tags, h.Stamp)
+	if gone || h.Stamp > now.Add(stampsAhead).UnixMicro() {
 		return
+	}
+	if !mark.IsZero() && (h.Marked.IsZero() || mark.Before(h.Marked)) {
+		h.Marked = mark
 	}
 	if !h.Null {
 		v, err := c.decode(body)

@@ -18,7 +18,7 @@ import (
 // It returns ErrNotFound if the origin has no such thing, the load's error (*LoadError if the load ran in another
 // process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
-func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
+func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
 			if c.localHits != nil {
@@ -30,61 +30,127 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (V, er
 			return e.res.Value, nil
 		}
 	}
-	if load == nil {
-		var zero V
-		return zero, errNoLoad
+	call := call[V]{load: loader[V]{value: load}}
+	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key, &call) {
+		call.flight.Await(ctx.Done())
 	}
-	var res Result[V]
-	err := c.get(ctx, key, loader[V]{value: load}, &res)
-	return res.Value, err
+	return v, err
 }
 
 var errNoLoad = errors.New("cacheguard: the load function is nil")
 
 // GetResult is Get that says how the value was found.
 func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (res Result[V], err error) {
-	if load == nil {
-		return res, errNoLoad
+	call := call[V]{load: loader[V]{value: load}}
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+		call.flight.Await(ctx.Done())
 	}
-	err = c.get(ctx, key, loader[V]{value: load}, &res)
 	return res, err
 }
 
 // GetEntry is GetResult for a load that decides how long its result is kept, and whether.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
-	if load == nil {
-		return res, errNoLoad
+	call := call[V]{load: loader[V]{entry: load}}
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+		call.flight.Await(ctx.Done())
 	}
-	err = c.get(ctx, key, loader[V]{entry: load}, &res)
 	return res, err
 }
 
-// get is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
-// is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
-// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all. What it finds it
-// writes into res.
+// call is what a caller keeps on its stack while it waits.
 //
-// Thousands of goroutines wait in await at the same time, each on a stack that has to grow for what is on it. So while they
-// wait there is nothing of look on theirs, and results are not copied from function to function.
-func (c *Cache[V]) get(ctx context.Context, key string, load loader[V], res *Result[V]) error {
-	if err := c.enter(ctx); err != nil {
-		return err
-	}
+// Thousands of goroutines wait at the same time. A stack has 2 KiB at first, of which 1.1 can be used, and what doesn't fit has
+// it copied to one of 4 KiB in memory that may never have been touched: that costs more than all the rest of a waiting call. So
+// Get and its kin wait themselves, in the loops that they end with, and begin and end, which may go deep, are not on the stack
+// while they do.
+type call[V any] struct {
+	group group
+	stale *found[V] // with parted: what its result takes the place of
+	load  loader[V]
+
+	flight *flight.Flight[outcome[V]] // that it waits for; nil: for none
+	came   uint64                     // before which nothing may have been found that it gets; 0: whenever
+	late   time.Duration              // how long after the flight was detached it came, if somebody is to be told; 0: before that
+}
+
+// begin is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
+// is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
+// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all.
+//
+//go:noinline
+func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Result[V]) error {
 	id := keyID(key)
+	if call.stale == nil {
+		if call.load.value == nil && call.load.entry == nil {
+			return errNoLoad
+		}
+		if err := c.enter(ctx); err != nil {
+			return err
+		}
+	}
 	since := c.since(ctx, id)
-	if c.tier.values != nil {
+	if call.group == reads && c.tier.values != nil {
 		if since == 0 {
-			if found, err := c.getLocal(ctx, key, id, load, res); found {
+			if found, err := c.getLocal(ctx, key, id, call.load, res); found {
 				return err
 			}
 		}
 		c.store.Listening() // without messages the tier is of no use
 	}
-	f, err := c.takePart(ctx, &c.reads, key, id, load, since, res)
-	if f == nil {
+	if c.opts.StrongReads {
+		call.came = flight.Now()
+	}
+	f, leads := c.flights[call.group].JoinSince(id, c.opts.MaxWaiters, since)
+	switch {
+	case f == nil:
+		return c.turnAway(ctx, key, id)
+	case leads:
+		return c.lead(ctx, f, key, call, res)
+	}
+	return c.await(ctx, f, key, call, res)
+}
+
+// end goes on for a caller whose flight has landed, or whose context has ended.
+//
+//go:noinline
+func (c *Cache[V]) end(ctx context.Context, key string, call *call[V], res *Result[V]) error {
+	f := call.flight
+	call.flight = nil
+	out, err := f.Outcome(ctx)
+	if err != nil {
 		return err
 	}
-	return c.look(ctx, f, key, c.key(id), load, res)
+	return c.take(ctx, f, key, call, out, res)
+}
+
+// beginValue is begin for Get, which has no room for a Result while it waits.
+//
+//go:noinline
+func (c *Cache[V]) beginValue(ctx context.Context, key string, call *call[V]) (V, error) {
+	var res Result[V]
+	err := c.begin(ctx, key, call, &res)
+	return res.Value, err
+}
+
+// endValue is end for Get.
+//
+//go:noinline
+func (c *Cache[V]) endValue(ctx context.Context, key string, call *call[V]) (V, error) {
+	var res Result[V]
+	err := c.end(ctx, key, call, &res)
+	return res.Value, err
+}
+
+// lead is the way of the caller that leads the flight.
+func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
+	k := c.key(keyID(key))
+	switch call.group {
+	case refreshes:
+		return c.reload(ctx, f, key, k, call.load, res)
+	case parted:
+		return c.pursue(ctx, f, key, k, call.load, call.stale, nil, res)
+	}
+	return c.look(ctx, f, key, k, call.load, res)
 }
 
 // getLocal answers from the process-local tier, if it can.
@@ -103,7 +169,11 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 //
 //go:noinline
 func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
-	got, err := c.lookUp(ctx, f, key, k)
+	got, r, err := c.lookUp(ctx, f, key, k, &load)
+	if r != nil { // it has asked for the lease already
+		go r.work()
+		return c.awaitOwn(ctx, f, r.misses[0], res)
+	}
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
 		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
@@ -114,22 +184,24 @@ func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key s
 	if err == nil && got.isOneOfSeveral(ctx) {
 		stale := got
 		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
-		return c.ofSeveral(ctx, key, k.Key, load, &stale, res)
+		return c.ofSeveral(ctx, key, load, &stale, res)
 	}
-	return c.pursue(ctx, f, key, k, load, got, err, res)
+	return c.pursue(ctx, f, key, k, load, &got, err, res)
 }
 
 // pursue is the way of a flight's leader from what a look-up has found.
-func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got found[V], err error,
+func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got *found[V], err error,
 	res *Result[V]) error {
-	switch kind, failed, behind := c.atOnce(k.Key, &got, err); kind {
+	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
 	case EventHit, EventStale:
-		got.res.Err = failed
-		f.Land(outcome[V]{res: got.res})
-		if behind {
-			c.refreshBehind(ctx, key, k, load, got)
-		}
 		*res = got.res
+		res.Err = failed
+		f.Land(outcome[V]{res: *res})
+		if behind {
+			had := *got // one of several is not this caller's alone
+			had.res.Err = failed
+			c.refreshBehind(ctx, key, k, load, had)
+		}
 		return c.answer(ctx, key, res)
 	case EventCoalesced, EventOverloaded:
 		if kind == EventCoalesced {
@@ -144,7 +216,7 @@ func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key
 		f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
 		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 	}
-	m := c.missOf(key, k, load, got, err)
+	m := c.missOf(key, k, load, *got, err)
 	m.Reads = true
 	return c.detach(ctx, f, m, res)
 }
@@ -171,62 +243,64 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	return 0, nil, false
 }
 
-// takePart makes the caller a member of a flight of this group, and returns it if the caller is to lead it. If not, it waits for
-// it and returns in res what the caller gets of it.
-//
-// With StrongReads it may do so twice. A flight's result is as of the moment before the question to the store that it comes
-// from, or before its load began. For who joined the flight later than that, it may be what was so before a change that had
-// returned when this caller came, of which its process hasn't heard yet. Such a caller waits all the same, so that a burst
-// doesn't become as many look-ups, and then takes another one: all who come while one is out share the next.
-func (c *Cache[V]) takePart(ctx context.Context, group *flight.Group[outcome[V]], key, id string, load loader[V], since uint64,
-	res *Result[V]) (leads *flight.Flight[outcome[V]], err error) {
-	came := flight.Now()
-	f, first := group.JoinSince(id, c.opts.MaxWaiters, since)
-	for asked := false; ; asked = true {
-		if f == nil {
-			return nil, c.turnAway(ctx, key, id)
+// await has the caller wait for a flight that another one leads.
+func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
+	if chainOf(ctx) != nil {
+		if c.inside(ctx, keyID(key)) { // the flight may be waiting for this very load
+			f.Leave()
+			return recursion(key)
 		}
-		if first {
-			return f, nil
-		}
-		out, began, err := c.await(ctx, f, key, id)
-		if err != nil {
-			return nil, err
-		}
-		if asked || !c.opts.StrongReads || !c.tooOld(out, f, came) {
-			return nil, c.shared(ctx, f, key, id, load, out, began, res)
-		}
-		// What the next one brings was found after it was begun, which was after this call.
-		f, first = group.JoinNext(f, came)
+		c.urge(ctx, f)
 	}
-}
-
-// tooOld reports whether what a flight has brought may be from before a change that had returned at that moment. Errors are
-// none's values, and while the store can't be read there are no changes to be heard of.
-func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
-	if out.err != nil || out.unshared() || out.res.Degraded && c.reading.said.Load() {
-		return false
+	if began := c.watch(f); !began.IsZero() {
+		call.late = began.Sub(f.Detached())
 	}
-	return !f.Since(came)
-}
-
-// await waits for a flight that another caller leads, and returns what it has landed with and since when it was waited for
-// that, if somebody is to be told.
-func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key, id string) (out *outcome[V], began time.Time, err error) {
-	if c.inside(ctx, id) { // the flight may be waiting for this very load
-		f.Leave()
-		return nil, began, recursion(key)
-	}
-	c.urge(ctx, f)
-	began = c.watch(f)
+	var out *outcome[V]
+	var err error
 	if c.opts.SoftTimeout > 0 {
 		out, err = c.resultWithin(ctx, f, c.opts.SoftTimeout)
 	} else if d := desk.From(ctx); d != nil && d.Caller != nil {
 		out, err = desk.Hear(ctx, d, f)
 	} else {
-		out, err = f.Result(ctx)
+		call.flight = f
+		return nil
 	}
-	return out, began, err
+	if err != nil {
+		return err
+	}
+	return c.take(ctx, f, key, call, out, res)
+}
+
+// take gives the caller what a flight that another one leads has landed with.
+//
+// With StrongReads that may not do. A flight's result is as of the moment before the question to the store that it comes
+// from, or before its load began. For who joined the flight later than that, it may be what was so before a change that had
+// returned when this caller came, of which its process hasn't heard yet. Such a caller has waited all the same, so that a burst
+// doesn't become as many look-ups, and now takes part in another one: all who come while one is out share the next.
+func (c *Cache[V]) take(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
+	res *Result[V]) error {
+	if !c.tooOld(out, f, call.came) {
+		var began time.Time
+		if call.late > 0 {
+			began = f.Detached().Add(call.late)
+		}
+		return c.shared(ctx, f, key, call.load, out, began, res)
+	}
+	// What the next one brings was found after it was begun, which was after this call.
+	next, leads := c.flights[call.group].JoinNext(f, call.came)
+	if call.came = 0; leads {
+		return c.lead(ctx, next, key, call, res)
+	}
+	return c.await(ctx, next, key, call, res)
+}
+
+// tooOld reports whether what a flight has brought may be from before a change that had returned at that moment; 0: that doesn't
+// matter. An error is never a value, and while the store can't be read there are no changes to be heard of.
+func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
+	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.said.Load() {
+		return false
+	}
+	return !f.Since(came)
 }
 
 // resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
@@ -239,13 +313,13 @@ func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]
 }
 
 // shared is what a caller gets of a flight that another one leads, when it has landed.
-func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key, id string, load loader[V], out *outcome[V],
-	began time.Time, res *Result[V]) (err error) {
+func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key string, load loader[V], out *outcome[V],
+	began time.Time, res *Result[V]) error {
 	if out.unshared() {
-		return c.loadUnshared(ctx, key, id, load, out.also.marker, res)
+		return c.loadUnshared(ctx, key, load, out.also.marker, res)
 	}
 	if several := out.several(); several != nil {
-		return c.ofSeveral(ctx, key, id, load, several, res)
+		return c.ofSeveral(ctx, key, load, several, res)
 	}
 	*res = out.res
 	switch res.Status {

@@ -23,6 +23,7 @@ func (r *run[V]) land(m *miss[V]) {
 	degraded := m.storeErr != nil || m.own.res.Degraded
 	switch landing {
 	case protocol.LandFound:
+		c.presence.Of(m.key.Key).Stands(m.had.keeps)
 		c.tier.keep(m.key.Key, m.asked.tier, m.had)
 		m.note = m.had.note
 		res := m.had.res

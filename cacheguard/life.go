@@ -15,7 +15,8 @@ const closeGrace = 250 * time.Millisecond
 // life is that of a cache and of its goroutines, but for those that run the user's loads.
 type life struct {
 	*lifetime.Life
-	over atomic.Bool // newcomers get ErrClosed
+	ends *lifetime.Life // of goroutines that end leases behind the callers' backs, for which Shutdown doesn't wait
+	over atomic.Bool    // newcomers get ErrClosed
 }
 
 // enter checks what every call checks first.
@@ -31,17 +32,26 @@ func (c *Cache[V]) changes(ctx context.Context) bool {
 	return !c.life.over.Load() || (c.life.Closing.Err() == nil && c.insideAny(ctx))
 }
 
-// Shutdown turns new calls away with ErrClosed, lets running loads finish and store until ctx ends, and then closes
-// the cache. It returns ctx's error if there was still something to wait for.
+// Shutdown turns new calls away with ErrClosed, lets running loads finish and store, and changes reach the store (see Flush),
+// until ctx ends, and then closes the cache. It returns ctx's error if there was still something to wait for, and says how many
+// changes the store has not been told of. While it can't be reached that takes as long as ctx lets it.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
 	var err error
+	quiet := c.life.Quiet()
 	select {
-	case <-c.life.Quiet():
+	case <-quiet:
 	case <-ctx.Done():
-		err = ctx.Err()
+		select {
+		case <-quiet: // there was nothing to wait for
+		default:
+			err = ctx.Err()
+		}
 	}
 	_ = c.Close()
+	if left := c.undelivered(err); left != nil {
+		return left
+	}
 	return err
 }
 
@@ -53,6 +63,7 @@ func (c *Cache[V]) Close() error {
 	if !c.life.Close() {
 		return nil
 	}
+	c.life.ends.Close()
 	c.stopListening()
 	c.tier.values.Close()
 	c.detachObserver()

@@ -49,6 +49,17 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	}, nil
 }
 
+// try is acquire for somebody who can do without a slot: nil if none is to be had at once. A permit costs a trip.
+func (l *Limiter) try(ctx context.Context) (release func()) {
+	switch {
+	case l == nil || insideLoad(ctx, l):
+		return func() {}
+	case l.fleet != nil:
+		return nil
+	}
+	return l.queue.Try()
+}
+
 // NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this name on the same
 // store; beside it at most queue loads wait in each process. max is the same everywhere, or the least of them may never
 // get a turn. The permits are leases in the store: one of a process that died is free after 3 seconds; a process that

@@ -35,6 +35,18 @@ func (s *listenStore) Get(ctx context.Context, k cacheguard.Key, tags []string) 
 	return f, of, err
 }
 
+func (s *listenStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	s.reads.Add(1)
+	if s.down.Load() {
+		return cacheguard.LeaseAnswer{}, errors.New("no answer")
+	}
+	answer, err := s.Store.Lease(ctx, k, ask)
+	if gate := s.hold.Load(); gate != nil {
+		<-*gate
+	}
+	return answer, err
+}
+
 func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func() {
 	s.tell = tell
 	return s.Store.Listen(cache, func(m cacheguard.Message) {
@@ -213,6 +225,7 @@ func TestLocalTierWithoutMessages(t *testing.T) {
 			t.Errorf("after an Invalidate of its own: %+v, %v", res, err)
 		}
 
+		time.Sleep(time.Second)
 		p.put(t, 3)
 		p.store.down.Store(false)
 		p.store.restore()

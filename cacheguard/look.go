@@ -10,21 +10,25 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// lookUp reads what the store has. The error means that the store can't be used; if only this caller's time is over,
-// that is not the store's fault nor the others' problem: it is as if nothing were there, and who asks for the lease
-// looks again.
-func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key) (got found[V], storeErr error) {
+// lookUp finds what the store has. With lead it may ask for the lease at once; then the run goes on that has asked. The error means that
+// the store can't be used; if only this caller's time is over, that is not the store's fault nor the others' problem: it is as if
+// nothing were there, and who asks for the lease looks again.
+func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, lead *loader[V]) (
+	got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
 		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
 			f.Land(outcome[V]{err: errGoexit})
 		}
 	}()
-	stamp := c.tier.stamp(k.Key)
-	got, err := c.read(ctx, k)
+	stamp, expected := c.tier.stamp(k.Key), c.presence.Of(k.Key)
+	got, goesOn, err := c.find(ctx, f, key, k, lead, expected)
 	switch {
+	case goesOn != nil:
+		c.presence.Looked(expected, false, 0)
 	case err == nil:
 		c.up(ctx, &c.reading)
+		c.presence.Looked(expected, got.id != nil, got.keeps)
 		c.tier.keep(k.Key, stamp, got)
 		if !got.servable() {
 			c.missed(ctx, key, got)
@@ -39,7 +43,7 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 		got = c.tier.last(k.Key)
 	}
 	whole = true
-	return got, storeErr
+	return got, goesOn, storeErr
 }
 
 // over reports whether ctx has ended, also if its timer is a moment late.
@@ -50,27 +54,35 @@ func over(ctx context.Context) bool {
 
 // read returns what the store has under a key; what was invalidated by a tag is not there.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
-	asked := c.hints.Of(k.Key)
-	raw, of, err := c.store.Get(ctx, k, asked.Tags)
+	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
+	raw, of, err := c.store.Get(ctx, k, hint.Tags)
 	if err != nil {
 		return found[V]{}, err
 	}
-	got := c.open(raw)
-	if got.res.Status == StatusMiss {
-		return got, nil
-	}
-	c.hints.Note(k.Key, got.tags)
-	if len(of) == 0 || of[0] == 0 || !bytes.Equal(asked.Raw, got.tags) {
+	got, sure := c.openWith(asked, k.Key, raw, hint, of)
+	if !sure {
 		return c.validateOne(ctx, got)
 	}
-	got.checkAgainst(of, nil, c.store)
 	return got, nil
+}
+
+// openWith opens a frame that came with the generations that were asked for, and reports whether they are those that it needs.
+func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, of Generations) (got found[V], sure bool) {
+	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
+		return got, true
+	}
+	c.hints.Note(id, got.tags)
+	if len(of) != 1+len(hint.Tags) || of[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
+		return got, false
+	}
+	got.checkAgainst(of, nil, c.store)
+	return got, true
 }
 
 // openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a
 // message, too: messages come in the order of what they tell of, but they may be late.
-func (c *Cache[V]) openAlone(ctx context.Context, raw []byte, told bool) (found[V], error) {
-	got := c.open(raw)
+func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, told bool) (found[V], error) {
+	got := c.open(asked, k.Key, raw)
 	if got.res.Status == StatusMiss || told && c.invalidations.Passes(got.tags, got.stamp) {
 		return got, nil
 	}
@@ -86,7 +98,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 		hints[i] = c.hints.Of(k.Key)
 		asked.Add(hints[i].Tags)
 	}
-	before := c.tier.stamps(keys)
+	before, moment := c.tier.stamps(keys), c.unsent.Now()
 	replies, of := c.store.GetMany(ctx, keys, asked.All)
 	if len(of) != 1+len(asked.All) || of[0] == 0 {
 		of = nil
@@ -108,7 +120,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 			continue
 		}
 		if r.Answer != nil {
-			c.openInto(got, r.Answer, now)
+			c.openInto(got, moment, keys[i].Key, r.Answer, now)
 		}
 		if got.res.Status == StatusMiss {
 			continue

@@ -257,7 +257,7 @@ func (m *many[V]) join(ctx context.Context) {
 			m.give(p.name, Result[V]{}, recursion(p.name))
 			continue
 		}
-		f, leads := c.reads.JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
+		f, leads := c.flights[reads].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
 			m.give(p.name, Result[V]{}, c.turnAway(ctx, p.name, id))
@@ -314,7 +314,7 @@ func (m *many[V]) wait(ctx context.Context) {
 			m.again = append(m.again, p.name)
 			continue
 		default:
-			err = c.shared(ctx, p.flight, p.name, p.key.Key, p.load, out, began, &res)
+			err = c.shared(ctx, p.flight, p.name, p.load, out, began, &res)
 		}
 		m.give(p.name, res, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
@@ -46,10 +47,12 @@ type sight[V any] struct {
 // question is what a miss knows of the question for the lease that it has asked last.
 type question struct {
 	token   ID
-	sent    time.Duration // on the run's clock
-	tier    moment        // from before it was asked, for what the local tier keeps
-	changed uint64        // and the count of changes
-	asOf    uint64        // the flights' moment from before what the miss has got was asked for or begun
+	sent    time.Duration   // on the run's clock
+	tier    moment          // from before it was asked, for what the local tier keeps
+	changed uint64          // and the count of changes
+	unsent  uint64          // and the moment of what the store was told late
+	asOf    uint64          // the flights' moment from before what the miss has got was asked for or begun
+	hint    *knowledge.Hint // which tags a value may have
 }
 
 // own is what became of a miss' own load.
@@ -97,6 +100,11 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 	case recursive:
 		return recursion(m.name)
 	}
+	return c.awaitOwn(ctx, f, m, res)
+}
+
+// awaitOwn waits for the flight that the caller has handed over.
+func (c *Cache[V]) awaitOwn(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
 	began := c.watch(f)
 	var out *outcome[V]
 	if d := desk.From(ctx); d != nil {
@@ -115,7 +123,7 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 // led is what a caller gets of the flight that it has led, when it has landed.
 func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V]) error {
 	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
-		return c.loadUnshared(ctx, m.name, m.key.Key, m.load, out.also.marker, res)
+		return c.loadUnshared(ctx, m.name, m.load, out.also.marker, res)
 	}
 	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
 	*res = out.res
@@ -126,12 +134,12 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 // it stood in the store. It is apart from the stack of those who get a shared one.
 //
 //go:noinline
-func (c *Cache[V]) loadUnshared(ctx context.Context, key, id string, load loader[V], marker *found[V], res *Result[V]) error {
+func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
 	var got found[V]
 	if marker != nil {
 		got = *marker
 	}
-	m := c.missOf(key, c.key(id), load, got, nil)
+	m := c.missOf(key, c.key(keyID(key)), load, got, nil)
 	m.Solo, m.Apart = true, true
 	return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
 }
@@ -151,7 +159,7 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	if held, _ := c.refreshPauses.Find(m.key.Key, m.had.id); held {
 		return false
 	}
-	f, leads := c.refreshes.Join(m.key.Key, 0)
+	f, leads := c.flights[refreshes].Join(m.key.Key, 0)
 	if !leads {
 		f.Leave()
 		return false

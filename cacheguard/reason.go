@@ -31,6 +31,7 @@ const (
 	ReasonTags                             // it has too many tags
 	ReasonVariants                         // its URL has too many variants
 	ReasonStore                            // the store could not be used
+	ReasonPurged                           // it was purged while its handler ran
 
 	// Reasons is one more than the last of them.
 	Reasons
@@ -43,6 +44,7 @@ var reasonNames = [...]string{
 	ReasonCookie: "Cookie", ReasonNoCache: "no-cache", ReasonNoFreshness: "no freshness", ReasonStale: "stale",
 	ReasonTooLarge: "too large", ReasonFlushed: "flushed", ReasonEventStream: "event stream", ReasonTakenOver: "taken over",
 	ReasonIncomplete: "incomplete", ReasonTags: "too many tags", ReasonVariants: "too many variants", ReasonStore: "store",
+	ReasonPurged: "purged",
 }
 
 // String is the reason in a word or two, as Cache-Status has it in its parameter detail; "" for none.

@@ -2,42 +2,36 @@ package cacheguard
 
 import (
 	"context"
+
+	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
 // is under way when Refresh is called is waited for and counts; so does one that has failed, for as long as its
 // back-off lasts. Refresh never returns a stale value in place of an error.
-func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (V, error) {
-	if load == nil {
-		var zero V
-		return zero, errNoLoad
+func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
+	call := call[V]{group: refreshes, load: loader[V]{value: load}}
+	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key, &call) {
+		call.flight.Await(ctx.Done())
 	}
-	var res Result[V]
-	err := c.refresh(ctx, key, loader[V]{value: load}, &res)
-	return res.Value, err
+	return v, err
 }
 
 // RefreshEntry is Refresh for a load that sees the previous value, which may be fresh, and decides how long its result is
 // kept.
 func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
-	if load == nil {
-		return res, errNoLoad
+	call := call[V]{group: refreshes, load: loader[V]{entry: load}}
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+		call.flight.Await(ctx.Done())
 	}
-	err = c.refresh(ctx, key, loader[V]{entry: load}, &res)
 	return res, err
 }
 
-func (c *Cache[V]) refresh(ctx context.Context, key string, load loader[V], res *Result[V]) error {
-	if err := c.enter(ctx); err != nil {
-		return err
-	}
-	id := keyID(key)
-	f, err := c.takePart(ctx, &c.refreshes, key, id, load, c.since(ctx, id), res)
-	if f == nil {
-		return err
-	}
+// reload is the way of the caller that leads a flight of refreshes.
+//
+//go:noinline
+func (c *Cache[V]) reload(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
 	// What stands there now is what the lease is asked for in spite of.
-	k := c.key(id)
-	got, err := c.lookUp(ctx, f, key, k)
+	got, _, err := c.lookUp(ctx, f, key, k, nil)
 	return c.detach(ctx, f, c.missOf(key, k, load, got, err), res)
 }

@@ -94,7 +94,9 @@ func (r *run[V]) work() {
 
 func (r *run[V]) loop() {
 	for _, m := range r.misses {
-		r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
+		if m.State == protocol.Begun { // else it has asked for the lease already
+			r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
+		}
 	}
 	for r.perform(); r.open > 0; r.perform() {
 		if !r.endLeft() {
@@ -220,7 +222,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	case protocol.TakeTurn:
 		r.takeTurn(all)
 	case protocol.Ask:
-		r.ask(all)
+		r.ask(r.values, all)
 	case protocol.Load:
 		r.load(all)
 	case protocol.Renew:

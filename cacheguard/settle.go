@@ -12,8 +12,8 @@ import (
 
 // release gives a lease up.
 func (r *run[V]) release(m *miss[V]) {
-	c := r.cache
-	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, m.asked.token) })
+	c, token := r.cache, m.asked.token // the miss may ask again before the store has been told
+	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
 }
 
 // fill stores the results of a load.
@@ -60,6 +60,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
+		c.presence.Of(m.key.Key).Stands(h.Hard() - res.Age)
 		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
 			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,
 			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
@@ -88,8 +89,7 @@ func (r *run[V]) conclude(m *miss[V]) {
 func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
-	keep := max(backoff, c.opts.LeaseTTL) + time.Second // at least for its back-off, and for a lease
-	c.failures.Remember(m.key.Key, m.asked.token, err, keep, backoff, grace(backoff))
+	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), backoff, grace(backoff))
 	c.pause(m, backoff+grace(backoff), err)
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
@@ -123,10 +123,9 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
 }
 
-// tell ends the lease of a load that leaves no value. The record outlives every timer of those who wait for this load, so that
-// a lost message costs them no second load, and its own back-off, so that the next one can grow.
+// tell ends the lease of a load that leaves no value, with a record for those who ask later.
 func (c *Cache[V]) tell(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
-	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, max(2*backoff, c.opts.LeaseTTL+time.Second), backoff)
+	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
 
 // storable reports whether a result with this header is to be stored, and can be.
@@ -180,12 +179,12 @@ func (c *Cache[V]) settle(end func(context.Context) error) {
 func (c *Cache[V]) background(end func(context.Context) error) {
 	// The lease may have been renewed a moment ago.
 	until := time.Now().Add(c.opts.LeaseTTL)
-	if !c.life.Go(func() {
+	if !c.life.ends.Go(func() {
 		for pause := 20 * time.Millisecond; ; pause *= 2 {
 			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
 				return
 			}
-			if !c.life.Sleep(pause) { // closing: once more, at once
+			if !c.life.ends.Sleep(pause) { // closing: once more, at once
 				_ = end(context.Background())
 				return
 			}

@@ -30,25 +30,26 @@ func (out *outcome[V]) several() *found[V] {
 // ofSeveral is what a caller gets by such a value: what takes its place if it is this caller's, else itself.
 //
 //go:noinline
-func (c *Cache[V]) ofSeveral(ctx context.Context, key, id string, load loader[V], got *found[V], res *Result[V]) error {
+func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], got *found[V], res *Result[V]) (err error) {
 	if !desk.MayRefresh(ctx, got.res.Value) {
 		*res = got.res
 		return nil
 	}
-	f, err := c.takePart(ctx, &c.parted, key, id, load, c.since(ctx, id), res)
-	if f != nil {
-		return c.pursue(ctx, f, key, c.key(id), load, *got, nil, res)
+	call := call[V]{group: parted, stale: got, load: load}
+	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
+		call.flight.Await(ctx.Done())
 	}
 	return err
 }
 
-// flights are those of one process.
-type flights[V any] struct {
-	reads     flight.Group[outcome[V]] // Get and its kin
-	refreshes flight.Group[outcome[V]] // Refresh, and what reads refresh behind their callers' backs
-	parted    flight.Group[outcome[V]] // reads of values that are one of several, by those they are for
-}
+// flights are those of one process, by group.
+type flights[V any] [3]flight.Group[outcome[V]]
 
-func (fs *flights[V]) all() [3]*flight.Group[outcome[V]] {
-	return [...]*flight.Group[outcome[V]]{&fs.reads, &fs.refreshes, &fs.parted}
-}
+// group is one of them: flights of different groups don't meet.
+type group uint8
+
+const (
+	reads     group = iota // of Get and its kin
+	refreshes              // of Refresh, and of what reads refresh behind their callers' backs
+	parted                 // of reads of values that are one of several, by those they are for
+)

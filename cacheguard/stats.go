@@ -21,6 +21,11 @@ type Stats struct {
 	Flights      int // keys that are being looked up, waited for or loaded
 	Callers      int // who wait for them
 
+	// Changes of this process (Invalidate, MarkStale, Set and their like) that the store has not been told of, or perhaps has
+	// forgotten, and how many so far it was told of later than when they were made. See ErrPending.
+	Unsent   int
+	SentLate uint64
+
 	// Circuit breakers of the store that are open, and how many there are: one for a server, several for a cluster. Both
 	// are 0 if the store has none.
 	BreakersOpen, Breakers int
@@ -76,11 +81,12 @@ func (c *Cache[V]) Stats() (s Stats) {
 		s.LocalHits, s.LocalNegativeHits = c.localHits.Sum(ofValue), c.localHits.Sum(ofNothing)
 	}
 	s.LoadsRunning, s.LoadsQueued = int(c.loads.running.Load()), int(c.loads.queued.Load())
-	for _, group := range c.flights.all() {
-		flights, callers := group.Count()
+	for i := range c.flights {
+		flights, callers := c.flights[i].Count()
 		s.Flights += flights
 		s.Callers += callers
 	}
+	s.Unsent, s.SentLate = c.unsent.Count(), c.sentLate.Load()
 	if b, ok := c.store.(Breakers); ok {
 		s.BreakersOpen, s.Breakers = b.Breakers()
 	}

@@ -150,6 +150,7 @@ type LeaseAsk struct {
 	TTL     time.Duration // how long the lease lasts unless renewed
 	Seen    []byte        // bytes 2 to 17 of the value the asker has seen and can't use: it counts as absent
 	Awaited ID            // the load the asker has waited for, if any
+	Tags    []string      // whose generations the asker wants with a value, if they come in the same trip
 	Wait    bool          // the asker waits if the lease is held, and wants to be told
 }
 
@@ -170,6 +171,7 @@ type LeaseAnswer struct {
 	Holder    ID            // whose lease, or whose outcome
 	Remaining time.Duration // of the lease, or of the outcome's back-off; 0 if not known
 	Frame     []byte
+	Of        Generations // with a Frame, like those of Store.Get; none if they would cost another trip
 	Outcome   Outcome
 	Failures  int // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
 }
@@ -229,7 +231,7 @@ type Outcome struct {
 type MessageKind uint8
 
 const (
-	MessageChanged  MessageKind = iota + 1 // the key was claimed, marked stale or invalidated
+	MessageChanged  MessageKind = iota + 1 // the key was claimed, by Load, or it was marked stale or invalidated
 	MessageFilled                          // Load filled it; Frame if it is small
 	MessageOutcome                         // Load ended without a value: Outcome
 	MessageReleased                        // Load was given up

@@ -16,8 +16,8 @@ import (
 // touch are back-offs after failed loads.
 //
 // It goes through although ctx ends. What other processes read from the store agrees with it at once, and in a cluster
-// when its message arrives; what they have at hand, flights and the local tier, always then. When it returns an error, old
-// values may live until their TTL is over, in other processes than this one.
+// when its message arrives; what they have at hand, flights and the local tier, always then. An error that wraps ErrPending says that the
+// store could not be told, and will be: until then, old values may be served by other processes than this one.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
@@ -102,10 +102,11 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	c.sealAll()
+	last := c.unsent.Last()
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
 	if err != nil { // it may have been done: this process knows better than to use what it has
-		generation = c.store.Now().Add(clockSlack).UnixMicro()
-		c.unsent.Add(tags, generation)
+		generation = c.loadedBy()
+		c.unsent.AddTags(tags, generation)
 	}
 	c.invalidated(tags, generation)
 	if err != nil {
@@ -114,9 +115,11 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		if len(tags) > 0 {
 			what = fmt.Sprintf("values with %s and %d more tags", quoteKey(tags[0]), len(tags)-1)
 		}
-		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, err)
+		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, c.deliver()(err))
 	}
-	c.up(ctx, &c.changing)
+	c.lately.Tags(tags, generation)
+	c.unsent.SentTags(tags, last)
+	c.changesGo(ctx)
 	return nil
 }
 
@@ -132,7 +135,7 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 // sealAll closes every flight to newcomers: what the loads under way depend on is known when they are over.
 func (c *Cache[V]) sealAll() {
 	c.changed.OfAll()
-	for _, flights := range c.flights.all() {
-		flights.SealAll()
+	for i := range c.flights {
+		c.flights[i].SealAll()
 	}
 }

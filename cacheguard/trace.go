@@ -33,10 +33,16 @@ func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 
 // trace has the tracer begin to follow a load, and returns the load's context and what ends the following.
 func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(err error, notFound bool)) {
-	loadCtx, end = ctx, func(error, bool) {}
 	if c.tracer == nil {
-		return loadCtx, end
+		return ctx, untraced
 	}
+	return c.traced(ctx, key, noted)
+}
+
+func untraced(error, bool) {} // a literal in a generic method is allocated
+
+func (c *Cache[V]) traced(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(err error, notFound bool)) {
+	loadCtx, end = ctx, func(error, bool) {}
 	defer func() { _ = recover() }()
 	traced, note, ended := c.tracer.StartLoad(ctx, c.opts.Name, key)
 	if ended != nil {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
 // Set stores a value and ends any lease: no load that began before it can store after it. It is safe with one writer for
@@ -39,14 +43,18 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 		return errors.Join(err, c.invalidate(ctx, []string{key}))
 	}
 	ctx = context.WithoutCancel(ctx)
+	last := c.unsent.Last()
 	c.seal(id)
 	err = c.claimAndFill(ctx, c.key(id), out)
 	c.seal(id)
 	if err != nil {
+		c.unsent.AddKeys([]string{id}, c.loadedBy(), time.Time{})
 		c.down(ctx, &c.changing, key, err)
-		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), err)
+		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
 	}
-	c.up(ctx, &c.changing)
+	c.unsent.SentKeys([]string{id}, last, false)
+	c.changesGo(ctx)
+	c.presence.Of(id).Stands(knowledge.ForGood)
 	return nil
 }
 
@@ -83,7 +91,8 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 // Invalidate removes values, fresh, stale and negative ones, error markers, and leases: no load that began before it
 // can store after it, and no call of this process that starts after it joins such a load. Commit to the origin first,
 // then call it. It goes through although ctx ends. When it returns an error, a KeyErrors with the keys for which it is
-// not certain, the old value may live until its TTL is over.
+// not certain, this process remembers them and tells the store when it can (ErrPending), and serves nothing from before the
+// call; until then, other processes may. See Flush.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if !c.changes(ctx) {
 		return ErrClosed
@@ -98,18 +107,16 @@ func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.changes(ctx) {
 		return ErrClosed
 	}
-	mark := frame.Mark(c.store.Now())
-	return c.change(ctx, keys, func(ctx context.Context, ks []Key) error {
-		return c.store.MarkStale(ctx, ks, frame.MarkStart, mark)
-	})
+	return c.change(ctx, keys, c.store.Now())
 }
 
 func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
-	return c.change(ctx, keys, c.store.Invalidate)
+	return c.change(ctx, keys, time.Time{})
 }
 
-// change has the store change keys, and everything in this process agree.
-func (c *Cache[V]) change(ctx context.Context, keys []string, do func(context.Context, []Key) error) error {
+// change has the store change keys, and everything in this process agree. mark is when they were marked stale; zero: they are
+// invalidated.
+func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -120,27 +127,20 @@ func (c *Cache[V]) change(ctx context.Context, keys []string, do func(context.Co
 		ks[i], names[id] = c.key(id), key
 		c.seal(id)
 	}
-	err := do(context.WithoutCancel(ctx), ks)
-	for _, k := range ks { // also when the store failed: this process knows better than to use what it has
-		c.seal(k.Key)
-	}
-	if err == nil {
-		c.up(ctx, &c.changing)
+	_, failed := c.tellKeys(context.WithoutCancel(ctx), ks, mark, c.unsent.Last())
+	if failed == nil {
+		c.changesGo(ctx)
 		return nil
 	}
-	c.down(ctx, &c.changing, keys[0], err)
-	failed := KeyErrors{}
-	var some KeyErrors
-	if !errors.As(err, &some) {
-		for _, key := range keys {
-			failed[key] = err
-		}
-		return failed
+	ids := slices.Sorted(maps.Keys(failed))
+	c.unsent.AddKeys(ids, c.loadedBy(), mark)
+	c.down(ctx, &c.changing, names[ids[0]], failed[ids[0]])
+	pending := c.deliver()
+	named := make(KeyErrors, len(failed))
+	for id, err := range failed {
+		named[names[id]] = pending(err)
 	}
-	for id, e := range some {
-		failed[names[id]] = e
-	}
-	return failed
+	return named
 }
 
 // Update writes the origin under the key's lease and stores what write returns: safe with any number of writers, and
@@ -194,6 +194,7 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 	c.seal(id) // a flight that has begun since may load without the lease, from before the write
 	out, _ := m.flight.Result(context.Background())
 	var err error
+	c.presence.Of(id).Stands(knowledge.ForGood)
 	if !m.own.stored { // somebody else may have read the origin before this write and stored it after the claim was lost
 		err = c.invalidate(ctx, []string{key})
 	}

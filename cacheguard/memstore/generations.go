@@ -80,7 +80,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 		was := slot
 		slot.MarkStale(t.now, at, string(mark))
 		t.keep(k, &was, &slot)
-		t.changed(k)
+		t.changed(k, cacheguard.ID{})
 	})
 }
 

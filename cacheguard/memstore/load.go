@@ -31,7 +31,7 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 	case protocol.Held:
 		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseHeld, cacheguard.ID(r.Load), r.Left
 	case protocol.Value:
-		answer.State, answer.Frame = cacheguard.LeaseValue, []byte(r.Frame)
+		answer.State, answer.Frame, answer.Of = cacheguard.LeaseValue, []byte(r.Frame), t.of(k.Cache, ask.Tags)
 	case protocol.Outcome:
 		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseOutcome, cacheguard.ID(r.Load), r.Left
 		answer.Outcome = outcome(r.Ending)

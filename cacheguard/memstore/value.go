@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 		number, _ := slot.Claim(t.now, protocol.ID(token), t.nextStamp(t.now), ttl)
 		t.keep(k, &was, &slot)
 		g = t.granted(token, number)
-		t.changed(k)
+		t.changed(k, token)
 	})
 	return g, err
 }
@@ -45,10 +45,11 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 		was := slot
 		slot.Invalidate()
 		t.keep(k, &was, &slot)
-		t.changed(k)
+		t.changed(k, cacheguard.ID{})
 	})
 }
 
-func (t *turn) changed(k cacheguard.Key) {
-	t.tell(k, cacheguard.Message{Kind: cacheguard.MessageChanged})
+// changed tells of a change, and of a claim whose it is.
+func (t *turn) changed(k cacheguard.Key, claim cacheguard.ID) {
+	t.tell(k, cacheguard.Message{Kind: cacheguard.MessageChanged, Load: claim})
 }

@@ -31,8 +31,9 @@
 //	cacheguard.leases.asked, .granted, .renewed, .lost
 //	cacheguard.unstored             {response} of package middleware, by cacheguard.result: the words of cacheguard.Reason
 //	cacheguard.values.corrupt, cacheguard.store.errors, cacheguard.overloads
+//	cacheguard.changes.late         {change}   invalidations and the like that the store was told of late
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,
-//	cacheguard.callers, cacheguard.breakers.open, cacheguard.breakers: gauges
+//	cacheguard.callers, cacheguard.breakers.open, cacheguard.breakers, cacheguard.changes.unsent: gauges
 //
 // # What it costs
 //

@@ -41,6 +41,7 @@ const (
 	corrupt
 	storeError
 	overloaded
+	sentLate
 	unstored // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
@@ -72,6 +73,7 @@ var tables = []struct {
 	{"cacheguard.values.corrupt", "Values in the store that could not be read and counted as misses.", "{value}", []labelled{{corrupt, ""}}},
 	{"cacheguard.store.errors", "Steps in the store that failed.", "{error}", []labelled{{storeError, ""}}},
 	{"cacheguard.overloads", "Callers and loads that were turned away.", "{refusal}", []labelled{{overloaded, ""}}},
+	{"cacheguard.changes.late", "Invalidations and other changes that the store was told of later than when they were made.", "{change}", []labelled{{sentLate, ""}}},
 	{"cacheguard.unstored", "Responses of package middleware that were not stored, by why.", "{response}", reasons()},
 }
 
@@ -97,6 +99,7 @@ var gauges = []struct {
 	{"cacheguard.loads.queued", "Loads that wait for their turn.", "{load}", func(s cacheguard.Stats) int { return s.LoadsQueued }},
 	{"cacheguard.flights", "Keys that are looked up, waited for or loaded.", "{flight}", func(s cacheguard.Stats) int { return s.Flights }},
 	{"cacheguard.callers", "Callers who wait for flights.", "{caller}", func(s cacheguard.Stats) int { return s.Callers }},
+	{"cacheguard.changes.unsent", "Invalidations and other changes that the store has not been told of yet.", "{change}", func(s cacheguard.Stats) int { return s.Unsent }},
 	{"cacheguard.breakers.open", "Circuit breakers of the store that are open.", "{breaker}", func(s cacheguard.Stats) int { return s.BreakersOpen }},
 	{"cacheguard.breakers", "Circuit breakers of the store.", "{breaker}", func(s cacheguard.Stats) int { return s.Breakers }},
 }
@@ -259,6 +262,8 @@ func (c *counters) read(n number, untold cacheguard.Stats) uint64 {
 		return c.hits.Sum(uint8(n)) + untold.LocalHits
 	case n == localNegativeHit:
 		return c.hits.Sum(uint8(n)) + untold.LocalNegativeHits
+	case n == sentLate:
+		return untold.SentLate
 	case n < hits:
 		return c.hits.Sum(uint8(n))
 	}

@@ -119,6 +119,8 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	a.LocalEntries += b.LocalEntries
 	a.LocalHits += b.LocalHits
 	a.LocalNegativeHits += b.LocalNegativeHits
+	a.Unsent += b.Unsent
+	a.SentLate += b.SentLate
 	a.LoadsRunning += b.LoadsRunning
 	a.LoadsQueued += b.LoadsQueued
 	a.Flights += b.Flights
@@ -130,5 +132,5 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 
 // left is what still counts of a cache that was closed.
 func left(last cacheguard.Stats) cacheguard.Stats {
-	return cacheguard.Stats{LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits}
+	return cacheguard.Stats{LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate}
 }

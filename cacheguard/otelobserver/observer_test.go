@@ -137,6 +137,7 @@ func TestGauges(t *testing.T) {
 	stats := func() cacheguard.Stats {
 		return cacheguard.Stats{
 			LocalEntries: 1, LocalHits: 2, LocalNegativeHits: 3, LoadsRunning: 4, LoadsQueued: 5, Flights: 6, Callers: 7, BreakersOpen: 8, Breakers: 9,
+			Unsent: 10, SentLate: 11,
 		}
 	}
 	o.Attach("a", stats)
@@ -148,6 +149,7 @@ func TestGauges(t *testing.T) {
 		for name, n := range map[string]int64{
 			"local.entries{}": times, "requests{local_hit}": 5, "requests{local_negative_hit}": 6,
 			"loads.running{}": 4 * times, "loads.queued{}": 5 * times, "flights{}": 6 * times, "callers{}": 7 * times,
+			"changes.unsent{}": 10 * times, "changes.late{}": 22,
 			"breakers.open{}": 8 * times, "breakers{}": 9 * times,
 		} {
 			if got[name] != n {

@@ -57,6 +57,8 @@ func (c *counters) collect(m *metrics, untold cacheguard.Stats, out chan<- prome
 				n += untold.LocalHits
 			case localNegativeHit:
 				n += untold.LocalNegativeHits
+			case sentLate:
+				n += untold.SentLate
 			}
 			labels := []string{c.cache}
 			if t.label != "" {

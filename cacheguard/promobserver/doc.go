@@ -20,6 +20,8 @@
 //	cacheguard_lost_leases_total          leases lost under a running load
 //	cacheguard_unstored_total{reason}     responses of package middleware that were not stored, by cacheguard.Reason
 //	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
+//	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
+//	cacheguard_unsent_changes             gauge: those that it has not been told of yet
 //	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,
 //	cacheguard_callers, cacheguard_breakers_open, cacheguard_breakers: gauges, read when they are collected
 //

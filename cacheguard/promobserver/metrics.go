@@ -38,6 +38,7 @@ const (
 	corrupt
 	storeError
 	overloaded
+	sentLate
 	unstored // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
@@ -67,6 +68,7 @@ var tables = []struct {
 	{"corrupt_values_total", "Values in the store that could not be read and counted as misses.", "", []labelled{{corrupt, ""}}},
 	{"store_errors_total", "Steps in the store that failed.", "", []labelled{{storeError, ""}}},
 	{"overloads_total", "Callers and loads that were turned away.", "", []labelled{{overloaded, ""}}},
+	{"late_changes_total", "Invalidations and other changes that the store was told of later than when they were made.", "", []labelled{{sentLate, ""}}},
 	{"unstored_total", "Responses of package middleware that were not stored, by why.", "reason", reasons()},
 }
 
@@ -92,6 +94,7 @@ var gauges = []struct {
 	{"loads_queued", "Loads that wait for their turn.", func(s cacheguard.Stats) int { return s.LoadsQueued }},
 	{"flights", "Keys that are looked up, waited for or loaded.", func(s cacheguard.Stats) int { return s.Flights }},
 	{"callers", "Callers who wait for flights.", func(s cacheguard.Stats) int { return s.Callers }},
+	{"unsent_changes", "Invalidations and other changes that the store has not been told of yet.", func(s cacheguard.Stats) int { return s.Unsent }},
 	{"breakers_open", "Circuit breakers of the store that are open.", func(s cacheguard.Stats) int { return s.BreakersOpen }},
 	{"breakers", "Circuit breakers of the store.", func(s cacheguard.Stats) int { return s.Breakers }},
 }

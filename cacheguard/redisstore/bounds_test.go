@@ -36,6 +36,7 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 					s.store.OpTimeout = lossTime // a caller that is cancelled waits for half of it
 				})
 				r.listens(t)
+				r.looksFirst(t)
 				gate := make(chan struct{})
 				late := proxy.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 				o := newOrigin("v")

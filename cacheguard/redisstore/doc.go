@@ -108,7 +108,8 @@
 // second time when no answer came to the first, and recognised by its token when it is applied twice. A copy of a
 // command that is applied late does no harm: the server numbers each grant of a lease, and a fill must carry the
 // number. A write without a load, Cache.Set, claims the key first, and so takes two steps. In a burst on a cold key a
-// process needs three round trips and five commands, whatever the number of its callers.
+// process needs two round trips and four commands, whatever the number of its callers, and a trip and a command more if it
+// expected a value and read first.
 //
 // Reads run on the caller's goroutine while up to four do so at a time; beyond that they are collected into one MGET,
 // or one pipeline on a cluster. go-redis has an AutoPipeline for that, too; it is marked experimental, its blocking
@@ -136,9 +137,10 @@
 // # Failovers
 //
 // A replica that takes its master's place has what it was told before: a lease that it wasn't told of costs at most one
-// more load, and an invalidation that it wasn't told of leaves the old value until its TTL is over. Sentinels that are
-// asked for a failover by hand let the old master go on for a moment, so that changes get lost then, too; CLUSTER
-// FAILOVER loses nothing.
+// more load, and an invalidation of the last 30 seconds that it wasn't told of is repeated by the process that made it, when
+// that has noticed: at once with Sentinel, within 3 seconds in a cluster, where nothing else breaks than the connections to
+// that node. Until then, or if that process has ended, other processes may serve the old value. Sentinels that are asked for a
+// failover by hand let the old master go on for a moment, so that changes get lost then, too; CLUSTER FAILOVER loses nothing.
 //
 // A cluster client is told to look for the new master as soon as a step gets no answer; by itself it would do so within
 // a minute. A node that hangs can keep it from finding out for twice its ReadTimeout, 5 seconds unless you say

@@ -122,6 +122,16 @@ func (r *replica) listens(t *testing.T) {
 	must(t, r.store.Warm(ctx))
 }
 
+// looksFirst has the cache look values up before it asks for leases, by one that another process has stored.
+func (r *replica) looksFirst(t *testing.T) {
+	t.Helper()
+	other, err := cacheguard.New(cacheguard.Store(r.store), cacheguard.Options[string]{Name: "test"})
+	must(t, err)
+	defer other.Close()
+	must(t, other.Set(t.Context(), "looks first", "v"))
+	r.get(t, "looks first", mustNotLoad(t)).hit(t, "v")
+}
+
 // spy is a store that counts what its cache was told when it asked for leases, and the renewals that failed.
 type spy struct {
 	*redisstore.Store

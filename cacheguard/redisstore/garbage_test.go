@@ -21,10 +21,11 @@ type garbage struct {
 	put     func(ctx context.Context, rdb redis.UniversalClient, name string) error
 	stale   bool // it is a value, but not a fresh one
 	nothing bool // to who reads it, it is as if nothing were there
+	short   bool // and to who asks for the lease at once, without a read
 }
 
 func text(what string, b []byte) garbage {
-	return garbage{what: what, put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+	return garbage{what: what, short: len(b) < 3, put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return rdb.Set(ctx, name, b, 0).Err()
 	}}
 }
@@ -127,15 +128,18 @@ func TestGarbageValue(t *testing.T) {
 		r.missesAndHits(t, g.what, key)
 	}
 	t.Log(redistest.Figures{Fault: "garbage where a value stands", Callers: 2 * len(all), Loads: r.events.of(cacheguard.EventLoad)})
-	corrupt := 0
+	corrupt, short := 0, 0
 	for _, g := range all {
-		if !g.stale && !g.nothing {
-			corrupt++
+		if g.stale || g.nothing {
+			continue
+		}
+		if corrupt++; g.short {
+			short++
 		}
 	}
 	// Each was looked at twice.
-	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got != want {
-		t.Errorf("corrupt values were counted %d times; want %d", got, want)
+	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got > want || got < want-short {
+		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want, short)
 	}
 	if lines := r.log.lines(); len(lines) != 1 || len(r.log.lines("no value")) != 1 {
 		t.Errorf("%d garbage values were logged in %d lines; want 1", len(all), len(lines))

@@ -112,6 +112,24 @@ func generationsOf(scores []float64) cacheguard.Generations {
 	return of
 }
 
+// generationsIn is generationsOf for what a script was answered by ZMSCORE.
+func generationsIn(answer any) cacheguard.Generations {
+	all, _ := answer.([]any)
+	if len(all) == 0 {
+		return nil
+	}
+	scores := make([]float64, len(all))
+	for i, v := range all {
+		if s, ok := v.(string); ok {
+			var err error
+			if scores[i], err = strconv.ParseFloat(s, 64); err != nil {
+				return nil
+			}
+		}
+	}
+	return generationsOf(scores)
+}
+
 // readGenerations asks Redis, also for the time at the node that has them.
 func (s *Store) readGenerations(ctx context.Context, cache string, tags []string) (now int64, of cacheguard.Generations, err error) {
 	name := s.names.generations(cache)
@@ -174,6 +192,7 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 }
 
 func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, error) {
+	s.changed.Store(int64(s.clock.elapsed()))
 	name := s.names.generations(cache)
 	var payload []byte
 	args := []any{s.channelOf(cache), s.names.channel(), nil, maxTags}

@@ -1,8 +1,10 @@
 -- Asks for the right to load a key, with the double check inside.
 -- KEYS: value, lease, and on a single server the generations of the cache, that of the whole of it, and the waiters
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', how the asker is told when he waits ('':
--- he doesn't, '+': on the common channel, else his inbox), the cache's channel, how many ms longer the waiters stay
--- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
+-- he doesn't, '+': on the common channel, else his inbox), the cache's channel, how many ms longer the waiters stay, and on a single
+-- server the tags that a value may have
+-- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (all left out if it is large), generations
+--       of the cache and of the tags
 --       | outcome, load, ms left of the back-off, kind, payload
 --
 -- A lease is a mark ('+' somebody waits on the common channel, else '-'), the token in 32 hex digits and the number of the grant in 16.
@@ -50,7 +52,11 @@ if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
   if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
     return {'value'}
   end
-  return {'value', value}
+  local of = KEYS[3] and redis.pcall('ZMSCORE', KEYS[3], '', unpack(ARGV, 8))
+  if not of or of.err then -- the asker reads them
+    return {'value', value}
+  end
+  return {'value', value, of}
 end
 
 if lease then

@@ -101,8 +101,8 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 			reply, _ := r.Answer.([]any)
 			ans, err = parseLease(reply, asks[i].Token)
 		}
-		if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
-			ans.Frame, _, err = s.Get(ctx, keys[i], nil)
+		if err == nil && ans.State == cacheguard.LeaseValue {
+			err = s.complete(ctx, keys[i], asks[i].Tags, &ans)
 		}
 		if err == nil && ans.State == cacheguard.LeaseGranted {
 			ans.Grant.Stamp = ans.Grant.Number

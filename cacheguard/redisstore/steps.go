@@ -32,13 +32,25 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	if err == nil {
 		ans, err = parseLease(reply, ask.Token)
 	}
-	if err == nil && ans.State == cacheguard.LeaseValue && ans.Frame == nil {
-		ans.Frame, _, err = s.Get(ctx, k, nil)
+	if err == nil && ans.State == cacheguard.LeaseValue {
+		err = s.complete(ctx, k, ask.Tags, &ans)
 	}
 	if err == nil && ans.State == cacheguard.LeaseGranted {
 		s.stamped(ctx, k, &ans.Grant)
 	}
 	return ans, err
+}
+
+// complete reads a value that is too large for the script's answer. The generations of a cluster lie elsewhere: they are those
+// that are known.
+func (s *Store) complete(ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer) (err error) {
+	switch {
+	case ans.Frame == nil:
+		ans.Frame, ans.Of, err = s.Get(ctx, k, tags)
+	case s.cluster != nil:
+		ans.Of = s.known(k.Cache, tags)
+	}
+	return err
 }
 
 func (s *Store) readyToLease(ctx context.Context) error {
@@ -57,8 +69,13 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	if ask.Wait {
 		told = cmp.Or(s.inbox, "+")
 	}
-	return s.near(k, value, s.names.lease(value)),
-		[]any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(waitersStay)}
+	args = []any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(waitersStay)}
+	if s.cluster == nil {
+		for _, tag := range ask.Tags {
+			args = append(args, tag)
+		}
+	}
+	return s.near(k, value, s.names.lease(value)), args
 }
 
 // near is these names of a key, the value first, and where they are on the same node those of the cache's generations and who waits.
@@ -112,6 +129,9 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 		ans.State = cacheguard.LeaseValue
 		if f := text(1); f != "" {
 			ans.Frame = []byte(f)
+		}
+		if len(reply) > 2 {
+			ans.Of = generationsIn(reply[2])
 		}
 	case "outcome":
 		var ok bool
@@ -235,6 +255,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 
 // changeAll runs a script for each key.
 func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *redis.Script, args ...any) error {
+	s.changed.Store(int64(s.clock.elapsed()))
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
 		all := s.all(keys[i])

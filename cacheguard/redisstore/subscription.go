@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
@@ -21,8 +23,9 @@ const (
 
 // hearing is what a store knows of its messages.
 type hearing struct {
-	inbox     string      // where it is told of loads that it waits for; empty if it hears of everything on one channel
-	listening atomic.Bool // messages arrive
+	inbox     string       // where it is told of loads that it waits for; empty if it hears of everything on one channel
+	listening atomic.Bool  // messages arrive
+	changed   atomic.Int64 // when the store was last used to invalidate something, since the clock's base
 
 	mu        sync.Mutex // guards what follows
 	listeners map[string][]*listener
@@ -86,8 +89,9 @@ func (s *Store) messages(ctx context.Context, sub *redislink.Subscription) error
 
 // ear hears what the subscription tells. Its methods are called one after another.
 type ear struct {
-	s    *Store
-	said bool // that messages don't arrive
+	s       *Store
+	said    bool    // that messages don't arrive
+	masters masters // of a cluster
 }
 
 func (e *ear) restored(ctx context.Context) {
@@ -132,6 +136,18 @@ func (e *ear) nowAndThen(ctx context.Context) {
 	if e.s.clock.due() {
 		_, _ = e.s.remeasure(ctx)
 	}
+	if c, ok := e.s.link.Client().(*redis.ClusterClient); ok && e.masters.changed(ctx, c, e.s.doubts()) && e.s.listening.Load() {
+		e.restored(ctx) // another node may not know what caches have told this one
+	}
+}
+
+// repeated is for how long caches want to know of a failover that may have lost a change.
+const repeated = 30 * time.Second
+
+// doubts reports whether a master may have been told of changes that its replicas don't have.
+func (s *Store) doubts() bool {
+	last := time.Duration(s.changed.Load())
+	return last > 0 && s.clock.elapsed()-last < repeated
 }
 
 // unheard is up to which generation invalidations may not have been heard of, when messages arrive since before the

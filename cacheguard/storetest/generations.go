@@ -157,7 +157,7 @@ func generationsInOrder(e *env) {
 	}
 }
 
-// generationsWithValue has them read along with a value. A store may answer none: then they are asked for. It may not
+// generationsWithValue has them read along with a value, also with one that comes in the place of a lease. A store may answer none: then they are asked for. It may not
 // answer others.
 func generationsWithValue(e *env) {
 	k := e.key("k")
@@ -177,6 +177,14 @@ func generationsWithValue(e *env) {
 			}
 			if of != nil && !slices.Equal(of, want) {
 				e.Errorf("with a value came the generations %v of the cache and %s; want %v, or none", of, briefTags(tags), want)
+			}
+			answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token(), Tags: tags})
+			if answer.State != cacheguard.LeaseValue || string(answer.Frame) != string(f) {
+				e.Errorf("lease: %s; want the value that is there", describe(answer))
+			}
+			if answer.Of != nil && !slices.Equal(answer.Of, want) {
+				e.Errorf("with a value in the place of a lease came the generations %v of the cache and %s; want %v, or none",
+					answer.Of, briefTags(tags), want)
 			}
 		}
 	}

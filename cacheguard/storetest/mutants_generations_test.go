@@ -164,6 +164,13 @@ var generationMutants = []mutant{
 		}),
 	},
 	{
+		name:   "generations of a value in the place of a lease are in the wrong order",
+		caught: []string{"generations with a value"},
+		mutate: onLease(func(_ *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+			slices.Reverse(answer.Of[min(1, len(answer.Of)):])
+		}),
+	},
+	{
 		name:   "generations of a value lack the cache's own",
 		caught: []string{"generations with a value", "generations of tags of any bytes", "generations of other caches"},
 		mutate: onValue(func(_ *broken, _ cacheguard.Key, _ []string, of cacheguard.Generations) cacheguard.Generations {

@@ -82,6 +82,31 @@ func TestQueueHasEnds(t *testing.T) {
 	})
 }
 
+// Who can do without a slot gets one as long as that leaves half of them.
+func TestQueueTry(t *testing.T) {
+	q := Queue{Max: 5, Most: 10}
+	var back []func()
+	for n, want := range []bool{true, true, false} {
+		release := q.Try()
+		if (release != nil) != want {
+			t.Errorf("with %d of 5 taken there is a slot: %v", n, release != nil)
+		}
+		back = append(back, release)
+	}
+	back[0]()
+	if release := q.Try(); release == nil {
+		t.Error("a slot that was given back isn't there")
+	} else {
+		release()
+	}
+	if back[1](); q.running != 0 {
+		t.Errorf("in the end %d slots are taken", q.running)
+	}
+	if one := (&Queue{Max: 1}); one.Try() != nil {
+		t.Error("the only slot was taken")
+	}
+}
+
 // permits are those of one budget in memory.
 type permits struct {
 	max int

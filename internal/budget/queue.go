@@ -67,6 +67,18 @@ func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	return release, err
 }
 
+// Try is Take for somebody who can do without a slot, and perhaps has no load for it: it takes one only if it leaves as many free
+// as are taken, and returns nil if not.
+func (q *Queue) Try() (release func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if 2*(q.running+1) > q.Max {
+		return nil
+	}
+	q.running++
+	return q.release
+}
+
 // release hands the slot to the one who has waited longest.
 func (q *Queue) release() {
 	q.mu.Lock()

@@ -73,44 +73,53 @@ func Tick() uint64 { return now.Add(1) }
 // Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
 // that holds itself is none); one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
-	return g.of(key).join(key, limit, 0, 0)
+	return g.join(key, limit, 0, 0)
 }
 
 // JoinSince is Join for somebody who must not get what was found before a moment: a flight that was begun before it is sealed,
 // and there is a new one. The moment is one of Now, or 0: whenever.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
-	return g.of(key).join(key, limit, moment, 0)
+	return g.join(key, limit, moment, 0)
 }
 
 // JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier moment: a flight that it leads was
 // begun then. 0: now.
 func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
-	return g.of(key).join(key, limit, moment, begun)
+	return g.join(key, limit, moment, begun)
 }
 
-func (s *shard[T]) join(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
+func (g *Group[T]) join(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
+	s := g.of(key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if f = s.open[key]; f != nil && f.born <= moment && moment > 0 {
 		f.seal()
 		f = nil
 	}
-	if f != nil {
-		if limit > 0 && f.members-f.work >= limit {
-			return nil, false
-		}
+	switch {
+	case f == nil:
+		f, leader = s.begin(key, begun), true
+	case limit > 0 && f.members-f.work >= limit:
+		f = nil
+	default:
 		f.enter()
-		return f, false
 	}
+	s.mu.Unlock()
+	return f, leader
+}
+
+// begin opens a flight; mu is held.
+//
+//go:noinline
+func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
 	if s.open == nil {
 		s.open = make(map[string]*Flight[T])
 	}
 	if begun == 0 {
 		begun = Tick()
 	}
-	f = &Flight[T]{shard: s, key: key, members: 1, open: true, born: begun}
+	f := &Flight[T]{shard: s, key: key, members: 1, open: true, born: begun}
 	s.open[key] = f
-	return f, true
+	return f
 }
 
 // JoinNext is JoinSince for a member of a flight who has got of it what was found before that moment of Now, from before it
@@ -125,7 +134,7 @@ func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leade
 		return next, false
 	}
 	s.mu.Unlock()
-	if next, leader = s.join(f.key, 0, moment, 0); leader { // only one that begins now is later than what every member asks for
+	if next, leader = g.join(f.key, 0, moment, 0); leader { // only one that begins now is later than what every member asks for
 		s.mu.Lock()
 		f.next = next
 		s.mu.Unlock()
@@ -259,17 +268,31 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return result, err
 }
 
-// Result is Wait for those who only look at the result, which all members share: thousands of goroutines wait in here, and
-// each copy would make their stacks larger.
-func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
-	if ctx.Done() == nil { // a select over two channels costs twice as much, times the number of callers
+// Await returns when the flight has landed or ended, the Done of a context, is closed; Outcome says which. It is inlined, which
+// is why it doesn't take the context: thousands of goroutines wait in here at the same time, each on a stack of its own.
+func (f *Flight[T]) Await(ended <-chan struct{}) {
+	if ended == nil { // a select over two channels costs twice as much, times the number of callers
 		<-f.done
-		return &f.result, nil
+		return
 	}
 	select {
 	case <-f.done:
+	case <-ended:
+	}
+}
+
+// Result is Wait for those who only look at the result, which all members share.
+func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
+	f.Await(ctx.Done())
+	return f.Outcome(ctx)
+}
+
+// Outcome is Result after Await.
+func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
+	select {
+	case <-f.done:
 		return &f.result, nil
-	case <-ctx.Done():
+	default:
 	}
 	if f.Leave() {
 		return nil, ctx.Err()

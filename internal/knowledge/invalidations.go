@@ -2,8 +2,6 @@ package knowledge
 
 import (
 	"hash/maphash"
-	"maps"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -75,50 +73,6 @@ func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 		}
 	}
 	return true
-}
-
-// Unsent is the invalidations by tag of which the store could not be told. What they were for may stand there until its
-// TTL is over, and this process doesn't use it.
-type Unsent struct {
-	mu  sync.Mutex                       // guards changes of all
-	all atomic.Pointer[map[string]int64] // generations by tag, "" is the whole cache; nil: none. It is not changed, but replaced
-}
-
-// maxOwed tags are too many to remember: then it is the whole cache.
-const maxOwed = 1024
-
-// Add takes note of an invalidation.
-func (o *Unsent) Add(tags []string, generation int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := make(map[string]int64)
-	if old := o.all.Load(); old != nil {
-		maps.Copy(all, *old)
-	}
-	if len(tags) == 0 || len(all)+len(tags) > maxOwed {
-		all, tags = make(map[string]int64), []string{""}
-	}
-	for _, tag := range tags {
-		all[tag] = generation
-	}
-	o.all.Store(&all)
-}
-
-// Has reports whether a value is from before one of them.
-func (o *Unsent) Has(tags frame.Tags, stamp int64) bool {
-	all := o.all.Load()
-	if all == nil {
-		return false
-	}
-	if stamp <= (*all)[""] {
-		return true
-	}
-	for _, tag := range tags.All() {
-		if stamp <= (*all)[tag] {
-			return true
-		}
-	}
-	return false
 }
 
 // raise sets v to n unless it is more.

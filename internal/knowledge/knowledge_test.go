@@ -154,24 +154,6 @@ func TestInvalidations(t *testing.T) {
 	}
 }
 
-// What the store could not be told counts here, up to so many tags; beyond that it is the whole cache.
-func TestUnsent(t *testing.T) {
-	var o Unsent
-	a, b := tags(t, "a"), tags(t, "b")
-	if o.Has(a, 1) {
-		t.Error("there is none")
-	}
-	if o.Add([]string{"a"}, 10); !o.Has(a, 10) || o.Has(a, 11) || o.Has(b, 1) || o.Has(nil, 1) {
-		t.Error("a tag's counts not as it should")
-	}
-	if o.Add(nil, 20); !o.Has(nil, 20) || !o.Has(b, 20) || o.Has(a, 21) {
-		t.Error("that of the whole cache doesn't")
-	}
-	if o.Add(make([]string, maxOwed+1), 30); !o.Has(b, 30) || o.Has(b, 31) {
-		t.Error("too many tags are not the whole cache")
-	}
-}
-
 // The hint for a key is the tags of the value that was seen last.
 func TestHints(t *testing.T) {
 	var h Hints

@@ -9,12 +9,13 @@ type Box struct {
 
 	mu      sync.Mutex // guards what follows
 	letters []func()
-	read    int // how many of them have been taken
+	room    [1]func() // for most boxes that is enough
+	read    int       // how many of them have been taken
 	closed  bool
 }
 
 // Init comes before anything else.
-func (b *Box) Init() { b.ready = make(chan struct{}, 1) }
+func (b *Box) Init() { b.ready, b.letters = make(chan struct{}, 1), b.room[:0] }
 
 // Ready returns a channel that is received from once when there may be something to Read.
 func (b *Box) Ready() <-chan struct{} { return b.ready }

@@ -61,8 +61,8 @@
 //  12. While a lease is alive there is one load among the processes that get answers: no lease beside a lease or beside
 //     a value that the asker hasn't seen (Slot.Ask). Those who wait are told, and listen before they ask. Checks:
 //     secondLoad, twoLoadsOfOne, notPushed.
-//  13. Nobody waits for another load with a slot in hand (Miss.endTurn). Who is refused one is told
-//     so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
+//  13. Nobody waits for another load with a slot in hand (Miss.endTurn), and nobody is granted a lease without one: a question in
+//     the place of a look-up has it beforehand (Miss.begin). Who is refused one is told so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
 //  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
 //     an end. Checks: waitsForEver, waitsTooLong.
 //

@@ -305,11 +305,15 @@ func (r *run) answered(p, i int) {
 	case invalidate:
 		r.invalidated(p, i, true)
 	case lease:
+		unseen, closed := f.m.Unseen, r.procs[p].closed
 		e := Event{Kind: a.kind, Sent: at(o.sent), Load: id(a.load)}
 		switch a.kind {
 		case Granted:
 			f.number, f.ends = a.number, o.sent+leaseTicks
 			f.op = op{}
+			if unseen && closed {
+				r.tell(p, i, Event{Kind: End})
+			}
 		case Value:
 			f.op = op{}
 			f.seen, f.seenOf = a.version, a.load
@@ -323,7 +327,12 @@ func (r *run) answered(p, i int) {
 		case Unanswered:
 			f.op = op{}
 		}
-		r.tell(p, i, e)
+		switch r.tell(p, i, e); {
+		case unseen && a.kind == Value:
+			r.looked(p, i, a)
+		case unseen && closed && f.isUnderWay() && !f.m.Ended:
+			r.tell(p, i, Event{Kind: End})
+		}
 	case fill:
 		f.stored = a.kind == Stored
 		r.tell(p, i, Event{Kind: Stored})

@@ -9,7 +9,8 @@ import (
 type event struct{ what, p, i uint8 }
 
 const (
-	call uint8 = iota
+	call       uint8 = iota
+	callUnseen       // which asks for the lease in the place of a look-up
 	updating
 	joining // a refresh
 	leave
@@ -50,7 +51,7 @@ const (
 )
 
 var whatNames = [whats]string{
-	"call", "updating", "joining", "leave", "leaveReturned", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
+	"call", "callUnseen", "updating", "joining", "leave", "leaveReturned", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
 	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing", "closingReturned",
 	"arrive", "evictValue", "evictLease", "tick", "write", "reachWrite", "replyWrite", "loseWrite",
 }
@@ -76,6 +77,9 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 				}
 				if pr.open[k] != 0 && pr.flights[pr.open[k]-1].members < s.together || pr.open[k] == 0 && pr.room() >= 0 {
 					on(call, k, true)
+				}
+				if b.unseen > 0 && pr.open[k] == 0 && pr.room() >= 0 && (s.turns == 0 || pr.slots() < s.turns) {
+					on(callUnseen, k, true)
 				}
 			}
 		}
@@ -255,6 +259,10 @@ func (r *run) do(e event) {
 	case call:
 		b.calls--
 		r.call(p, i)
+	case callUnseen:
+		b.calls--
+		b.unseen--
+		r.callUnseen(p, i)
 	case joining:
 		b.joins--
 		f.members++
@@ -445,16 +453,34 @@ func (r *run) call(p, key int) {
 		pr.open[k] = uint8(i) + 1
 		pr.flights[i] = flight{
 			used: true, key: uint8(k), members: 1, floor: pr.told[k],
-			op: op{kind: command{kind: look, key: uint8(k)}, sent: r.now},
 		}
 		r.begins(&pr.flights[i])
-		if r.quickLook { // the look-up takes no time
-			f := &pr.flights[i]
-			a := r.apply(f.op.kind)
-			f.op = op{}
-			r.looked(p, i, a)
-		}
+		r.looksUp(p, i)
 	}
+}
+
+// looksUp has the caller that leads look the value up.
+func (r *run) looksUp(p, i int) {
+	f := &r.procs[p].flights[i]
+	f.op = op{kind: command{kind: look, key: f.key}, sent: r.now}
+	if r.quickLook { // the look-up takes no time
+		a := r.apply(f.op.kind)
+		f.op = op{}
+		r.looked(p, i, a)
+	}
+}
+
+// callUnseen is a call with a slot that asks for the lease in the place of a look-up.
+func (r *run) callUnseen(p, key int) {
+	pr := &r.procs[p]
+	i := pr.room()
+	pr.open[key] = uint8(i) + 1
+	pr.flights[i] = flight{
+		used: true, key: uint8(key), members: 1, floor: pr.told[key], group: uint8(i) + 1,
+		m: Miss{Config: r.config(), Reads: true, Unseen: true},
+	}
+	r.begins(&pr.flights[i])
+	r.tell(p, i, Event{Kind: Begin})
 }
 
 func (r *run) lose(p, i int) {
@@ -471,7 +497,10 @@ func (r *run) lose(p, i int) {
 			f.op, f.op.applied, f.op.reply = o, true, reply{kind: Unanswered}
 			return
 		}
-		r.tell(p, i, Event{Kind: Unanswered})
+		unseen := f.m.Unseen
+		if r.tell(p, i, Event{Kind: Unanswered}); unseen {
+			r.looksUp(p, i)
+		}
 	case fill:
 		r.sendCopy(o.kind)
 		if f.m.Claims {

@@ -42,7 +42,7 @@ type shared struct {
 // budget is how often what may happen may still happen.
 type budget struct {
 	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes, evictions, writes, renewals, unstorable uint8
-	unshared, refusals, updates, joins                                                                             uint8
+	unshared, refusals, updates, joins, unseen                                                                     uint8
 }
 
 // since is what nothing may be older than: at all, and if it is to be fresh.
@@ -94,8 +94,11 @@ type flight struct {
 	box     message
 }
 
-// isUnderWay reports whether its miss has begun and not landed.
-func (f *flight) isUnderWay() bool { return f.used && f.m.State != Begun && f.m.State != Landed }
+// isUnderWay reports whether its miss has begun and not landed. While the caller that leads looks up, or asks in the place of that,
+// the flight is not.
+func (f *flight) isUnderWay() bool {
+	return f.used && f.m.State != Begun && f.m.State != Landed && !f.m.Unseen
+}
 
 // loading is a load that runs.
 type loading struct {

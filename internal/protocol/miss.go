@@ -18,6 +18,7 @@ type Miss struct {
 	Apart  bool // that caller was told to load for itself: the lease isn't asked for
 	Claims bool // its load is a write, under a lease that was taken over: Begin says when that was asked for
 	Down   bool // the store can't be used: the look-up could not be made, or later the lease not be asked for
+	Unseen bool // nothing was looked up: it has its slot, and asks for the lease at once
 	Seen   Use  // what it found, which won't do
 
 	State    State
@@ -209,6 +210,9 @@ func (m *Miss) begin(e Event) (Do, Landing) {
 		return m.withoutStore(0)
 	case m.Apart:
 		return m.withoutLease(0)
+	case m.Unseen:
+		m.Turn, m.State = true, Asking
+		return Ask, 0
 	}
 	return m.again(0)
 }
@@ -225,8 +229,18 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	return 0, 0
 }
 
-// answered: granted, lead; held, give the slot back and follow.
+// answered: granted, lead; held, give the slot back and follow. One that asked in the place of a look-up has not begun if that
+// brought a value, which is looked at first, or no answer, which says nothing about a value that can be read.
 func (m *Miss) answered(e Event) (Do, Landing) {
+	unseen := m.Unseen
+	switch m.Unseen = false; {
+	case unseen && e.Kind == Value:
+		m.State = Begun
+		return m.endTurn(), 0
+	case unseen && e.Kind == Unanswered:
+		m.State = Begun
+		return m.endTurn() | ReleaseLater, 0
+	}
 	switch e.Kind {
 	case Unanswered: // it may have been granted, or be granted later
 		return m.withoutStore(ReleaseLater)

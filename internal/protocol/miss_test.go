@@ -30,6 +30,7 @@ var misses = []struct {
 	{"behind", func(m *Miss) { m.Behind, m.Seen = true, Meanwhile }},
 	{"solo", func(m *Miss) { m.Solo = true }},
 	{"apart", func(m *Miss) { m.Apart = true }},
+	{"unseen", func(m *Miss) { m.Unseen = true }},
 	{"down", func(m *Miss) { m.Down = true }},
 	{"down, behind", func(m *Miss) { m.Down, m.Behind = true, true }},
 	{"down, fails closed", func(m *Miss) { m.Down, m.FailClosed = true, true }},
@@ -199,6 +200,7 @@ func orderly(steps []byte) error {
 			waitsForTurn = waitsForTurn && all[i].Kind != Turned && all[i].Kind != Refused
 			turn = turn || all[i].Kind == Turned
 		}
+		turn = turn || was.Unseen && was.State == Begun && m.State == Asking // that one has it beforehand
 		if was.State == Asking && all[i].Kind == Granted {
 			leased = true
 		}

@@ -358,6 +358,18 @@ var mutants = []mutant{
 		"leaves", "turnLost",
 	},
 	{
+		"13: a question in the place of a look-up keeps its slot beside a value", machine,
+		"		m.State = Begun\n		return m.endTurn(), 0",
+		"		m.State = Begun\n		return 0, 0",
+		"unseen", "turnKept",
+	},
+	{
+		"13: a question in the place of a look-up has no slot", machine,
+		"		m.Turn, m.State = true, Asking\n",
+		"		m.State = Asking\n",
+		"unseen", "turnLost",
+	},
+	{
 		"13: who is refused a slot waits on", machine,
 		"		return do, 0\n	case Refused:\n		return m.land(0, LandRefused)",
 		"		return do, 0\n	case Refused:\n		return 0, 0",

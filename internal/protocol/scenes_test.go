@@ -10,6 +10,34 @@ var scenes = []scene{
 	{name: "quiet", processes: 3, together: 2, quiet: true, may: budget{calls: 5}},
 	{name: "quiet slots", processes: 2, together: 2, turns: 1, quiet: true, may: budget{calls: 4}},
 	{name: "large", processes: 2, together: 1, large: true, quickLook: true, may: budget{calls: 3, evictions: 1}},
+	{name: "unseen", processes: 3, together: 2, quickLook: true, quiet: true, may: budget{calls: 5, unseen: 3}},
+	{name: "unseen, and slots", processes: 2, together: 2, turns: 1, quickLook: true, may: budget{calls: 4, unseen: 2, refusals: 1}},
+	{name: "unseen, lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, unseen: 2, lost: 1}},
+	{
+		name: "unseen, leaves", processes: 2, together: 2, quickLook: true,
+		may: budget{calls: 3, unseen: 2, leaves: 1, closes: 1}, big: true,
+	},
+	{name: "unseen, stands still", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, unseen: 2, ticks: 3}, big: true},
+	{
+		name: "unseen and changed", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 2, unseen: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+	},
+	{
+		name: "unseen, lost and changed", processes: 1, together: 2, quickLook: true,
+		may: budget{calls: 2, unseen: 2, writes: 1, lost: 1}, writes: []verb{invalidate}, big: true,
+	},
+	{
+		name: "unseen, and stale", processes: 2, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 3, unseen: 2, gone: 1, evictions: 1},
+	},
+	{
+		name: "unseen, and fails", processes: 2, together: 1, quickLook: true, fails: true, backoff: 1,
+		may: budget{calls: 4, unseen: 3, gone: 1},
+	},
+	{
+		name: "unseen, unshared", processes: 2, together: 2, quickLook: true, remembered: true, start: isPassing,
+		may: budget{calls: 3, unseen: 2, unshared: 1},
+	},
 	{name: "dies", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, crashes: 1}},
 	{
 		name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3,

@@ -68,6 +68,9 @@ type Rules struct {
 // errRights begins the errors that name what a user lacks.
 var errRights = errors.New("the Redis user lacks")
 
+// ErrReplica says of a server that it can't be used because it doesn't take writes.
+var ErrReplica = errors.New("this is a replica, which can't be written to")
+
 // Refused reports whether an error is a refusal by Redis' access control.
 func Refused(err error) bool {
 	return err != nil && (errors.Is(err, errRights) || refusal.MatchString(err.Error()))
@@ -129,12 +132,12 @@ var tryLua string
 var tryScript = redis.NewScript(tryLua)
 
 // Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns an error that names all
-// rights that the user lacks. A command that fails for another reason counts as allowed, so commands can be ones that change
-// nothing. key is in the slot of all their keys: of a cluster the node that has it is asked. If ctx ends first, or a step fails
+// rights that the user lacks, and wraps ErrReplica if the server is a replica. A command that fails for another reason counts as
+// allowed, so commands can be ones that change nothing. key is in the slot of all their keys: of a cluster the node that has it is asked. If ctx ends first, or a step fails
 // otherwise, the error names the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
-	var first error // that was refused
+	var first, replica error // the first that was refused; that of a server which is a replica
 	note := func(err error, command string) (other error) {
 		if !Refused(err) {
 			return err
@@ -160,12 +163,14 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 		if t.err != nil {
 			return fmt.Errorf("%s: %w", name, t.err)
 		}
-		_ = note(errors.New(t.said), name)
+		if said := note(errors.New(t.said), name); said != nil && strings.Contains(t.said, "READONLY You can't write") {
+			replica = fmt.Errorf("%w: %w", ErrReplica, said)
+		}
 	}
 	if len(lacks) == 0 {
-		return nil
+		return replica
 	}
-	return fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first)
+	return errors.Join(fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first), replica)
 }
 
 // tried is what became of a command in a script: what it said, or why the script wasn't run.

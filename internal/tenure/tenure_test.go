@@ -371,3 +371,19 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
+
+// What Redis says of a key without an end, and of one that isn't there, is negative.
+func TestEndless(t *testing.T) {
+	const lease = 10 * time.Second
+	for left, want := range map[time.Duration]bool{
+		-1: true, -time.Millisecond: true, -2 * time.Millisecond: true, 0: false, lease: false, time.Hour: false,
+		1000 * lease: false, 1001 * lease: true, 1 << 62: true,
+	} {
+		if got := Endless(left, lease); got != want {
+			t.Errorf("%v of a lease of %v: %v; want %v", left, lease, got, want)
+		}
+	}
+	if Endless(time.Hour, time.Millisecond) {
+		t.Error("an hour is endless; a process may have a longer lease than another")
+	}
+}

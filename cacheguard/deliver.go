@@ -1,0 +1,314 @@
+package cacheguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/knowledge"
+)
+
+// delivery sees that the store is told of every change. What it could not be told of is repeated until it was, and what it was
+// told of lately is repeated when another server may have taken the place of the one that was told.
+type delivery struct {
+	unsent knowledge.Unsent
+	lately knowledge.Lately // what the store was told
+
+	sentLate atomic.Uint64 // for Stats
+
+	mu     sync.Mutex // guards what follows
+	runs   bool       // repeat does
+	began  time.Time
+	before uint64        // how many were sent late before that
+	last   error         // why there is something left
+	none   chan struct{} // closed when there is nothing left; nil while nobody waits for that
+	wake   chan struct{}
+}
+
+const (
+	firstRepeat, mostRepeat = 50 * time.Millisecond, 500 * time.Millisecond
+
+	// letterSize is how many keys the store is told of in one call.
+	letterSize = 512
+
+	// toldAgain is how old a change may be that is repeated when messages arrive again. Redis replicates behind the answer:
+	// what a master knew alone when it died, or heard after it was cut off, is lost by a failover, and that takes some seconds
+	// until it is noticed (by default 15 in a cluster, 30 with sentinels).
+	toldAgain = 30 * time.Second
+
+	// answersArrive is how long after a delivery an answer from before it may still be on its way through this process.
+	answersArrive = time.Minute
+)
+
+// loadedBy is the latest stamp of what may have been loaded by now.
+func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(clockSlack).UnixMicro() }
+
+// deliver begins to repeat changes, unless that is being done. It returns what says so in the error for who made them.
+func (c *Cache[V]) deliver() (pending func(error) error) {
+	d := &c.delivery
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wake == nil {
+		d.wake = make(chan struct{}, 1)
+	}
+	if !d.runs {
+		d.runs = c.life.Go(c.repeat)
+		d.began, d.before, d.last = time.Now(), d.sentLate.Load(), nil
+	}
+	if !d.runs { // the cache is being closed
+		return func(err error) error { return err }
+	}
+	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
+}
+
+// changesGo says that the store takes changes again, if nothing is left that is repeated: that says it itself.
+func (c *Cache[V]) changesGo(ctx context.Context) {
+	if c.changing.said.Load() && c.unsent.Count() == 0 {
+		c.up(ctx, &c.changing)
+	}
+}
+
+// deliverAgain repeats what the store was told of lately: messages were interrupted, and another server may answer now.
+func (c *Cache[V]) deliverAgain() {
+	if c.lately.Again(time.Now().Add(-toldAgain), &c.unsent); c.unsent.Count() > 0 {
+		c.deliver()
+		c.hurry()
+	}
+}
+
+// hurry has the next try begin at once.
+func (c *Cache[V]) hurry() {
+	d := &c.delivery
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default: // it will, or there is nothing to be done
+	}
+}
+
+// repeat tells the store of changes until there are none of which it was not told.
+func (c *Cache[V]) repeat() {
+	d := &c.delivery
+	for pause := firstRepeat; ; pause = min(2*pause, mostRepeat) {
+		timer := time.NewTimer(jittered(pause, 0.5))
+		select {
+		case <-timer.C:
+		case <-d.wake:
+		case <-c.life.Closing.Done(): // once more, at once
+		}
+		timer.Stop()
+		err := c.send()
+		if c.delivered(err) {
+			through := c.unsent.Last()
+			time.AfterFunc(answersArrive, func() { c.unsent.Forget(through) })
+			return
+		}
+		if c.life.Closing.Err() != nil {
+			c.opts.Logger.Error("cacheguard: closed before the store could be told of all changes; old values may be served until their TTL is over",
+				"cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
+			return
+		}
+	}
+}
+
+// delivered reports whether nothing is left, and tells who waits for that.
+func (c *Cache[V]) delivered(err error) bool {
+	d := &c.delivery
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
+	if c.unsent.Count() > 0 {
+		return false
+	}
+	d.runs = false
+	if d.none != nil {
+		close(d.none)
+		d.none = nil
+	}
+	if c.changing.said.CompareAndSwap(true, false) {
+		c.opts.Logger.Info("cacheguard: store has all changes now", "cache", c.opts.Name,
+			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
+	}
+	return true
+}
+
+// send tells the store of all that it was not told of, as far as that goes.
+func (c *Cache[V]) send() error {
+	for {
+		l := c.unsent.Letter(letterSize)
+		sent, err := c.sendLetter(l)
+		c.sentLate.Add(uint64(sent))
+		if err != nil || sent == 0 {
+			return err
+		}
+	}
+}
+
+// sendLetter tells the store of some changes. What can be said of one kind is said although another one can't.
+func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
+	ctx := context.Background()
+	sent, err = c.verify(ctx, &l)
+	if l.Whole || len(l.Tags) > 0 {
+		generation, tagsErr := c.store.InvalidateTags(ctx, c.opts.Name, l.Tags)
+		if tagsErr == nil {
+			c.invalidated(l.Tags, generation)
+			c.lately.Tags(l.Tags, generation)
+			sent += c.unsent.SentTags(l.Tags, l.Through)
+		}
+		err = errors.Join(err, tagsErr)
+	}
+	for _, part := range []struct {
+		ids  []string
+		mark time.Time
+	}{{l.Gone, time.Time{}}, {l.Stale, l.Mark}} {
+		if len(part.ids) > 0 {
+			n, failed := c.tellKeys(ctx, c.keysOf(part.ids), part.mark, l.Through)
+			sent += n
+			for _, keyErr := range failed { // one is enough
+				err = errors.Join(err, keyErr)
+				break
+			}
+		}
+	}
+	return sent, err
+}
+
+func (c *Cache[V]) keysOf(ids []string) []Key {
+	ks := make([]Key, len(ids))
+	for i, id := range ids {
+		ks[i] = c.key(id)
+	}
+	return ks
+}
+
+// verify asks the store for changes that it was told of, and adds to the letter those that it doesn't know: it lost them with the
+// server that did. That server's successor has at a key what was loaded since, which stays, or else what is from before the
+// change, or nothing, beside which a lease from before it may stand.
+func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, err error) {
+	if len(l.AgainTags) > 0 {
+		names := make([]string, len(l.AgainTags))
+		for i, told := range l.AgainTags {
+			names[i] = told.Name
+		}
+		n, tagsErr := c.verifyTags(ctx, l, slices.DeleteFunc(names, func(tag string) bool { return tag == "" }))
+		sent, err = n, tagsErr
+	}
+	if len(l.AgainKeys) == 0 {
+		return sent, err
+	}
+	ids := make([]string, len(l.AgainKeys))
+	for i, told := range l.AgainKeys {
+		ids[i] = told.Name
+	}
+	replies, _ := c.store.GetMany(ctx, c.keysOf(ids), nil)
+	for i, r := range complete(replies, len(ids)) {
+		told := l.AgainKeys[i]
+		h, _, wrong := frame.Parse(r.Answer)
+		switch {
+		case r.Err != nil:
+			err = errors.Join(err, r.Err)
+		case wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero()):
+			sent += c.unsent.SentKeys(ids[i:i+1], l.Through, false)
+		default:
+			l.AddKey(told.Name, told.Mark)
+		}
+	}
+	return sent, err
+}
+
+func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []string) (sent int, err error) {
+	of, err := c.store.Generations(ctx, c.opts.Name, names)
+	if err == nil && len(of) != 1+len(names) {
+		err = errGenerations
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, told := range l.AgainTags {
+		at := of[1+slices.Index(names, told.Name)] // of the whole cache: the first
+		switch {
+		case at >= told.Generation:
+			sent += c.unsent.SentTag(told.Name, l.Through)
+		case told.Name == "":
+			l.Whole, l.Tags = true, nil
+			return sent, nil
+		default:
+			l.Tags = append(l.Tags, told.Name)
+		}
+	}
+	return sent, nil
+}
+
+// tellKeys has the store invalidate keys, or mark them stale as of that time, which stands for earlier changes of them up to a number, too. It returns how many of those
+// were unsent, and by id the errors of the keys of which the store could not be told.
+func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64) (sent int, failed KeyErrors) {
+	var err error
+	if mark.IsZero() {
+		err = c.store.Invalidate(ctx, ks)
+	} else {
+		err = c.store.MarkStale(ctx, ks, frame.MarkStart, frame.Mark(mark))
+	}
+	if err != nil && !errors.As(err, &failed) {
+		failed = make(KeyErrors, len(ks))
+		for _, k := range ks {
+			failed[k.Key] = err
+		}
+	}
+	done := make([]string, 0, len(ks))
+	for _, k := range ks {
+		c.seal(k.Key) // also when the store failed: this process knows better than to use what it has
+		if failed[k.Key] == nil {
+			done = append(done, k.Key)
+			if mark.IsZero() {
+				c.presence.Gone(k.Key)
+			}
+		}
+	}
+	c.lately.Keys(done, c.loadedBy(), mark)
+	return c.unsent.SentKeys(done, through, !mark.IsZero()), failed
+}
+
+// Flush waits until the store has been told of every change that this process made: calls of Invalidate, MarkStale, Set and
+// their like that have returned an error which wraps ErrPending, and those that are repeated after a failover. It returns nil
+// at once if there is none. The next try begins at once. If ctx ends before, or the cache is closed, the error says how many are
+// left and why.
+func (c *Cache[V]) Flush(ctx context.Context) error {
+	d := &c.delivery
+	d.mu.Lock()
+	if c.unsent.Count() == 0 {
+		d.mu.Unlock()
+		return nil
+	}
+	if d.none == nil {
+		d.none = make(chan struct{})
+	}
+	none := d.none
+	d.mu.Unlock()
+	c.hurry()
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return c.undelivered(ctx.Err())
+	case <-c.life.Closing.Done():
+		return c.undelivered(ErrClosed)
+	}
+}
+
+// undelivered says how many changes are left, and why; nil if there are none.
+func (c *Cache[V]) undelivered(why error) error {
+	n := c.unsent.Count()
+	if n == 0 {
+		return nil
+	}
+	c.delivery.mu.Lock()
+	defer c.delivery.mu.Unlock()
+	return fmt.Errorf("cacheguard: the store has not been told of %d changes of cache %q: %w", n, c.opts.Name,
+		errors.Join(why, c.delivery.last))
+}

@@ -1,0 +1,425 @@
+package cacheguard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// changeable is a store that can be out of reach for changes, or forget those that it has taken as a master does that dies
+// before its replica has them.
+type changeable struct {
+	*tampered
+	mu      sync.Mutex
+	forgets bool
+	tell    []func(cacheguard.Message)
+}
+
+var changeSteps = []string{"Invalidate", "MarkStale", "InvalidateTags", "Claim"}
+
+func newChangeable() *changeable { return &changeable{tampered: newTampered()} }
+
+func (s *changeable) away(away bool) {
+	for _, step := range changeSteps {
+		if away {
+			s.onto(step, fails(always))
+		} else {
+			s.onto(step, nil)
+		}
+	}
+}
+
+// forget has the store take changes and lose them.
+func (s *changeable) forget(forgets bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgets = forgets
+}
+
+func (s *changeable) loses() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgets
+}
+
+func (s *changeable) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	s.mu.Lock()
+	s.tell = append(s.tell, tell)
+	s.mu.Unlock()
+	return s.tampered.Listen(cache, tell)
+}
+
+// restore tells that messages arrive again.
+func (s *changeable) restore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tell := range s.tell {
+		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.Now().UnixMicro()})
+	}
+}
+
+func (s *changeable) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	if s.loses() {
+		return nil
+	}
+	return s.tampered.Invalidate(ctx, keys)
+}
+
+func (s *changeable) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+	if s.loses() {
+		return nil
+	}
+	return s.tampered.MarkStale(ctx, keys, at, mark)
+}
+
+func (s *changeable) InvalidateTags(ctx context.Context, cache string, tags []string) (int64, error) {
+	if s.loses() {
+		return s.Now().UnixMicro(), nil
+	}
+	return s.tampered.InvalidateTags(ctx, cache, tags)
+}
+
+// changesOfK of changing what is kept under k.
+var changesOfK = map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
+	"Invalidate":     func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k", "other") },
+	"MarkStale":      func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k", "other") },
+	"InvalidateTags": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t", "u") },
+	"MarkStaleTags":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(ctx, "soft") },
+	"InvalidateAll":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	"Set":            func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "set") },
+	"Update": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		_, err := c.Update(ctx, "k", returning("written"))
+		return err
+	},
+}
+
+func withTags(v string) cacheguard.EntryFunc[string] {
+	return func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		return cacheguard.Entry[string]{Value: v, Tags: []string{"t"}, SoftTags: []string{"soft"}}, nil
+	}
+}
+
+// entryOf is what a Get gives that would load this, and the error of that if any.
+func entryOf(t *testing.T, c *cacheguard.Cache[string], v string) string {
+	t.Helper()
+	res, err := c.GetEntry(t.Context(), "k", withTags(v))
+	if err != nil {
+		t.Fatalf("GetEntry: %v", err)
+	}
+	return res.Value
+}
+
+// What the store could not be told of is not served here, is repeated until the store has it, and then not any more: other
+// processes don't serve it longer than that.
+func TestDelivery(t *testing.T) {
+	for name, change := range changesOfK {
+		inBubble(t, name, func(t *testing.T) {
+			store := newChangeable()
+			opts := cacheguard.Options[string]{Local: cacheguard.Local[string]{Entries: 10}, StaleIfError: time.Hour}
+			here, there := openOn(t, store, opts), openOn(t, store, cacheguard.Options[string]{})
+			if got := entryOf(t, here, "old"); got != "old" {
+				t.Fatal(got)
+			}
+			store.away(true)
+			time.Sleep(time.Second)
+			if err := change(t.Context(), here); !errors.Is(err, cacheguard.ErrPending) || !errors.Is(err, errTampered) {
+				t.Errorf("%v; want that it is repeated, and why", err)
+			}
+			if n := here.Stats().Unsent; n == 0 {
+				t.Error("nothing is unsent")
+			}
+			if got := entryOf(t, there, "unused"); got != "old" {
+				t.Errorf("the other process has %q: the store was told", got)
+			}
+			for _, later := range []time.Duration{0, time.Second, time.Hour} {
+				time.Sleep(later)
+				if got := entryOf(t, here, "new"); got != "new" {
+					t.Errorf("%v later it is %q", later, got)
+				}
+			}
+			if err := here.Invalidate(t.Context()); err != nil {
+				t.Errorf("no key: %v", err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := here.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTampered) {
+				t.Errorf("Flush: %v; want that time is over, and why", err)
+			}
+			cancel()
+			store.away(false)
+			began := time.Now()
+			if err := here.Flush(t.Context()); err != nil || time.Since(began) > mostPause {
+				t.Errorf("Flush: %v after %v", err, time.Since(began))
+			}
+			if s := here.Stats(); s.Unsent != 0 || s.SentLate == 0 {
+				t.Errorf("%+v", s)
+			}
+			for _, c := range []*cacheguard.Cache[string]{here, there, here} {
+				if got := entryOf(t, c, "newer"); got == "old" {
+					t.Error("it has the old one")
+				}
+			}
+		})
+	}
+}
+
+const mostPause = 750 * time.Millisecond // with its jitter
+
+// What the store was told not long ago and has forgotten, it is told again when messages arrive again; what was loaded since
+// stays.
+func TestForgottenChanges(t *testing.T) {
+	for name, change := range changesOfK {
+		if name == "Set" || name == "Update" {
+			continue // these leave a value, which is forgotten with the change
+		}
+		inBubble(t, name, func(t *testing.T) {
+			store := newChangeable()
+			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+			entryOf(t, here, "old")
+			time.Sleep(time.Second)
+			store.forget(true)
+			if err := change(t.Context(), here); err != nil {
+				t.Fatal(err)
+			}
+			store.forget(false)
+			if got := entryOf(t, there, "unused"); got != "old" {
+				t.Fatalf("%q: it was not forgotten", got)
+			}
+			store.restore()
+			if got := entryOf(t, here, "new"); got != "new" {
+				t.Errorf("%q in the process that knows", got)
+			}
+			if err := here.Flush(t.Context()); err != nil {
+				t.Errorf("Flush: %v", err)
+			}
+			if got := entryOf(t, there, "new"); got != "new" {
+				t.Errorf("%q elsewhere", got)
+			}
+			time.Sleep(time.Second)
+			if err := change(t.Context(), here); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			entryOf(t, there, "newer")
+			told := store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags")
+			store.restore()
+			if err := here.Flush(t.Context()); err != nil {
+				t.Errorf("Flush: %v", err)
+			}
+			if got := entryOf(t, there, "unused"); got != "newer" {
+				t.Errorf("%q: what was loaded since is gone", got)
+			}
+			others := 0 // of a key that isn't there nobody can say
+			if name == "Invalidate" || name == "MarkStale" {
+				others = 1
+			}
+			if n := store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags"); n != told+others {
+				t.Errorf("the store was told %d times of what it knows", n-told)
+			}
+			time.Sleep(time.Minute)
+			store.restore()
+			if n := here.Stats().Unsent; n != 0 {
+				t.Errorf("%d changes of long ago are repeated", n)
+			}
+		})
+	}
+}
+
+// A change that reaches the store stands for earlier ones of the same key that didn't, but a mark for no invalidation.
+func TestDeliveryByTheNextChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.away(true)
+		for name, change := range changesOfK {
+			if err := change(t.Context(), c); err == nil {
+				t.Errorf("%s has not failed", name)
+			}
+		}
+		store.onto("MarkStale", nil)
+		if err := c.MarkStale(t.Context(), "k"); err != nil || c.Stats().Unsent != 6 { // k, other, t, u, soft, all
+			t.Errorf("%v; %d are unsent, want 6", err, c.Stats().Unsent)
+		}
+		store.onto("Invalidate", nil)
+		if err := c.Invalidate(t.Context(), "k"); err != nil || c.Stats().Unsent != 5 {
+			t.Errorf("%v; %d are unsent, want 5", err, c.Stats().Unsent)
+		}
+		store.onto("InvalidateTags", nil)
+		if err := c.InvalidateTags(t.Context(), "t", "u"); err != nil || c.Stats().Unsent != 3 {
+			t.Errorf("%v; %d are unsent, want 3", err, c.Stats().Unsent)
+		}
+		if err := c.InvalidateAll(t.Context()); err != nil || c.Stats().Unsent != 0 {
+			t.Errorf("%v; %d are unsent, want none", err, c.Stats().Unsent)
+		}
+	})
+}
+
+// Of several keys those count that failed.
+func TestDeliveryOfSomeKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		var mended atomic.Bool
+		store.onto("Invalidate", func(context.Context) error {
+			if !mended.Load() {
+				return cacheguard.KeyErrors{"b": errTampered}
+			}
+			return nil
+		})
+		err := c.Invalidate(t.Context(), "a", "b", "c")
+		var keys cacheguard.KeyErrors
+		if !errors.As(err, &keys) || len(keys) != 1 || !errors.Is(keys["b"], cacheguard.ErrPending) || c.Stats().Unsent != 1 {
+			t.Errorf("%v; %d are unsent", err, c.Stats().Unsent)
+		}
+		time.Sleep(time.Minute)
+		mended.Store(true)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// More than can be remembered are one change of the whole cache.
+func TestDeliveryOfTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		entryOf(t, here, "old")
+		time.Sleep(time.Second)
+		store.away(true)
+		for i := range 20_000 {
+			if err := here.Invalidate(t.Context(), fmt.Sprint("of many ", i)); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+		}
+		if n := here.Stats().Unsent; n == 0 || n > 16<<10 {
+			t.Errorf("%d are unsent", n)
+		}
+		if got := entryOf(t, here, "new"); got != "new" {
+			t.Errorf("%q: it has forgotten more than the store was not told of", got)
+		}
+		store.away(false)
+		if err := here.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if got := entryOf(t, there, "new"); got != "new" {
+			t.Errorf("%q", got)
+		}
+		if n := here.Stats().SentLate; n == 0 || n > 4000 {
+			t.Errorf("%d were sent", n)
+		}
+	})
+}
+
+// Shutdown waits for what is unsent, as long as it may, and says what is left; Close tries once more and logs it. In the log there
+// is one line when it begins, and one when it is over.
+func TestDeliveryAtTheEnd(t *testing.T) {
+	for name, of := range map[string]struct {
+		back bool // in time
+		end  func(ctx context.Context, c *cacheguard.Cache[string]) error
+	}{
+		"Shutdown": {true, func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Shutdown(ctx) }},
+		"Shutdown in vain": {false, func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			err := c.Shutdown(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTampered) || !strings.Contains(err.Error(), "2 changes") {
+				return fmt.Errorf("Shutdown: %w", err)
+			}
+			return nil
+		}},
+		"Close": {false, func(_ context.Context, c *cacheguard.Cache[string]) error { return c.Close() }},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store := newChangeable()
+			var lines bytes.Buffer
+			c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+			store.away(true)
+			if err := errors.Join(c.Invalidate(t.Context(), "a", "b"), c.Invalidate(t.Context(), "a")); err == nil {
+				t.Error("no error")
+			}
+			if of.back {
+				time.AfterFunc(time.Minute, func() { store.away(false) })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := of.end(ctx, c); err != nil {
+				t.Error(err)
+			}
+			if err := c.Flush(t.Context()); (err == nil) != of.back {
+				t.Errorf("Flush afterwards: %v", err)
+			}
+			want := []string{"can't be used for changes", "closed before"}
+			if of.back {
+				want[1] = "has all changes now"
+			}
+			if all := strings.Split(strings.TrimSpace(lines.String()), "\n"); len(all) != 2 || !strings.Contains(all[0], want[0]) || !strings.Contains(all[1], want[1]) {
+				t.Errorf("logged %q", all)
+			}
+		})
+	}
+}
+
+// An answer from before the delivery that arrives after it is not used: who asked came after the change.
+func TestDeliveryMeetsARead(t *testing.T) {
+	for _, step := range []string{"Get", "GetMany"} {
+		inBubble(t, step, func(t *testing.T) {
+			store := newChangeable()
+			c := openOn(t, store, cacheguard.Options[string]{})
+			entryOf(t, c, "old")
+			time.Sleep(time.Second)
+			store.away(true)
+			if err := c.Invalidate(t.Context(), "k"); err == nil {
+				t.Fatal("no error")
+			}
+			held := make(chan struct{})
+			store.past(step, func(context.Context) error { <-held; return nil })
+			call := beginCall(t, func() (string, error) {
+				if step == "Get" {
+					return c.Get(t.Context(), "k", returning("new"))
+				}
+				got, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) {
+					return map[string]string{"k": "new"}, nil
+				})
+				return got["k"], err
+			})
+			synctest.Wait()
+			store.past(step, nil)
+			store.away(false)
+			if err := c.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			close(held)
+			call.gives("new", nil)
+		})
+	}
+}
+
+// A replacement for a value that is unsent is used as soon as the store has taken a change of it.
+func TestSetAfterAFailedSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.away(true)
+		if err := c.Set(t.Context(), "k", "lost"); !errors.Is(err, cacheguard.ErrPending) {
+			t.Error(err)
+		}
+		store.away(false)
+		if err := c.Set(t.Context(), "k", "set"); err != nil {
+			t.Error(err)
+		}
+		if got := entryOf(t, c, "unused"); got != "set" || c.Stats().Unsent != 0 {
+			t.Errorf("%q, %d unsent", got, c.Stats().Unsent)
+		}
+	})
+}
+
+var _ cacheguard.Store = (*changeable)(nil)

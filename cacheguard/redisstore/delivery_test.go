@@ -1,0 +1,188 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// holds fills keys with an old value, and returns those that still have it.
+func holds(t *testing.T, r *replica, keys []string) (old []string) {
+	t.Helper()
+	for _, key := range keys {
+		res, err := r.cache.Peek(t.Context(), key)
+		must(t, err)
+		if res.Value == "old" {
+			old = append(old, key)
+		}
+	}
+	return old
+}
+
+func numbered(what string, n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint(what, i)
+	}
+	return keys
+}
+
+// setOld stores old values, the second half of them with a tag.
+func setOld(t *testing.T, r *replica, keys []string) {
+	t.Helper()
+	for i, key := range keys {
+		e := cacheguard.Entry[string]{Value: "old", TTL: time.Hour}
+		if i >= len(keys)/2 {
+			e.Tags = []string{"tag"}
+		}
+		must(t, r.cache.SetEntry(t.Context(), key, e))
+	}
+}
+
+// What is invalidated while Redis can't be reached is invalidated when it can: no other process has it for longer.
+func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, outage := range outages {
+		for kind, client := range clientKinds {
+			if kind == "cluster" {
+				continue // which wouldn't come through the proxy
+			}
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				p := newProxy(t, server.Addr())
+				prefix := newPrefix()
+				writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime })
+				reader := newReplica(t, server.Addr(), prefix)
+				keys := numbered("k", 100)
+				setOld(t, reader, keys)
+				outage.begin(t, p)
+				if err := writer.cache.Invalidate(t.Context(), keys[:50]...); !errors.Is(err, cacheguard.ErrPending) {
+					t.Errorf("Invalidate: %v", err)
+				}
+				if err := writer.cache.InvalidateTags(t.Context(), "tag"); !errors.Is(err, cacheguard.ErrPending) {
+					t.Errorf("InvalidateTags: %v", err)
+				}
+				if n := len(holds(t, reader, keys)); n == 0 {
+					t.Error("it was no outage")
+				}
+				outage.end(t, p)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				must(t, writer.cache.Flush(ctx))
+				if old := holds(t, reader, keys); len(old) > 0 {
+					t.Errorf("%d of %d old values are still served: %s", len(old), len(keys), old)
+				}
+			})
+		}
+	}
+}
+
+// What a master has acknowledged and its successor doesn't know is repeated, also where the subscription is at another node.
+func TestInvalidationsSurviveAFailover(t *testing.T) {
+	t.Parallel()
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.StartSentinel(t, 1, 3)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
+		defer cancel()
+		f := newForgetful(t, func(x *site) { x.rdb = failoverClient(t, s) })
+		old, err := s.Master(ctx)
+		must(t, err)
+		f.loses(s.Node(old))
+		_, err = s.AwaitFailover(ctx, old)
+		must(t, err)
+		f.recovers(ctx)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t, 3, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
+		defer cancel()
+		f := newForgetful(t, func(x *site) { x.rdb = clusterClient(t, c.Addrs()...) })
+		listens, err := c.Master(ctx, redisstore.Channel(f.prefix))
+		must(t, err)
+		var key, old string
+		for _, key = range f.keys {
+			old, err = c.Master(ctx, f.writer.valueName(key))
+			must(t, err)
+			if old != listens {
+				break
+			}
+		}
+		f.loses(c.Node(old))
+		_, err = c.AwaitFailover(ctx, f.writer.valueName(key), old)
+		must(t, err)
+		f.recovers(ctx)
+	})
+}
+
+// forgetful is a fleet whose master takes changes and dies before its replica has them.
+type forgetful struct {
+	t              *testing.T
+	prefix         string
+	keys           []string
+	writer, reader *replica
+}
+
+func newForgetful(t *testing.T, client func(*site)) *forgetful {
+	f := &forgetful{t: t, prefix: newPrefix(), keys: numbered("k", 1000)}
+	f.writer, f.reader = newReplica(t, "", f.prefix, client), newReplica(t, "", f.prefix, client)
+	f.writer.listens(t)
+	setOld(t, f.reader, f.keys)
+	return f
+}
+
+// loses has the master take changes that its replica doesn't get, and die.
+func (f *forgetful) loses(master *redistest.Server) {
+	t, rdb := f.t, newClient(f.t, master.Addr())
+	if n, err := rdb.Wait(t.Context(), 1, patience).Result(); err != nil || n != 1 {
+		t.Fatalf("%d replicas have the old values, %v", n, err)
+	}
+	must(t, rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-psync", "-sync").Err())
+	must(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
+	began := time.Now()
+	for _, key := range f.keys[:len(f.keys)/2] {
+		must(t, f.writer.cache.Invalidate(t.Context(), key))
+	}
+	must(t, f.writer.cache.InvalidateTags(t.Context(), "tag"))
+	if old := holds(t, f.reader, f.keys); len(old) > 0 {
+		t.Errorf("%d old values are there before anything happens", len(old))
+	}
+	t.Logf("1,000 values invalidated within %v", time.Since(began).Round(time.Millisecond))
+	master.Kill()
+}
+
+// recovers waits until the writer has noticed, and checks that nothing is left of what the new master knew.
+func (f *forgetful) recovers(ctx context.Context) {
+	t := f.t
+	began := time.Now()
+	lost, since := 0, time.Time{}
+	await(t, "what the new master didn't know is repeated", func() bool {
+		if err := f.writer.cache.Flush(ctx); err != nil {
+			return false
+		}
+		old, n := "", 0
+		for _, key := range f.keys {
+			res, err := f.reader.cache.Peek(ctx, key)
+			if err != nil {
+				return false
+			}
+			if res.Value == "old" {
+				old, n = key, n+1
+			}
+		}
+		if since.IsZero() {
+			lost, since = n, time.Now()
+		}
+		return old == "" && f.writer.cache.Stats().SentLate > 0
+	})
+	t.Logf("%d old values were there when Redis could be used again, after %v; none %v later; %d changes repeated",
+		lost, since.Sub(began).Round(time.Millisecond), time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
+}

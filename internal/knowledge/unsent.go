@@ -1,0 +1,252 @@
+package knowledge
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+// Unsent is the changes of which the store is to be told, for the first time or once more. What they are for may stand there
+// until its TTL is over, and this process doesn't use it. The zero Unsent has none; it is safe for concurrent use.
+type Unsent struct {
+	some atomic.Bool   // there is something to look up
+	now  atomic.Uint64 // counts what was sent, for Has
+
+	mu     sync.RWMutex // guards what follows
+	keys   map[string]change
+	tags   map[string]change // "" is the whole cache
+	unsent int
+	last   uint64 // number of the newest change
+}
+
+// change is one of which the store is to be told.
+type change struct {
+	number     uint64
+	generation int64     // what was loaded up to here, in microseconds on the clock of the stamps, is from before it
+	mark       time.Time // a value was marked stale then; zero: it was invalidated
+	again      bool      // the store was told, but may have forgotten it
+	sent       uint64    // not 0: the store was told then, and answers from before that may still be on their way
+}
+
+// maxUnsent changes are too many to remember: then it is one of the whole cache.
+const maxUnsent = 16 << 10
+
+// Last is the number of the newest change.
+func (u *Unsent) Last() uint64 {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.last
+}
+
+// Count is how many changes the store has not been told of.
+func (u *Unsent) Count() int {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.unsent
+}
+
+// AddKeys takes note of changes of keys, which were invalidated, or else marked stale at that time.
+func (u *Unsent) AddKeys(keys []string, generation int64, mark time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		u.add(&u.keys, key, change{generation: generation, mark: mark})
+	}
+}
+
+// AddTags takes note of an invalidation of tags, or without tags of the whole cache.
+func (u *Unsent) AddTags(tags []string, generation int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(tags) == 0 {
+		tags = []string{""}
+	}
+	for _, tag := range tags {
+		u.add(&u.tags, tag, change{generation: generation})
+	}
+}
+
+func (u *Unsent) add(to *map[string]change, name string, c change) {
+	if *to == nil {
+		*to = make(map[string]change)
+	}
+	old, known := (*to)[name]
+	if !known && len(u.keys)+len(u.tags) >= maxUnsent && name != "" {
+		u.keys, u.tags, u.unsent = nil, nil, 0
+		u.add(&u.tags, "", change{generation: c.generation})
+		return
+	}
+	if known && old.sent == 0 { // it stands for both
+		c.again = c.again && old.again
+		if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
+			c.mark = old.mark
+		}
+	} else {
+		u.unsent++
+	}
+	u.last++
+	c.number, c.generation = u.last, max(c.generation, old.generation)
+	(*to)[name] = c
+	u.some.Store(true)
+}
+
+// Now is the moment to be given to Has for what the store is asked next.
+func (u *Unsent) Now() uint64 { return u.now.Load() }
+
+// Has reports whether a value that was loaded as of that stamp is from before a change; or if it was only marked stale since,
+// when that was. What the store was told before it was asked for the value doesn't count.
+func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
+	if !u.some.Load() {
+		return false, mark
+	}
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	counts := func(of map[string]change, name string) (change, bool) {
+		c, ok := of[name]
+		return c, ok && stamp <= c.generation && (c.sent == 0 || c.sent > asked)
+	}
+	if _, ok := counts(u.tags, ""); ok {
+		return true, mark
+	}
+	if c, ok := counts(u.keys, key); ok {
+		if mark = c.mark; mark.IsZero() {
+			return true, mark
+		}
+	}
+	for i, tag := range tags.All() {
+		c, ok := counts(u.tags, tag)
+		switch {
+		case !ok:
+		case !tags.Soft(i):
+			return true, time.Time{}
+		case mark.IsZero() || mark.UnixMicro() > c.generation:
+			mark = time.UnixMicro(c.generation)
+		}
+	}
+	return false, mark
+}
+
+// Letter is changes of which the store can be told together.
+type Letter struct {
+	Whole   bool     // the whole cache; then there is nothing else
+	Tags    []string // these were invalidated
+	Gone    []string // so were these keys
+	Stale   []string // these keys were marked stale
+	Mark    time.Time
+	Through uint64 // number of the newest change that can be in it
+
+	// Of these the store was told before. If it knows, there is no need to tell it once more.
+	AgainTags, AgainKeys []Told
+}
+
+// Letter returns at most so many tags and so many keys of which the store has not been told.
+func (u *Unsent) Letter(most int) (l Letter) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	l.Through = u.last
+	if c, ok := u.tags[""]; ok && c.sent == 0 && !c.again {
+		l.Whole = true
+		return l
+	}
+	for tag, c := range u.tags {
+		switch {
+		case c.sent != 0 || len(l.Tags)+len(l.AgainTags) >= most:
+		case c.again:
+			l.AgainTags = append(l.AgainTags, Told{tag, c.generation, c.mark})
+		default:
+			l.Tags = append(l.Tags, tag)
+		}
+	}
+	for key, c := range u.keys {
+		switch {
+		case c.sent != 0 || len(l.Gone)+len(l.Stale)+len(l.AgainKeys) >= most:
+		case c.again:
+			l.AgainKeys = append(l.AgainKeys, Told{key, c.generation, c.mark})
+		default:
+			l.AddKey(key, c.mark)
+		}
+	}
+	return l
+}
+
+// AddKey adds a key that was invalidated, or else marked stale at that time. The windows of all that were marked begin with the
+// first of those times.
+func (l *Letter) AddKey(key string, mark time.Time) {
+	if mark.IsZero() {
+		l.Gone = append(l.Gone, key)
+		return
+	}
+	if l.Stale = append(l.Stale, key); l.Mark.IsZero() || mark.Before(l.Mark) {
+		l.Mark = mark
+	}
+}
+
+// SentKeys says that the store knows of the changes of these keys up to a number, of all or only of the marks.
+func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) {
+	if !u.some.Load() {
+		return 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		if c, ok := u.keys[key]; ok && (!marks || !c.mark.IsZero()) {
+			sent += u.send(u.keys, key, through)
+		}
+	}
+	return sent
+}
+
+// SentTags says that the store knows of the changes of these tags up to a number, without tags of all changes.
+func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
+	if !u.some.Load() {
+		return 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(tags) == 0 {
+		for key := range u.keys {
+			sent += u.send(u.keys, key, through)
+		}
+		for tag := range u.tags {
+			sent += u.send(u.tags, tag, through)
+		}
+	}
+	for _, tag := range tags {
+		sent += u.send(u.tags, tag, through)
+	}
+	return sent
+}
+
+// SentTag is SentTags for one tag, or the whole cache by its name here, and nothing else.
+func (u *Unsent) SentTag(tag string, through uint64) (sent int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.send(u.tags, tag, through)
+}
+
+func (u *Unsent) send(of map[string]change, name string, through uint64) int {
+	c, ok := of[name]
+	if !ok || c.sent != 0 || c.number > through {
+		return 0
+	}
+	c.sent = u.now.Add(1)
+	of[name] = c
+	u.unsent--
+	return 1
+}
+
+// Forget forgets the changes up to a number of which the store was told.
+func (u *Unsent) Forget(through uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, of := range []map[string]change{u.keys, u.tags} {
+		for name, c := range of {
+			if c.sent != 0 && c.number <= through {
+				delete(of, name)
+			}
+		}
+	}
+	u.some.Store(len(u.keys)+len(u.tags) > 0)
+}

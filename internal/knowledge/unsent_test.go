@@ -1,0 +1,204 @@
+package knowledge
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+)
+
+func gone(t *testing.T, u *Unsent, key string, of frame.Tags, stamp int64) bool {
+	t.Helper()
+	gone, mark := u.Has(0, key, of, stamp)
+	if !mark.IsZero() {
+		t.Errorf("%s is marked", key)
+	}
+	return gone
+}
+
+// What the store could not be told counts here, for what is from before it, and still does when the store was told, until it is
+// forgotten.
+func TestUnsent(t *testing.T) {
+	var u Unsent
+	a, b := tags(t, "a"), tags(t, "b")
+	if gone(t, &u, "k", a, 1) || u.Count() != 0 {
+		t.Error("there is something in an empty one")
+	}
+	u.AddTags([]string{"a"}, 10)
+	if !gone(t, &u, "k", a, 10) || gone(t, &u, "k", a, 11) || gone(t, &u, "k", b, 1) || gone(t, &u, "k", nil, 1) {
+		t.Error("a tag's counts not as it should")
+	}
+	u.AddKeys([]string{"k"}, 15, time.Time{})
+	if !gone(t, &u, "k", nil, 15) || gone(t, &u, "k", nil, 16) || gone(t, &u, "other", nil, 1) {
+		t.Error("a key's counts not as it should")
+	}
+	u.AddTags(nil, 20)
+	if !gone(t, &u, "x", nil, 20) || !gone(t, &u, "x", b, 20) || gone(t, &u, "k", a, 21) {
+		t.Error("that of the whole cache counts not as it should")
+	}
+	if l := u.Letter(8); !l.Whole || u.Count() != 3 {
+		t.Errorf("%+v of %d", l, u.Count())
+	}
+	last := u.Last()
+	u.AddKeys([]string{"k"}, 30, time.Time{})
+	if sent := u.SentTags(nil, last); sent != 2 || u.Count() != 1 {
+		t.Errorf("%d sent, %d left; want 2 and the newer one", sent, u.Count())
+	}
+	if l := u.Letter(8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" || len(l.Stale)+len(l.Tags) != 0 {
+		t.Errorf("%+v", l)
+	}
+	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false); sent != 1 || u.Count() != 0 {
+		t.Errorf("%d sent, %d left", sent, u.Count())
+	}
+	if !gone(t, &u, "k", nil, 30) || !gone(t, &u, "x", nil, 20) {
+		t.Error("what was sent after the question doesn't count")
+	}
+	if gone, _ := u.Has(u.Now(), "k", nil, 30); gone {
+		t.Error("what was sent before the question counts")
+	}
+	if u.Forget(last); !gone(t, &u, "k", nil, 30) || gone(t, &u, "x", nil, 20) {
+		t.Error("it forgets something else")
+	}
+	if u.Forget(u.Last()); gone(t, &u, "k", nil, 1) || u.some.Load() {
+		t.Error("it doesn't forget")
+	}
+}
+
+// A key that was marked stale is there, but stale; an invalidation holds for both. The windows of those that are sent together
+// begin with the first mark.
+func TestUnsentMarks(t *testing.T) {
+	var u Unsent
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	u.AddKeys([]string{"k", "both"}, 10, late)
+	u.AddKeys([]string{"first"}, 10, early)
+	if gone, mark := u.Has(0, "k", nil, 10); gone || !mark.Equal(late) {
+		t.Errorf("gone: %v, marked at %v", gone, mark)
+	}
+	if gone, mark := u.Has(0, "k", nil, 11); gone || !mark.IsZero() {
+		t.Errorf("gone: %v, marked at %v although it is newer", gone, mark)
+	}
+	u.AddKeys([]string{"both"}, 12, time.Time{})
+	u.AddKeys([]string{"both"}, 14, late)
+	if !gone(t, &u, "both", nil, 14) || u.Count() != 3 {
+		t.Errorf("a mark takes an invalidation's place; %d", u.Count())
+	}
+	if l := u.Letter(8); len(l.Stale) != 2 || len(l.Gone) != 1 || !l.Mark.Equal(early) {
+		t.Errorf("%+v", l)
+	}
+	if sent := u.SentKeys([]string{"both", "k"}, u.Last(), true); sent != 1 || u.Count() != 2 {
+		t.Errorf("%d sent: that one was marked says nothing of its invalidation", sent)
+	}
+	soft := tags(t, "\x00soft", "hard")
+	u.AddTags([]string{"\x00soft"}, 20_000_000)
+	if gone, mark := u.Has(0, "x", soft, 20_000_000); gone || !mark.Equal(time.Unix(20, 0)) {
+		t.Errorf("gone: %v, marked at %v by a soft tag", gone, mark)
+	}
+	if u.AddTags([]string{"hard"}, 20_000_000); !func() bool { gone, _ := u.Has(0, "x", soft, 20_000_000); return gone }() {
+		t.Error("a hard tag counts as a soft one")
+	}
+}
+
+// Too many are one of the whole cache, and that covers all of them.
+func TestUnsentBound(t *testing.T) {
+	var u Unsent
+	for i := range maxUnsent {
+		u.AddKeys([]string{strconv.Itoa(i)}, int64(i), time.Time{})
+	}
+	if u.Letter(1).Whole || u.Count() != maxUnsent {
+		t.Fatalf("%d of at most %d are too many", u.Count(), maxUnsent)
+	}
+	u.AddKeys([]string{"0", "one more"}, maxUnsent, time.Time{})
+	if l := u.Letter(8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) || gone(t, &u, "1", nil, maxUnsent+1) {
+		t.Errorf("%+v, %d left", l, u.Count())
+	}
+	if sent := u.SentTags(nil, u.Last()); sent != 1 || u.Count() != 0 {
+		t.Errorf("%d sent, %d left", sent, u.Count())
+	}
+}
+
+// Whatever comes in whatever order, each change is in a letter until it was sent, and none is afterwards.
+func TestUnsentLetters(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var u Unsent
+	left := map[string]bool{} // what is to be sent
+	for range 20_000 {
+		name := strconv.Itoa(r.IntN(40))
+		switch r.IntN(5) {
+		case 0:
+			u.AddKeys([]string{name}, 1, time.Time{})
+			left["key "+name] = true
+		case 1:
+			u.AddTags([]string{name}, 1)
+			left["tag "+name] = true
+		case 2:
+			l := u.Letter(1 + r.IntN(10))
+			again := r.IntN(3) == 0 && len(l.Gone) > 0
+			if again { // it is changed once more while it is on its way
+				u.AddKeys(l.Gone[:1], 1, time.Time{})
+			}
+			u.SentKeys(l.Gone, l.Through, false)
+			for i, key := range l.Gone {
+				if !again || i > 0 {
+					delete(left, "key "+key)
+				}
+			}
+		case 3:
+			l := u.Letter(1 + r.IntN(10))
+			u.SentTags(append(l.Tags, "never known"), l.Through)
+			for _, tag := range l.Tags {
+				delete(left, "tag "+tag)
+			}
+		case 4:
+			u.Forget(u.Last())
+		}
+		if u.Count() != len(left) {
+			t.Fatalf("%d are left, want %d", u.Count(), len(left))
+		}
+	}
+	l := u.Letter(1000)
+	if len(l.Gone)+len(l.Tags) != len(left) {
+		t.Errorf("%d in the last letter, want %d", len(l.Gone)+len(l.Tags), len(left))
+	}
+}
+
+// What the store was told is repeated once, if it is not older than that, and the oldest is forgotten where there is no room.
+func TestLately(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lately
+		l.Keys([]string{"old"}, 1, time.Time{})
+		time.Sleep(time.Minute)
+		since := time.Now()
+		l.Keys([]string{"a", "b", "never told"}, 2, time.Time{})
+		l.Keys([]string{"marked"}, 2, time.Unix(1, 0))
+		l.Tags([]string{"tag"}, 2)
+		var u Unsent
+		u.AddKeys([]string{"never told"}, 1, time.Time{})
+		if l.Again(since, &u); u.Count() != 5 {
+			t.Errorf("%d again, want 5", u.Count())
+		}
+		letter := u.Letter(8)
+		if len(letter.Gone) != 1 || len(letter.AgainKeys) != 3 || len(letter.AgainTags) != 1 || letter.AgainTags[0] != (Told{Name: "tag", Generation: 2}) {
+			t.Errorf("%+v", letter)
+		}
+		if !gone(t, &u, "never told", nil, 2) || !gone(t, &u, "a", nil, 2) {
+			t.Error("what is from before it is used")
+		}
+		if l.Again(since, &u); u.Last() != 6 {
+			t.Error("they are repeated twice")
+		}
+		l.Tags(nil, 3)
+		if l.Again(since, &u); u.Letter(8).Whole || len(u.Letter(8).AgainTags) != 2 {
+			t.Errorf("%+v", u.Letter(8))
+		}
+		for i := range maxTold + 10 {
+			l.Keys([]string{strconv.Itoa(i)}, 4, time.Time{})
+		}
+		u = Unsent{}
+		if l.Again(since, &u); u.Count() != maxTold || gone(t, &u, "9", nil, 4) || !gone(t, &u, "10", nil, 4) {
+			t.Errorf("%d of %d", u.Count(), maxTold)
+		}
+	})
+}
