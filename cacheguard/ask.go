@@ -145,17 +145,27 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only is the reply to a question about one key.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that are there after all, and reads what generations have not come with them, in one trip. An error
-// means that nobody can say which of them have been invalidated.
+// doubleCheck opens the values that are there after all, and looks again at those that are still there and that a load is to see: what
+// was invalidated before the lease was granted, it must not. What generations have not come with them it reads in one trip. An error means
+// that nobody can say which of them have been invalidated.
 func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []int
 	for i, reply := range replies {
-		if reply.Err == nil && reply.Answer.State == LeaseValue {
-			var sure bool
-			if there[i], sure = r.cache.openWith(all[i].asked.unsent, all[i].key.Key, reply.Answer.Frame, all[i].asked.hint, reply.Answer.Of); !sure {
-				some = append(some, i)
+		m, ans, sure := all[i], reply.Answer, true
+		switch {
+		case reply.Err != nil:
+		case ans.State == LeaseValue:
+			there[i], sure = r.cache.openWith(m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
+		case ans.State == LeaseGranted && m.had.res.Status != StatusMiss:
+			if there[i] = m.had; !ans.Stands {
+				there[i].forget()
+			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
+				sure = m.load.entry == nil // it is shown to nobody
 			}
+		}
+		if !sure {
+			some = append(some, i)
 		}
 	}
 	return there, r.cache.validate(ctx, there, some)
@@ -197,6 +207,9 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	case LeaseGranted:
 		if r.ended() && !m.Ended { // the grant came too late: don't begin what nobody waits for
 			r.step(m, protocol.Event{Kind: protocol.End})
+		}
+		if m.had.res.Status != StatusMiss {
+			m.had, m.Seen = there, there.use()
 		}
 		e.Kind = protocol.Granted
 		if r.step(m, e); m.State == protocol.Leading {

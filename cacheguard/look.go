@@ -72,11 +72,16 @@ func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge
 		return got, true
 	}
 	c.hints.Note(id, got.tags)
+	return got, got.checkWith(hint, of, c.store)
+}
+
+// checkWith is checkAgainst for the generations that were asked for by a hint. It reports whether they are those that the value needs.
+func (got *found[V]) checkWith(hint *knowledge.Hint, of Generations, clock interface{ Now() time.Time }) bool {
 	if len(of) != 1+len(hint.Tags) || of[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
-		return got, false
+		return false
 	}
-	got.checkAgainst(of, nil, c.store)
-	return got, true
+	got.checkAgainst(of, nil, clock)
+	return true
 }
 
 // openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a

@@ -150,7 +150,7 @@ type LeaseAsk struct {
 	TTL     time.Duration // how long the lease lasts unless renewed
 	Seen    []byte        // bytes 2 to 17 of the value the asker has seen and can't use: it counts as absent
 	Awaited ID            // the load the asker has waited for, if any
-	Tags    []string      // whose generations the asker wants with a value, if they come in the same trip
+	Tags    []string      // whose generations the asker wants with a value or Stands, if they come in the same trip
 	Wait    bool          // the asker waits if the lease is held, and wants to be told
 }
 
@@ -171,9 +171,10 @@ type LeaseAnswer struct {
 	Holder    ID            // whose lease, or whose outcome
 	Remaining time.Duration // of the lease, or of the outcome's back-off; 0 if not known
 	Frame     []byte
-	Of        Generations // with a Frame, like those of Store.Get; none if they would cost another trip
+	Of        Generations // with a Frame or Stands, like those of Store.Get; none if they would cost another trip
 	Outcome   Outcome
-	Failures  int // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
+	Stands    bool // with LeaseGranted: the value that was Seen was still there then, so that the load may see it
+	Failures  int  // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
 }
 
 // Reply is the answer to one of many questions, or why there is none.

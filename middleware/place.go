@@ -52,7 +52,10 @@ func (p *place) awaits() {
 	}
 }
 
+// arm has slow run after d, or at once if that is over: not by a timer that is over as it is set, for which the race detector's
+// bookkeeping isn't made where time is virtual.
 func (p *place) arm(d time.Duration) {
+	d = max(d, 1)
 	if p.armed = true; p.timer == nil {
 		p.timer = time.AfterFunc(d, p.slow)
 	} else {

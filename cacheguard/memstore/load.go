@@ -28,6 +28,9 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 	switch r.Kind {
 	case protocol.Granted:
 		answer.Grant, answer.Failures = t.granted(ask.Token, r.Number), r.Ending.Failures
+		if answer.Stands = r.Stands; r.Stands {
+			answer.Of = t.of(k.Cache, ask.Tags)
+		}
 	case protocol.Held:
 		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseHeld, cacheguard.ID(r.Load), r.Left
 	case protocol.Value:

@@ -3,7 +3,9 @@
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', how the asker is told when he waits ('':
 -- he doesn't, '+': on the common channel, else his inbox), the cache's channel, how many ms longer the waiters stay, and on a single
 -- server the tags that a value may have
--- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (all left out if it is large), generations
+-- Returns granted, number, failures in a row before, and if the value is still the one that was seen, generations of the cache and of
+--       the tags, or 1
+--       | held, holder, ms left | value, frame (all left out if it is large), generations
 --       of the cache and of the tags
 --       | outcome, load, ms left of the back-off, kind, payload
 --
@@ -32,8 +34,14 @@ local function note(waiters, ms)
   redis.pcall('SET', KEYS[5], list, 'PX', ms) -- out of memory: then without a message
 end
 
+-- generations are those of the cache and of the tags, or nil: then the asker reads them.
+local function generations()
+  local of = KEYS[3] and redis.pcall('ZMSCORE', KEYS[3], '', unpack(ARGV, 8))
+  return of and not of.err and of or nil
+end
+
 local seen = ARGV[3]
-local lease, value, waiters
+local lease, value, waiters, stands
 local before = 0
 if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
   local all = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2], KEYS[1])
@@ -42,6 +50,7 @@ else -- something unusable is there, perhaps large: read it only if it is anothe
   local both = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2])
   lease, waiters = both[1], KEYS[5] and both[2]
   local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
+  stands = id == seen
   if type(id) == 'string' and id ~= '' and id ~= seen then
     value = redis.call('GET', KEYS[1])
   end
@@ -52,11 +61,7 @@ if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
   if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
     return {'value'}
   end
-  local of = KEYS[3] and redis.pcall('ZMSCORE', KEYS[3], '', unpack(ARGV, 8))
-  if not of or of.err then -- the asker reads them
-    return {'value', value}
-  end
-  return {'value', value, of}
+  return {'value', value, generations()}
 end
 
 if lease then
@@ -64,7 +69,7 @@ if lease then
   if #lease == 49 and string.find(lease, '^[-+]%x+$') then
     local holder = string.sub(lease, 2, 33)
     if holder == ARGV[1] then -- the first answer was lost
-      return {'granted', string.sub(lease, 34), 0}
+      return {'granted', string.sub(lease, 34), 0, stands and (generations() or 1) or nil}
     end
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
@@ -106,4 +111,4 @@ end
 if last and not last[2] then -- all that is known of the cache may have been evicted
   begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
 end
-return {'granted', number, before}
+return {'granted', number, before, stands and (generations() or 1) or nil}

@@ -101,7 +101,7 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 			reply, _ := r.Answer.([]any)
 			ans, err = parseLease(reply, asks[i].Token)
 		}
-		if err == nil && ans.State == cacheguard.LeaseValue {
+		if err == nil && (ans.State == cacheguard.LeaseValue || ans.Stands) {
 			err = s.complete(ctx, keys[i], asks[i].Tags, &ans)
 		}
 		if err == nil && ans.State == cacheguard.LeaseGranted {

@@ -112,6 +112,12 @@ func TestParseLease(t *testing.T) {
 		want  cacheguard.LeaseAnswer
 	}{
 		"granted": {[]any{"granted", "17"}, cacheguard.LeaseAnswer{Grant: cacheguard.Grant{Token: token, Number: 17}}},
+		"granted, and what was seen stands": {[]any{"granted", "17", int64(0), int64(1)}, cacheguard.LeaseAnswer{
+			Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true,
+		}},
+		"granted, with generations": {[]any{"granted", "17", int64(0), []any{"5", nil}}, cacheguard.LeaseAnswer{
+			Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true, Of: cacheguard.Generations{5, 0},
+		}},
 		"held": {[]any{"held", other.String(), int64(5)}, cacheguard.LeaseAnswer{
 			State: cacheguard.LeaseHeld, Holder: other, Remaining: 5e6,
 		}},

@@ -32,7 +32,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	if err == nil {
 		ans, err = parseLease(reply, ask.Token)
 	}
-	if err == nil && ans.State == cacheguard.LeaseValue {
+	if err == nil && (ans.State == cacheguard.LeaseValue || ans.Stands) {
 		err = s.complete(ctx, k, ask.Tags, &ans)
 	}
 	if err == nil && ans.State == cacheguard.LeaseGranted {
@@ -45,7 +45,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 // that are known.
 func (s *Store) complete(ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer) (err error) {
 	switch {
-	case ans.Frame == nil:
+	case ans.State == cacheguard.LeaseValue && ans.Frame == nil:
 		ans.Frame, ans.Of, err = s.Get(ctx, k, tags)
 	case s.cluster != nil:
 		ans.Of = s.known(k.Cache, tags)
@@ -123,6 +123,9 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 		ans.State = cacheguard.LeaseGranted
 		ans.Grant, err = grant(token, text(1))
 		ans.Failures = int(min(max(number(2), 0), mostFailures))
+		if ans.Stands = len(reply) > 3 && reply[3] != nil && err == nil; ans.Stands {
+			ans.Of = generationsIn(reply[3])
+		}
 	case "held":
 		ans.State, ans.Holder, ans.Remaining = cacheguard.LeaseHeld, parseID(text(1)), left(2)
 	case "value":

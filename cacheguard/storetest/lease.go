@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
@@ -14,6 +15,7 @@ var leaseCases = []spec{
 	{"lease has a number for each grant", numbered, leaseNumbers},
 	{"lease finds the value", oneLoad, leaseFindsValue},
 	{"lease takes a seen value for absent", survivable, leaseSeen},
+	{"lease says if the seen value stands", survivable, leaseStands},
 	{"lease of a seen value is held", oneLoad, leaseSeenHeld},
 	{"lease expires", releases, leaseExpires},
 	{"lease lives until its expiry", oneLoad, leaseLives},
@@ -145,6 +147,41 @@ func leaseSeen(e *env) {
 	e.stored(e.b, k, g, f)
 	e.value(k, f)
 	e.lead(e.a, e.key("nothing there"), cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+}
+
+// leaseStands is about what a load may see: the value that its process has seen, if that was not invalidated before the grant. With it
+// come the generations of then, or none.
+func leaseStands(e *env) {
+	k, tags := e.key("k"), []string{"t"}
+	f := e.frame(e.token(), "can't be used")
+	check := func(stands bool) {
+		e.Helper()
+		want := e.generations(e.a, tags...)
+		e.known(e.a, want, tags...)
+		for _, s := range []cacheguard.Store{e.a, e.b} {
+			token := e.token()
+			for range 2 { // the first answer may be lost
+				answer := e.ask(s, k, cacheguard.LeaseAsk{Token: token, Seen: id(f), Tags: tags})
+				if answer.State != cacheguard.LeaseGranted || answer.Stands != stands {
+					e.Errorf("lease: %s, the seen value stands: %v; want it granted, %v", describe(answer), answer.Stands, stands)
+				}
+				if answer.Of != nil && (!stands || !slices.Equal(answer.Of, want)) {
+					e.Errorf("with a grant came the generations %v; want %v, or none", answer.Of, want)
+				}
+			}
+			e.release(s, k, token)
+		}
+	}
+	check(false)
+	e.set(e.a, k, f)
+	check(true)
+	e.invalidateTags(e.b, tags...)
+	check(true)
+	e.invalidate(e.b, k)
+	check(false)
+	if answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}); answer.Stands {
+		e.Errorf("lease: %s; a value stands that nobody has seen", describe(answer))
+	}
 }
 
 func leaseSeenHeld(e *env) {

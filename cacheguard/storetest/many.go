@@ -190,6 +190,9 @@ func manyLeases(e *env) {
 			if all[i].Grant.Token != asks[i].Token {
 				e.Errorf("lease %d of %d was granted to %v; want the asker %v", i, len(keys), all[i].Grant.Token, asks[i].Token)
 			}
+			if all[i].Stands != (i == 3) {
+				e.Errorf("lease %d of %d: the value that was seen stands: %v", i, len(keys), all[i].Stands)
+			}
 			if all[i].Grant.Stamp <= 0 {
 				e.Errorf("lease %d of %d has stamp %d; want a time", i, len(keys), all[i].Grant.Stamp)
 			}

@@ -133,6 +133,20 @@ var leaseMutants = []mutant{
 		}),
 	},
 	{
+		name:   "lease says that what was seen stands",
+		caught: []string{"lease says if the seen value stands"},
+		mutate: onLease(func(_ *broken, _ cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+			answer.Stands = answer.State == cacheguard.LeaseGranted && ask.Seen != nil
+		}),
+	},
+	{
+		name:   "lease doesn't say that what was seen stands",
+		caught: []string{"lease says if the seen value stands"},
+		mutate: onLease(func(_ *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+			answer.Stands, answer.Of = false, nil
+		}),
+	},
+	{
 		name:   "lease compares half of what was seen",
 		caught: []string{"lease takes a seen value for absent"},
 		mutate: func(b *broken) {

@@ -256,6 +256,15 @@ var manyMutants = []mutant{
 		}),
 	},
 	{
+		name:   "many leases don't say that what was seen stands",
+		caught: []string{"many: leases of each kind"},
+		mutate: onLeaseMany(func(_ *broken, _ []cacheguard.Key, _ []cacheguard.LeaseAsk, replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+			for i := range replies {
+				replies[i].Answer.Stands = false
+			}
+		}),
+	},
+	{
 		name:   "many leases forget what was seen",
 		caught: []string{"many: leases of each kind"},
 		mutate: asking(func(ask *cacheguard.LeaseAsk) { ask.Seen = nil }),

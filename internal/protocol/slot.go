@@ -65,6 +65,7 @@ type Question struct {
 type Reply struct {
 	Kind   Kind          // Granted, Held, Value or Outcome
 	Number int64         // Granted: of the grant in place
+	Stands bool          // Granted: the value that the asker has seen is still there
 	Load   ID            // Held, Outcome: whose lease, or whose record
 	Left   time.Duration // Held, Outcome: of the lease, or of the back-off
 	Frame  string        // Value
@@ -87,11 +88,13 @@ const (
 func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	*s = s.At(now)
 	mine := s.Lease.Until > 0 && s.Lease.Token == q.Token
-	if id := LoadOf(s.Frame); id != "" && id != q.Seen && !mine {
+	id := LoadOf(s.Frame)
+	if id != "" && id != q.Seen && !mine {
 		return Reply{Kind: Value, Frame: s.Frame}
 	}
+	stands := id != "" && id == q.Seen
 	if mine {
-		return Reply{Kind: Granted, Number: s.Lease.Number}
+		return Reply{Kind: Granted, Number: s.Lease.Number, Stands: stands}
 	}
 	if s.Lease.Until > 0 {
 		if q.Inbox != 0 {
@@ -105,7 +108,7 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	}
 	before := s.Record.Ending
 	s.grant(now, q.Token, q.Number, q.TTL)
-	return Reply{Kind: Granted, Number: q.Number, Ending: before}
+	return Reply{Kind: Granted, Number: q.Number, Ending: before, Stands: stands}
 }
 
 // grant puts a lease in the place of whatever lease or record is there.
