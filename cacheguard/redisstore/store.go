@@ -61,8 +61,9 @@ var (
 // once and never dials. The client stays the caller's: Close doesn't close it.
 //
 // Give the client ContextTimeoutEnabled. Without it its calls last up to its ReadTimeout whatever the context says; the
-// store then goes through a view of a single-server client, which shares its connections but not its hooks, and calls
-// a cluster client aside, which costs a goroutine for each read.
+// store then goes through a view of a single-server client, which shares its connections, and calls a cluster client aside,
+// which costs a goroutine for each read. The client's hooks see every command but those of the subscription, of a view if they were
+// added before New.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {

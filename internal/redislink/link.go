@@ -27,8 +27,7 @@ type Link struct {
 // New makes a link whose steps take at most timeout, or says what is wrong with the client. It never dials.
 //
 // A client without ContextTimeoutEnabled has calls that last up to its ReadTimeout whatever the context says; the link
-// then goes through a view of a single server's client, which shares its connections but not its hooks, and calls
-// another one aside, which costs a goroutine for each step.
+// then goes through a View of a single server's client, and calls another one aside, which costs a goroutine for each step.
 func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -49,13 +48,11 @@ func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	}
 	l := &Link{rdb: rdb, listen: rdb, timeout: timeout}
 	if c, ok := rdb.(*redis.Client); ok {
-		// A view doesn't have the client's hooks, which go-redis keeps to itself, so it is used for commands only where
-		// the client itself would not look at contexts.
-		l.listen = l.view(c)
 		l.direct = c
 		if !c.Options().ContextTimeoutEnabled {
-			l.direct = l.view(c)
+			l.direct = View(c, timeout)
 		}
+		l.listen = l.view(c)
 	}
 	return l, nil
 }
@@ -70,7 +67,7 @@ var (
 	ErrRing = errors.New("a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
 )
 
-// view is a view of a client, on the same connections, whose calls end at their context's deadline and after the timeout.
+// view is what a subscription is made of, which no hook sees.
 func (l *Link) view(c *redis.Client) *redis.Client {
 	view := c.WithTimeout(l.timeout)
 	view.Options().ContextTimeoutEnabled = true

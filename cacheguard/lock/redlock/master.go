@@ -66,8 +66,7 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
 		// A view on the same connections. One that retries would still be busy with a question when the answer is of
 		// no use any more, and a copy of it could reach the master at any time.
-		view := c.WithTimeout(m.timeout)
-		view.Options().ContextTimeoutEnabled = true
+		view := redislink.View(c, m.timeout)
 		view.Options().MaxRetries = 0
 		m.rdb = view
 	}

@@ -1,0 +1,102 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// seeing is a hook that counts the commands it sees, as one for traces or metrics does.
+type seeing struct {
+	mu   sync.Mutex // guards what follows
+	seen map[string]int64
+}
+
+func (s *seeing) see(cmds ...redis.Cmder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cmd := range cmds {
+		s.seen[strings.ToUpper(cmd.Name())]++
+	}
+}
+
+func (s *seeing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *seeing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.see(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (s *seeing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.see(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// Whatever a client's options are, its hooks see what is sent to Redis.
+func TestHooksSeeEveryCommand(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for _, keepsToContexts := range []bool{true, false} {
+		for _, when := range []string{"before", "after", "later"} {
+			if !keepsToContexts && when != "before" {
+				continue // as New says
+			}
+			t.Run(fmt.Sprintf("ContextTimeoutEnabled %v, added %s", keepsToContexts, when), func(t *testing.T) {
+				t.Parallel()
+				proxy := newProxy(t, server.Addr())
+				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: keepsToContexts})
+				t.Cleanup(func() { _ = rdb.Close() })
+				hook := &seeing{seen: map[string]int64{}}
+				if when == "before" {
+					rdb.AddHook(hook)
+				}
+				r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb = rdb })
+				if when == "after" {
+					rdb.AddHook(hook)
+				}
+				r.listens(t)
+				o := newOrigin("v")
+				if when == "later" {
+					r.get(t, "before", o.load).is(t, "v")
+					rdb.AddHook(hook)
+				}
+				hook.mu.Lock()
+				clear(hook.seen)
+				hook.mu.Unlock()
+				proxy.ResetCounts()
+
+				r.get(t, "k", o.load).is(t, "v")
+				r.get(t, "k", o.load).is(t, "v")
+				must(t, r.cache.Invalidate(t.Context(), "k"))
+				must(t, r.cache.InvalidateTags(t.Context(), "tag"))
+				var all sync.WaitGroup
+				for i := range 32 { // in batches
+					all.Go(func() { r.get(t, fmt.Sprint("key ", i%16), o.load).is(t, "v") })
+				}
+				all.Wait()
+
+				sent := proxy.Counts()
+				maps.DeleteFunc(sent, func(name string, _ int64) bool { // of connections that are made, and of the subscription
+					return name == "HELLO" || name == "CLIENT" || strings.HasSuffix(name, "SUBSCRIBE") || name == "PING"
+				})
+				hook.mu.Lock()
+				defer hook.mu.Unlock()
+				maps.DeleteFunc(hook.seen, func(name string, _ int64) bool { return name == "HELLO" || name == "CLIENT" || name == "PING" })
+				if len(sent) == 0 || !maps.Equal(sent, hook.seen) {
+					t.Errorf("Redis got %v, the hook saw %v", sent, hook.seen)
+				}
+			})
+		}
+	}
+}
