@@ -201,7 +201,12 @@ type directRead struct {
 	args [3]any
 	both redis.StringSliceCmd // the value, and the generation of its cache
 	of   [1]int64             // that generation
+
+	handed redislink.Handed
 }
+
+func (c *directRead) Carries() *redislink.Handed { return &c.handed }
+func (c *directRead) Value(key any) any          { return c.handed.Value(c.Context, key) }
 
 func (c *directRead) Deadline() (time.Time, bool) { return c.deadline, true }
 func (c *directRead) Done() <-chan struct{}       { return c.rung }

@@ -28,7 +28,9 @@ func (head) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h head) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h.client.Process(&handed{Context: ctx, one: next}, cmd)
+		to, by := carry(ctx)
+		by.one = next
+		return h.client.Process(to, cmd)
 	}
 }
 
@@ -38,25 +40,46 @@ func (h head) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd) // notes it
 		}
-		_, err := pipe.Exec(&handed{Context: ctx, many: next})
+		to, by := carry(ctx)
+		by.many = next
+		_, err := pipe.Exec(to)
 		return err
 	}
 }
 
-// handed is the context of what a client is handed by a view, with what the view does with it.
-type handed struct {
-	context.Context
+// Handed is what a view does with a command that it hands to its client: a part of that one's context.
+type Handed struct {
 	one  redis.ProcessHook
 	many redis.ProcessPipelineHook
 }
 
+// Value returns what a context has under a key that has this part.
+func (h *Handed) Value(of context.Context, key any) any {
+	if key == (handedKey{}) {
+		return h
+	}
+	return of.Value(key)
+}
+
 type handedKey struct{}
 
-func (c *handed) Value(key any) any {
-	if key == (handedKey{}) {
-		return c
+// Carrier is a context of a single command that has this part already, which saves an allocation. Its Value has to be that of the part.
+type Carrier interface{ Carries() *Handed }
+
+// carrying is any other context.
+type carrying struct {
+	context.Context
+	handed Handed
+}
+
+func (c *carrying) Value(key any) any { return c.handed.Value(c.Context, key) }
+
+func carry(ctx context.Context) (context.Context, *Handed) {
+	if c, ok := ctx.(Carrier); ok {
+		return ctx, c.Carries()
 	}
-	return c.Context.Value(key)
+	c := &carrying{Context: ctx}
+	return c, &c.handed
 }
 
 // tail is the last hook of a client that has views.
@@ -66,7 +89,7 @@ func (tail) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (tail) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if by, ok := ctx.Value(handedKey{}).(*handed); ok && by.one != nil {
+		if by, ok := ctx.Value(handedKey{}).(*Handed); ok && by.one != nil {
 			return by.one(ctx, cmd)
 		}
 		return next(ctx, cmd)
@@ -75,7 +98,7 @@ func (tail) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (tail) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if by, ok := ctx.Value(handedKey{}).(*handed); ok && by.many != nil {
+		if by, ok := ctx.Value(handedKey{}).(*Handed); ok && by.many != nil {
 			return by.many(ctx, cmds)
 		}
 		return next(ctx, cmds)
