@@ -273,7 +273,7 @@ func (r *run[V]) outcome(m *miss[V], told bool) protocol.Left {
 	return protocol.Unknown
 }
 
-// theirError is the error of the failed load that left this outcome: itself if it happened in this process, else its text.
+// theirError is the error of the failed load that left this outcome: itself if it happened in this process, else its text, and what of the sentinels it is.
 func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil
@@ -281,7 +281,8 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 	if err := c.failures.Find(m.key.Key, m.ans.Holder); err != nil {
 		return err
 	}
-	return &LoadError{Key: m.name, Text: m.ans.Outcome.Text}
+	text, is := c.sentinels.parse(m.ans.Outcome.Text)
+	return &LoadError{Key: m.name, Text: text, is: is}
 }
 
 // comeback is the misses of a run that go on by themselves after all, because the load they waited for has ended, died or kept

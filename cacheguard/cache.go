@@ -26,6 +26,7 @@ type Cache[V any] struct {
 
 	protocol    protocol.Config // what opts mean for it
 	tookTooLong error           // the cause with which LoadTimeout ends a load
+	sentinels   sentinels
 
 	flights flights[V]
 	waits   watch.Board[Message] // of those flights, for loads in other processes
@@ -76,6 +77,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	}
 	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec), life: life{Life: lifetime.New(), ends: lifetime.New()}}
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
+	c.sentinels = sentinelsOf(opts.Errors)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
 		return nil, err

@@ -44,12 +44,16 @@ var (
 // errGoexit is how a load that called runtime.Goexit ends for its callers.
 var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
 
-// LoadError is a load that failed in another process: its text is what that process' ErrorText let through. It wraps
-// nothing, for the error value itself stays where it happened.
+// LoadError is a load that failed in another process: its text is what that process' ErrorText let through. The error value itself
+// stays where it happened; of what it wraps, LoadError wraps the sentinels in Options.Errors, and context.DeadlineExceeded.
 type LoadError struct {
 	Key  string
 	Text string
+	is   []error
 }
+
+// Unwrap returns the sentinels that the load's error is.
+func (e *LoadError) Unwrap() []error { return e.is }
 
 func (e *LoadError) Error() string {
 	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)

@@ -103,3 +103,31 @@ func ExampleOptions_empty() {
 	fmt.Println(err)
 	// Output: cacheguard: not found
 }
+
+var errRetired = errors.New("product is retired")
+
+// A load's error is itself only in its process. What callers tell apart by errors.Is is named in Options.Errors, and is the same in all.
+func ExampleOptions_errors() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	open := func() *cacheguard.Cache[Product] { // as each process does
+		products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Errors: []error{errRetired}})
+		if err != nil {
+			panic(err)
+		}
+		return products
+	}
+	here, there := open(), open()
+	defer here.Close()
+	defer there.Close()
+	ctx := context.Background()
+
+	load := func(context.Context) (Product, error) { return Product{}, fmt.Errorf("product 42: %w", errRetired) }
+	_, err := here.Get(ctx, "42", load)
+	fmt.Println(errors.Is(err, errRetired))
+	_, err = there.Get(ctx, "42", load) // is answered with the other process' error, for ErrorTTL
+	fmt.Println(errors.Is(err, errRetired), err)
+	// Output:
+	// true
+	// true cacheguard: load of "42" failed in another process: product 42: product is retired
+}

@@ -243,7 +243,7 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 	return f, nil
 }
 
-// errorText is what other processes get to read of a load's error.
+// errorText is what other processes get to know of a load's error.
 func (c *Cache[V]) errorText(err error) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -255,5 +255,5 @@ func (c *Cache[V]) errorText(err error) (text string) {
 	} else {
 		text = c.opts.ErrorText(err)
 	}
-	return text[:min(len(text), maxErrorText)]
+	return c.sentinels.marked(text[:min(len(text), maxErrorText)], err)
 }

@@ -105,6 +105,13 @@ type Options[V any] struct {
 	// either.
 	ErrorText func(error) string
 
+	// Errors are sentinels, such as sql.ErrConnDone or your own: for the error of a load that has failed in another process, errors.Is
+	// says of them what it says in that process. At most 64, none of them ErrNotFound, which needs no mention; the same in every
+	// process that uses the cache. One that a release knows by another place in the list, or another text, it doesn't recognise: append
+	// new ones. Default: none; context.DeadlineExceeded crosses in any case, and context.Canceled never, which would say that the caller
+	// has given up.
+	Errors []error
+
 	// Observer is told of hits, loads and everything else. Default none.
 	Observer Observer
 
@@ -182,6 +189,7 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	if o.OnStoreDown > FailClosed {
 		bad.add("OnStoreDown is %d, which is no StorePolicy", o.OnStoreDown)
 	}
+	wrongSentinels(o.Errors, &bad)
 	if o.Codec == nil {
 		o.Codec = defaultCodec[V]()
 	}
