@@ -38,6 +38,7 @@ type Cache[V any] struct {
 	delivery
 	listeners
 	health
+	doubts
 }
 
 // memory is what this process knows of keys and tags beside their values.
@@ -56,6 +57,7 @@ type listeners struct {
 	localHits      *localHits // counts what the local tier answers, if the observer is not told of each; else nil
 	detachObserver func()
 	stopListening  func()
+	sharesNoMore   func() // this cache its name
 }
 
 // health is what the cache has said of the store. Reads can work while leases don't (out of memory, read-only), so each has
@@ -89,6 +91,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if l := opts.Limiter; l != nil && l.fleet != nil {
 		l.fleet.LogTo(opts.Logger)
 	}
+	c.doubtLease()
+	c.sharesNoMore = c.doubtName()
 	c.stopListening = store.Listen(opts.Name, c.received)
 	return c, nil
 }

@@ -65,6 +65,7 @@ func (c *Cache[V]) Close() error {
 	}
 	c.life.ends.Close()
 	c.stopListening()
+	c.sharesNoMore()
 	c.tier.values.Close()
 	c.detachObserver()
 

@@ -240,6 +240,7 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 	if size := len(f) - start; size > c.opts.MaxValueSize {
 		return nil, fmt.Errorf("%w: %d bytes, MaxValueSize is %d", ErrTooLarge, size, c.opts.MaxValueSize)
 	}
+	c.doubtCodec(v, f[start:])
 	return f, nil
 }
 

@@ -60,6 +60,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		}
 		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
 		res.FreshFor += h.Soft
+		c.doubtLifetime(r.ctx, out.took, h.Soft)
 		c.presence.Of(m.key.Key).Stands(h.Hard() - res.Age)
 		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
 			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,

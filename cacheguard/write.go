@@ -120,6 +120,7 @@ func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) er
 	if len(keys) == 0 {
 		return nil
 	}
+	c.doubtKeys(ctx, keys)
 	ks := make([]Key, len(keys))
 	names := make(map[string]string, len(keys))
 	for i, key := range keys {

@@ -105,6 +105,9 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// StepTimeout returns OpTimeout.
+func (s *Store) StepTimeout() time.Duration { return s.opts.OpTimeout }
+
 // Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()

@@ -1,0 +1,136 @@
+package cacheguard
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/loss"
+)
+
+// doubts is what a cache says once of what works as documented, and hardly as its user has meant it.
+type doubts struct {
+	pattern, slow, lossy atomic.Bool // was said
+	looks                atomic.Int32
+}
+
+// once logs a doubt the first time.
+func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, text string, args ...any) {
+	if said.CompareAndSwap(false, true) {
+		c.opts.Logger.WarnContext(ctx, "cacheguard: "+text, append([]any{"cache", c.opts.Name}, args...)...)
+	}
+}
+
+// doubtKeys looks for a key that is to be changed and was meant for many.
+func (c *Cache[V]) doubtKeys(ctx context.Context, keys []string) {
+	if !c.pattern.Load() && slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "*") }) {
+		c.once(ctx, &c.pattern, "a key with * in it was changed; it stands for itself and for no others, which InvalidateTags is for")
+	}
+}
+
+// doubtLifetime looks for a value that is over sooner than its load takes: then its key is being loaded most of the time.
+func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration) {
+	if took > fresh {
+		c.once(ctx, &c.slow, "a value is fresh for less time than its load took", "load", took, "fresh", fresh)
+	}
+}
+
+// firstLooks is how many encoded values are decoded again to see if they are what they were.
+const firstLooks = 3
+
+// doubtCodec looks for what a codec loses, such as fields that are not exported: callers get that from a load and not from a hit. It looks
+// at the first values, and costs nothing after that.
+func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
+	if c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
+		return
+	}
+	switch any(v).(type) {
+	case []byte, string:
+		return
+	}
+	defer func() { _ = recover() }() // of a codec, which whoever reads the value will hear of
+	back, err := c.opts.Codec.Decode(slices.Clone(encoded))
+	if err != nil {
+		c.once(context.Background(), &c.lossy, "the codec can't decode what it has encoded", "error", err)
+	} else if field := loss.Field(v, back); field != "" {
+		c.once(context.Background(), &c.lossy, "the codec loses a part of the value: callers get it from a load, and not from a hit", "part", field)
+	}
+}
+
+// doubtLease says if a lease can be over before the store has answered.
+func (c *Cache[V]) doubtLease() {
+	if s, ok := c.store.(StepTimer); ok && c.opts.LeaseTTL < s.StepTimeout() {
+		c.opts.Logger.Warn("cacheguard: LeaseTTL is below what a step of the store may take, so that leases end before anybody has heard of them",
+			"cache", c.opts.Name, "LeaseTTL", c.opts.LeaseTTL, "step", s.StepTimeout())
+	}
+}
+
+// StepTimer is a Store that knows how long one of its steps takes at most.
+type StepTimer interface{ StepTimeout() time.Duration }
+
+// name is a cache's in a store.
+type name struct {
+	store Store
+	name  string
+}
+
+// setting is what caches of one name have in common, or disturb each other.
+type setting struct {
+	what  string
+	value any
+}
+
+func (c *Cache[V]) settings() []setting {
+	o := &c.opts
+	return []setting{
+		{"the type of values", reflect.TypeFor[V]()}, {"Codec", c.codec},
+		{"TTL", o.TTL}, {"NegativeTTL", o.NegativeTTL}, {"ErrorTTL", o.ErrorTTL}, {"LeaseTTL", o.LeaseTTL},
+		{"StaleWhileRevalidate", o.StaleWhileRevalidate}, {"StaleIfError", o.StaleIfError},
+	}
+}
+
+// sharers are the caches of one name that are open in this process.
+type sharers struct {
+	settings []setting // of the first
+	open     int
+}
+
+var (
+	sharing   sync.Mutex // guards what follows
+	sharersOf = map[name]*sharers{}
+)
+
+// doubtName says if another cache of this process has the same name in the same store, and other settings. It returns what is to be called
+// when the cache is closed.
+func (c *Cache[V]) doubtName() (closed func()) {
+	if !reflect.TypeOf(c.store).Comparable() {
+		return func() {}
+	}
+	n, mine := name{c.store, c.opts.Name}, c.settings()
+	sharing.Lock()
+	defer sharing.Unlock()
+	all := sharersOf[n]
+	if all == nil {
+		all = &sharers{settings: mine}
+		sharersOf[n] = all
+	}
+	all.open++
+	for i, first := range all.settings {
+		if first != mine[i] {
+			c.opts.Logger.Warn("cacheguard: two caches of this process have one name in one store, and other options", "cache", c.opts.Name,
+				"option", first.what, "first", first.value, "second", mine[i].value)
+			break
+		}
+	}
+	return func() {
+		sharing.Lock()
+		defer sharing.Unlock()
+		if all.open--; all.open == 0 {
+			delete(sharersOf, n)
+		}
+	}
+}

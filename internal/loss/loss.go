@@ -1,0 +1,97 @@
+// Package loss finds what a value loses on its way through a codec.
+package loss
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+)
+
+// mostDepth is how deep it is looked: values can be circles.
+const mostDepth = 16
+
+// Field returns the path of the first part of a value that isn't the same any more after it was encoded and decoded, or "". Both are only
+// read. An Equal method says what is the same, which a time.Time needs; what has no elements is the same as nil.
+func Field(before, after any) string {
+	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), "", mostDepth)
+	if lost && path == "" {
+		return "the value"
+	}
+	return path
+}
+
+func differs(a, b reflect.Value, path string, depth int) (string, bool) {
+	switch {
+	case !a.IsValid() || !b.IsValid():
+		return path, a.IsValid() != b.IsValid()
+	case a.Type() != b.Type():
+		return path, true
+	case depth == 0:
+		return "", false
+	}
+	if same, known := equal(a, b); known {
+		return path, !same
+	}
+	depth--
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if path, lost := differs(a.Field(i), b.Field(i), join(path, a.Type().Field(i).Name), depth); lost {
+				return path, true
+			}
+		}
+		return "", false
+	case reflect.Pointer, reflect.Interface:
+		if a.IsNil() || b.IsNil() {
+			return path, a.IsNil() != b.IsNil()
+		}
+		return differs(a.Elem(), b.Elem(), path, depth)
+	case reflect.Slice, reflect.Array:
+		if a.Len() != b.Len() {
+			return path, true
+		}
+		for i := range a.Len() {
+			if path, lost := differs(a.Index(i), b.Index(i), fmt.Sprintf("%s[%d]", path, i), depth); lost {
+				return path, true
+			}
+		}
+		return "", false
+	case reflect.Map:
+		if a.Len() != b.Len() {
+			return path, true
+		}
+		for all := a.MapRange(); all.Next(); {
+			if path, lost := differs(all.Value(), b.MapIndex(all.Key()), path+"[...]", depth); lost {
+				return path, true
+			}
+		}
+		return "", false
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return path, a.IsNil() != b.IsNil()
+	case reflect.Float32, reflect.Float64:
+		return path, a.Float() != b.Float() && !(math.IsNaN(a.Float()) && math.IsNaN(b.Float()))
+	}
+	return path, !a.Equal(b)
+}
+
+// equal asks the values themselves, if their type has an opinion.
+func equal(a, b reflect.Value) (same, known bool) {
+	if !a.CanInterface() || a.Kind() == reflect.Pointer || a.Kind() == reflect.Interface {
+		return false, false
+	}
+	m := a.MethodByName("Equal")
+	if !m.IsValid() {
+		return false, false
+	}
+	if t := m.Type(); t.NumIn() != 1 || t.In(0) != a.Type() || t.NumOut() != 1 || t.Out(0).Kind() != reflect.Bool {
+		return false, false
+	}
+	return m.Call([]reflect.Value{b})[0].Bool(), true
+}
+
+func join(path, field string) string {
+	if path == "" {
+		return field
+	}
+	return path + "." + field
+}
