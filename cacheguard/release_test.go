@@ -42,6 +42,7 @@ func TestReleaseIsOfItsOwnLease(t *testing.T) {
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{LeaseTTL: time.Second})
 		o := newScriptedOrigin[string](t)
 		call := getting(t.Context(), t, c, "k", o.load)
+		<-time.After(store.late)
 		load := o.next()
 		for len(store.released) < 2 { // in the background
 			<-time.After(time.Millisecond)
