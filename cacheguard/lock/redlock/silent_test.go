@@ -33,6 +33,64 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// failing has the questions for one lock fail, when the gate is open.
+type failing struct {
+	redis.Hook
+	key         string
+	asked, gate chan struct{}
+}
+
+func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !slices.Contains(cmd.Args(), any(f.key)) {
+			return next(ctx, cmd)
+		}
+		f.asked <- struct{}{}
+		<-f.gate
+		err := &net.OpError{Op: "dial", Err: errors.New("refused")}
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+// A master that has answered a later question isn't silent because an earlier one fails: that lifts the bound on what is under way,
+// and thousands of locks would keep each other from being renewed.
+func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
+	t.Parallel()
+	for what, answered := range map[string]bool{"answers since": true, "no answer since": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			var masters []redis.UniversalClient
+			for _, server := range s.servers[:3] {
+				masters = append(masters, newClient(t, server.Addr()))
+			}
+			f := &failing{Hook: &gated{}, key: prefix + ":fails", asked: make(chan struct{}, 1), gate: make(chan struct{})}
+			masters[0].(*redis.Client).AddHook(f)
+			l, err := redlock.New(masters, opts())
+			must(t, err)
+			l.SetNodeTimeout(patience)
+			use := func(name string) { // until master 0 has answered, too, which neither call waits for
+				before := l.Answers(0)
+				must(t, get(t, l, name).Unlock(t.Context()))
+				await(t, "it answers", func() bool { return l.Answers(0) == before+2 })
+			}
+			use("k") // the first call waits for all
+			held := get(t, l, "fails")
+			<-f.asked
+			if answered {
+				use("another")
+			}
+			close(f.gate)
+			must(t, held.Unlock(t.Context()))
+			must(t, l.Close()) // waits for all answers
+			if silent := slices.Contains(l.Silent(), 0); silent == answered {
+				t.Errorf("the master is called silent: %v", silent)
+			}
+		})
+	}
+}
+
 // Many locks that are renewed or given back while most masters are silent don't wait for these one after another, nor do they
 // come to the others all at once. When the silence is over in time nothing was lost.
 func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
