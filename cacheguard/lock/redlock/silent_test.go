@@ -161,3 +161,50 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 		})
 	}
 }
+
+// While all masters are silent, so many wait for them at once and no more: they would keep each other from an answer afterwards.
+func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
+	const n, most = 400, 16 + 256
+	s := newSite(t)
+	gate := make(chan struct{})
+	speak := sync.OnceFunc(func() { close(gate) })
+	var masters []redis.UniversalClient
+	var seen []*gated
+	for _, server := range s.servers[:3] {
+		c, g := newClient(t, server.Addr()), &gated{hash: redis.NewScript(redlock.ReleaseScript).Hash(), gate: gate}
+		c.AddHook(&deaf{g, prefix + ":refused"})
+		c.AddHook(g)
+		masters, seen = append(masters, c), append(seen, g)
+	}
+	o := opts()
+	o.Lease = time.Minute
+	l, err := redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { speak(); must(t, l.Close()) })
+	l.SetNodeTimeout(patience)
+	var held []lock.Lock
+	for i := range n {
+		held = append(held, get(t, l, fmt.Sprint(i)))
+	}
+	await(t, "all masters have answered", func() bool { return working() == 0 })
+	_, err = l.TryLock(t.Context(), "refused")
+	says(t, err, "dial: refused")
+	await(t, "all are silent", func() bool { return len(l.Silent()) == 3 && working() == 0 })
+	done := make(chan error, n)
+	for _, h := range held {
+		go func() { done <- h.Unlock(context.Background()) }()
+	}
+	await(t, "as many as may are under way", func() bool { return seen[0].under.Load() >= most })
+	for range 100 {
+		must(t, s.direct[0].Ping(t.Context()).Err())
+	}
+	for _, g := range seen {
+		if peak := g.peak.Load(); peak > most {
+			t.Errorf("up to %d were under way at once; want %d at most", peak, most)
+		}
+	}
+	speak()
+	for range held {
+		must(t, <-done)
+	}
+}
