@@ -128,8 +128,8 @@ func (c *claim) note(m *master, there bool) {
 // renew gives the lock more time. Only masters that have had it until now count: if those counted on which it is set
 // anew, a lock that was lost, and that another has had meanwhile, would seem to have been held all the time.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
-	done := c.l.turn(ctx)
-	defer done()
+	turn := c.l.turn(ctx)
+	defer turn.done()
 	began := time.Now()
 	t := c.l.tally()
 	c.mu.Lock()
@@ -141,7 +141,7 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 		return a
 	})
 	c.mu.Unlock()
-	c.collect(ctx, answers, t, decidedInTurn(done))
+	c.collect(ctx, answers, t, decidedIn(turn))
 	if t.refused() { // then it isn't set anew where it is free either: another may be about to have it
 		return time.Time{}, false, nil
 	}
@@ -152,13 +152,13 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return began.Add(c.l.opts.validity()), true, err
 }
 
-// decidedInTurn is tally.decided, and ends the turn when all have answered that did so the last time. The others are waited for
-// beside the next turns: if a majority is silent, thousands of locks would otherwise wait for it a few at a time. As soon as one
-// of them answers it counts as there again, so no more than a few requests too many go to it at once.
-func decidedInTurn(done func()) func(*tally) bool {
+// decidedIn is tally.decided, and steps aside when all have answered that did so the last time. The others are waited for beside
+// the next turns: if a majority is silent, thousands of locks would otherwise wait for it a few at a time. As soon as one of them
+// answers it counts as there again, so no more than mostAside requests too many go to it at once.
+func decidedIn(turn *turn) func(*tally) bool {
 	return func(t *tally) bool {
 		if !t.pendingThere() {
-			done()
+			turn.stepAside()
 		}
 		return t.decided()
 	}
@@ -182,10 +182,10 @@ func (c *claim) mend(answers <-chan answer, t *tally) {
 // release gives the lock back on all masters, and says whether it was there. What a master doesn't answer to is tried
 // again in the background.
 func (c *claim) release(ctx context.Context) error {
-	done := c.l.turn(ctx)
-	defer done()
+	turn := c.l.turn(ctx)
+	defer turn.done()
 	t := c.l.tally()
-	c.collect(ctx, c.giveBack(ctx), t, decidedInTurn(done))
+	c.collect(ctx, c.giveBack(ctx), t, decidedIn(turn))
 	switch {
 	case t.won():
 		return nil

@@ -34,6 +34,9 @@ func (l *Locker) Silent() (masters []int) {
 	return masters
 }
 
+// Answers is how often a master has answered.
+func (l *Locker) Answers(master int) uint64 { return l.masters[master].answers.Load() }
+
 // Doubts reports whether two masters are known to be one server.
 func (l *Locker) Doubts() bool { return l.twins.Load() != nil }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +22,7 @@ type Locker struct {
 	id      string // of those who wait here
 	lines   lines
 	turns   chan struct{}         // to renew a lock or give it back: has room for mostAtOnce
+	aside   chan struct{}         // of those whose turn is over, who wait for silent masters: has room for mostAside
 	asked   atomic.Bool           // all masters, and their answers were waited for
 	twins   atomic.Pointer[twins] // masters that were one server when both were heard last, or nil
 
@@ -49,7 +49,7 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	if errs = append(errs, wrong...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize], turns: make(chan struct{}, mostAtOnce)}
+	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize], turns: make(chan struct{}, mostAtOnce), aside: make(chan struct{}, mostAside)}
 	l.lines.init(len(masters))
 	l.messages.lines, l.messages.logger = &l.lines, opts.Logger
 	for i, rdb := range masters {
@@ -137,14 +137,44 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 // would wait for each other's connections until NodeTimeout is over.
 const mostAtOnce = 16
 
-// turn waits until a lock may be renewed or given back. done ends the turn; it does nothing the second time. A turn takes
-// NodeTimeout at most.
-func (l *Locker) turn(ctx context.Context) (done func()) {
+// mostAside is how many more wait for masters that were silent before. When these speak again, all of them come at once, and too
+// many would keep each other from an answer until NodeTimeout is over, again and again until their locks have ended.
+const mostAside = 256
+
+// turn is to renew a lock or to give it back: a place in turns, then perhaps one in aside. One goroutine uses it.
+type turn struct {
+	l    *Locker
+	room chan struct{} // where it has a place; nil: nowhere
+}
+
+// turn waits until a lock may be renewed or given back. A turn takes NodeTimeout at most.
+func (l *Locker) turn(ctx context.Context) *turn {
 	select {
 	case l.turns <- struct{}{}:
-		return sync.OnceFunc(func() { <-l.turns })
+		return &turn{l, l.turns}
 	case <-ctx.Done():
-		return func() {}
+		return &turn{l, nil}
+	}
+}
+
+// stepAside leaves the turn to another, if there is room to wait beside it.
+func (t *turn) stepAside() {
+	if t.room != t.l.turns {
+		return
+	}
+	select {
+	case t.l.aside <- struct{}{}:
+		t.done()
+		t.room = t.l.aside
+	default:
+	}
+}
+
+// done ends the turn.
+func (t *turn) done() {
+	if t.room != nil {
+		<-t.room
+		t.room = nil
 	}
 }
 

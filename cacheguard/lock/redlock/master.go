@@ -25,7 +25,8 @@ type master struct {
 	timeout time.Duration   // of each request
 	rules   redislink.Rules
 	logger  *slog.Logger
-	silent  atomic.Bool   // the last request was not answered
+	silent  atomic.Bool   // a request was not answered, and no other one since it began
+	answers atomic.Uint64 // that have come
 	debts   *tenure.Debts // locks that it may have
 }
 
@@ -98,13 +99,14 @@ func (m *master) release(ctx context.Context, key, token, channel, name string) 
 func (m *master) run(ctx context.Context, script *redis.Script, key string, args ...any) answer {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
+	before := m.answers.Load()
 	reply, err := script.Run(ctx, m.rdb, []string{key}, args...).Slice()
 	a := answer{err: err}
 	if err == nil {
 		a = parse(reply)
 	}
 	a.master = m.index
-	m.note(a.err)
+	m.note(a.err, before)
 	if a.err != nil {
 		a.err = fmt.Errorf("master %d: %w", m.index, m.rules.Explained(m.exhausted(a.err), key))
 		a.unsent = unsent(err)
@@ -167,9 +169,15 @@ func unsent(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
 }
 
-// note logs when the master stops answering, and when it answers again.
-func (m *master) note(err error) {
+// note notes whether the master answers, and logs it when that changes. before is how many answers had come when the request
+// began. If others have come since, the master isn't silent, but this process asks too much at once: to call it silent would lift
+// the bound on that, and thousands of locks would go on failing together when a silence is over.
+func (m *master) note(err error, before uint64) {
+	if err == nil {
+		m.answers.Add(1)
+	}
 	switch failed := err != nil; {
+	case failed && m.answers.Load() != before:
 	case m.silent.Load() == failed || !m.silent.CompareAndSwap(!failed, failed):
 	case failed:
 		m.logger.Warn("redlock: a master can't be used", "master", m.index, "error", err)

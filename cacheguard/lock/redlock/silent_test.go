@@ -33,6 +33,64 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// failing has the questions for one lock fail, when the gate is open.
+type failing struct {
+	redis.Hook
+	key         string
+	asked, gate chan struct{}
+}
+
+func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !slices.Contains(cmd.Args(), any(f.key)) {
+			return next(ctx, cmd)
+		}
+		f.asked <- struct{}{}
+		<-f.gate
+		err := &net.OpError{Op: "dial", Err: errors.New("refused")}
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+// A master that has answered a later question isn't silent because an earlier one fails: that lifts the bound on what is under way,
+// and thousands of locks would keep each other from being renewed.
+func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
+	t.Parallel()
+	for what, answered := range map[string]bool{"answers since": true, "no answer since": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			var masters []redis.UniversalClient
+			for _, server := range s.servers[:3] {
+				masters = append(masters, newClient(t, server.Addr()))
+			}
+			f := &failing{Hook: &gated{}, key: prefix + ":fails", asked: make(chan struct{}, 1), gate: make(chan struct{})}
+			masters[0].(*redis.Client).AddHook(f)
+			l, err := redlock.New(masters, opts())
+			must(t, err)
+			l.SetNodeTimeout(patience)
+			use := func(name string) { // until master 0 has answered, too, which neither call waits for
+				before := l.Answers(0)
+				must(t, get(t, l, name).Unlock(t.Context()))
+				await(t, "it answers", func() bool { return l.Answers(0) == before+2 })
+			}
+			use("k") // the first call waits for all
+			held := get(t, l, "fails")
+			<-f.asked
+			if answered {
+				use("another")
+			}
+			close(f.gate)
+			must(t, held.Unlock(t.Context()))
+			must(t, l.Close()) // waits for all answers
+			if silent := slices.Contains(l.Silent(), 0); silent == answered {
+				t.Errorf("the master is called silent: %v", silent)
+			}
+		})
+	}
+}
+
 // Many locks that are renewed or given back while most masters are silent don't wait for these one after another, nor do they
 // come to the others all at once. When the silence is over in time nothing was lost.
 func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
@@ -101,5 +159,52 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 				}
 			}
 		})
+	}
+}
+
+// While all masters are silent, so many wait for them at once and no more: they would keep each other from an answer afterwards.
+func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
+	const n, most = 400, 16 + 256
+	s := newSite(t)
+	gate := make(chan struct{})
+	speak := sync.OnceFunc(func() { close(gate) })
+	var masters []redis.UniversalClient
+	var seen []*gated
+	for _, server := range s.servers[:3] {
+		c, g := newClient(t, server.Addr()), &gated{hash: redis.NewScript(redlock.ReleaseScript).Hash(), gate: gate}
+		c.AddHook(&deaf{g, prefix + ":refused"})
+		c.AddHook(g)
+		masters, seen = append(masters, c), append(seen, g)
+	}
+	o := opts()
+	o.Lease = time.Minute
+	l, err := redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { speak(); must(t, l.Close()) })
+	l.SetNodeTimeout(patience)
+	var held []lock.Lock
+	for i := range n {
+		held = append(held, get(t, l, fmt.Sprint(i)))
+	}
+	await(t, "all masters have answered", func() bool { return working() == 0 })
+	_, err = l.TryLock(t.Context(), "refused")
+	says(t, err, "dial: refused")
+	await(t, "all are silent", func() bool { return len(l.Silent()) == 3 && working() == 0 })
+	done := make(chan error, n)
+	for _, h := range held {
+		go func() { done <- h.Unlock(context.Background()) }()
+	}
+	await(t, "as many as may are under way", func() bool { return seen[0].under.Load() >= most })
+	for range 100 {
+		must(t, s.direct[0].Ping(t.Context()).Err())
+	}
+	for _, g := range seen {
+		if peak := g.peak.Load(); peak > most {
+			t.Errorf("up to %d were under way at once; want %d at most", peak, most)
+		}
+	}
+	speak()
+	for range held {
+		must(t, <-done)
 	}
 }
