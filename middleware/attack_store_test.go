@@ -138,3 +138,57 @@ func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 		t.Error("what was changed is still served")
 	}
 }
+
+// With a local tier, hits of a variant don't ask the store, also if nobody asks any more for the response by which its Vary is
+// found, and if it is a user's own.
+func TestVariantsInTheLocalTier(t *testing.T) {
+	for _, field := range []string{"Accept-Language", "Cookie"} {
+		t.Run(field, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := newAskedStore(t, middleware.Options{LocalBytes: 1 << 20})
+				edition := 1
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "max-age=100")
+					w.Header().Set("Etag", fmt.Sprintf("%q", r.Header.Get(field)))
+					w.Header().Set("Vary", field)
+					fmt.Fprint(w, r.Header.Get(field), edition)
+				}))
+				get := func(value string) {
+					t.Helper()
+					if got, want := asks(h, "GET", "/", field, value).Body.String(), fmt.Sprint(value, edition); got != want {
+						t.Errorf("%s got %q; want %q", value, got, want)
+					}
+				}
+				hits := func(when string) {
+					t.Helper()
+					before := store.asked
+					for range 50 {
+						get("b=b")
+					}
+					if n := store.asked - before; n > 0 {
+						t.Errorf("%s: 50 local hits asked the store %d times", when, n)
+					}
+				}
+				get("a=a")
+				time.Sleep(80 * time.Second)
+				get("b=b")
+				get("b=b")
+				hits("while all is fresh")
+				time.Sleep(30 * time.Second) // the first one is stale
+				get("b=b")
+				hits("while the first one is stale")
+				before := store.asked
+				time.Sleep(time.Minute) // nothing is known for longer than Options.LocalTTL
+				if get("b=b"); store.asked == before {
+					t.Error("the store isn't asked any more")
+				}
+				hits("a minute later")
+				edition = 2
+				if err := cache.Purge(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+				get("b=b")
+			})
+		})
+	}
+}
