@@ -192,3 +192,33 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 		})
 	}
 }
+
+// What is fresh for a second is stored for all, too, when a user's request or ranges have brought it, although a store takes time.
+func TestASecondIsForAll(t *testing.T) {
+	for name, first := range map[string][]string{"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := newAskedStore(t, middleware.Options{})
+				store.fails = func(string) bool {
+					time.Sleep(time.Millisecond)
+					return false
+				}
+				runs := 0
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					w.Header().Set("Cache-Control", "max-age=1")
+					w.Header().Set("Etag", `"1"`)
+					http.ServeContent(w, r, "page.txt", time.Time{}, strings.NewReader(digits))
+				}))
+				asks(h, "GET", "/", first...)
+				if got := asks(h, "GET", "/"); got.Body.String() != digits || runs != 1 {
+					t.Errorf("%q after %d runs; want 1", got.Body, runs)
+				}
+				time.Sleep(time.Second)
+				if asks(h, "GET", "/"); runs != 2 {
+					t.Errorf("%d runs a second later; want 2", runs)
+				}
+			})
+		})
+	}
+}
