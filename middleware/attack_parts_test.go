@@ -3,9 +3,11 @@ package middleware_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,4 +117,42 @@ func TestCrumbsDriveNothingOut(t *testing.T) {
 			t.Errorf("%q, %d runs", got, runs-before)
 		}
 	})
+}
+
+// By HTTP/2 a request for a range can leave its empty body open, too. A handler that reads bodies doesn't wait for that client while
+// the parts of others go unstored.
+func TestOpenBodyOfARange(t *testing.T) {
+	server, begun, over := bothProtocols(t, middleware.Options{MaxLoads: 8}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		w.Header().Set("Cache-Control", "max-age=60")
+		http.ServeContent(w, r, "page.txt", time.Time{}, strings.NewReader(digits))
+	})
+	opens(t, server.Listener.Addr().String(), true, "content-length", "0", "range", "bytes=0-4")
+	for what, event := range map[string]chan bool{"begin": begun, "end": over} {
+		select {
+		case <-event:
+		case <-time.After(longWait):
+			t.Fatalf("the handler doesn't %s", what)
+		}
+	}
+}
+
+// A part that is longer than it says is its client's alone as soon as that is so: no handler fills the memory with it.
+func TestPartsBeyondTheirLength(t *testing.T) {
+	var w *httptest.ResponseRecorder
+	h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		to.Header().Set("Cache-Control", "max-age=60")
+		to.Header().Set("Content-Range", "bytes 0-4/10")
+		to.WriteHeader(http.StatusPartialContent)
+		for n, piece := range []string{"0123", "4", "5", "6"} {
+			_, _ = io.WriteString(to, piece)
+			if want := map[bool]string{true: digits[:n+4]}[n > 1]; w.Body.String() != want {
+				t.Errorf("after piece %d the client has %q; want %q", n, w.Body, want)
+			}
+		}
+	}))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Range", "bytes=0-4")
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, r)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -381,6 +382,43 @@ func TestVariantsHaveABound(t *testing.T) {
 			if slices.ContainsFunc(events, func(why string) bool { return why != "too many variants" }) {
 				t.Errorf("reasons %q", events)
 			}
+		})
+	}
+}
+
+// Conditions are answered here, and no handler sees a client's: a page that names one in Vary has one copy for all values of it.
+func TestConditionsAreNoVariants(t *testing.T) {
+	for _, field := range []string{"If-None-Match", "If-Modified-Since", "If-Range"} {
+		t.Run(field, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				h := newCache(t, middleware.Options{MaxVariants: 10}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					w.Header().Set("Cache-Control", "max-age=60")
+					w.Header().Set("Etag", `"1"`)
+					w.Header().Set("Vary", "Accept-Language, "+field)
+					fmt.Fprint(w, "page")
+				}))
+				get := func(n int) {
+					if w := asks(h, "GET", "/", field, fmt.Sprintf(`"v%d"`, n)); w.Body.String() != "page" || w.Header().Get("Vary") != "Accept-Language, "+field {
+						t.Errorf("got %q, %v", w.Body, w.Header())
+					}
+				}
+				for n := range 50 {
+					get(n)
+				}
+				if runs != 1 {
+					t.Errorf("%d runs for 50 values", runs)
+				}
+				time.Sleep(2 * time.Minute)
+				get(100) // it is validated, and stays what it is
+				for n := range 50 {
+					get(n)
+				}
+				if runs != 2 {
+					t.Errorf("%d runs when it was stale once", runs)
+				}
+			})
 		})
 	}
 }

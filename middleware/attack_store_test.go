@@ -138,3 +138,87 @@ func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 		t.Error("what was changed is still served")
 	}
 }
+
+// With a local tier, hits of a variant don't ask the store, also if nobody asks any more for the response by which its Vary is
+// found, and if it is a user's own.
+func TestVariantsInTheLocalTier(t *testing.T) {
+	for _, field := range []string{"Accept-Language", "Cookie"} {
+		t.Run(field, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := newAskedStore(t, middleware.Options{LocalBytes: 1 << 20})
+				edition := 1
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "max-age=100")
+					w.Header().Set("Etag", fmt.Sprintf("%q", r.Header.Get(field)))
+					w.Header().Set("Vary", field)
+					fmt.Fprint(w, r.Header.Get(field), edition)
+				}))
+				get := func(value string) {
+					t.Helper()
+					if got, want := asks(h, "GET", "/", field, value).Body.String(), fmt.Sprint(value, edition); got != want {
+						t.Errorf("%s got %q; want %q", value, got, want)
+					}
+				}
+				hits := func(when string) {
+					t.Helper()
+					before := store.asked
+					for range 50 {
+						get("b=b")
+					}
+					if n := store.asked - before; n > 0 {
+						t.Errorf("%s: 50 local hits asked the store %d times", when, n)
+					}
+				}
+				get("a=a")
+				time.Sleep(80 * time.Second)
+				get("b=b")
+				get("b=b")
+				hits("while all is fresh")
+				time.Sleep(30 * time.Second) // the first one is stale
+				get("b=b")
+				hits("while the first one is stale")
+				before := store.asked
+				time.Sleep(time.Minute) // nothing is known for longer than Options.LocalTTL
+				if get("b=b"); store.asked == before {
+					t.Error("the store isn't asked any more")
+				}
+				hits("a minute later")
+				edition = 2
+				if err := cache.Purge(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+				get("b=b")
+			})
+		})
+	}
+}
+
+// What is fresh for a second is stored for all, too, when a user's request or ranges have brought it, although a store takes time.
+func TestASecondIsForAll(t *testing.T) {
+	for name, first := range map[string][]string{"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := newAskedStore(t, middleware.Options{})
+				store.fails = func(string) bool {
+					time.Sleep(time.Millisecond)
+					return false
+				}
+				runs := 0
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					w.Header().Set("Cache-Control", "max-age=1")
+					w.Header().Set("Etag", `"1"`)
+					http.ServeContent(w, r, "page.txt", time.Time{}, strings.NewReader(digits))
+				}))
+				asks(h, "GET", "/", first...)
+				if got := asks(h, "GET", "/"); got.Body.String() != digits || runs != 1 {
+					t.Errorf("%q after %d runs; want 1", got.Body, runs)
+				}
+				time.Sleep(time.Second)
+				if asks(h, "GET", "/"); runs != 2 {
+					t.Errorf("%d runs a second later; want 2", runs)
+				}
+			})
+		})
+	}
+}

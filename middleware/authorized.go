@@ -73,14 +73,20 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // those who wait go on for themselves
 		}
 		same := *found.Value
-		h := maps.Clone(same.header)
-		h["Age"] = []string{strconv.Itoa(int((same.age + found.Age + time.Second - 1) / time.Second))}
-		now := time.Now()
-		v := c.rules.judge(x.r, same.status, h, now, now)
+		v := c.rejudged(x.r, &same, same.age+found.Age)
 		if !v.share {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		same.age, same.guessed = v.age, v.guessed
 		return c.entry(v, &same), nil
 	})
+}
+
+// rejudged is the verdict on a response that is stored elsewhere and so old by now. Age has whole seconds: the rest is the time that
+// it took to come, or what is fresh for a second would be stale at once.
+func (c *Cache) rejudged(r *http.Request, res *response, age time.Duration) verdict {
+	h := maps.Clone(res.header)
+	h["Age"] = []string{strconv.Itoa(int(age / time.Second))}
+	now := time.Now()
+	return c.rules.judge(r, res.status, h, now.Add(-(age % time.Second)), now)
 }

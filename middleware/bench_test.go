@@ -131,6 +131,48 @@ func BenchmarkRouter(b *testing.B) {
 	}
 }
 
+// A local hit of a variant, and how often it asks Redis, while the response by which its Vary is found is fresh, and when it is stale:
+//
+//	go test -run '^$' -bench BenchmarkLocalVariant -benchmem -count 6 ./middleware
+func BenchmarkLocalVariant(b *testing.B) {
+	for _, first := range []string{"fresh", "stale"} {
+		b.Run(first, func(b *testing.B) {
+			store := &askedStore{Store: benchStore(b)}
+			cache, err := middleware.New(store, middleware.Options{LocalBytes: 1 << 20, LocalTTL: time.Hour})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = cache.Close() }()
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Vary", "Accept-Language")
+				w.Header().Set("Etag", `"1"`)
+				w.Header().Set("Cache-Control", map[bool]string{true: "max-age=1", false: "max-age=3600"}[r.Header.Get("Accept-Language") == "stale"])
+				_, _ = w.Write(kilobyte)
+			}))
+			r, w := benchRequest("/"), &unread{}
+			r.Header.Set("Accept-Language", first)
+			serveUnread(h, r, w)
+			r.Header.Set("Cache-Control", "only-if-cached")
+			for first == "stale" && serveUnread(h, r, w) { // until it is so
+				runtime.Gosched()
+			}
+			delete(r.Header, "Cache-Control")
+			r.Header.Set("Accept-Language", "de")
+			for range 10 {
+				serveUnread(h, r, w)
+			}
+			b.ReportAllocs()
+			store.asked = 0
+			for b.Loop() {
+				if !serveUnread(h, r, w) {
+					b.Fatalf("a response of %d bytes", w.n)
+				}
+			}
+			b.ReportMetric(float64(store.asked)/float64(b.N), "lookups/op")
+		})
+	}
+}
+
 // Requests a second over loopback connections that stay open, as many clients as CPUs can serve and some more. Each
 // iteration has every variant serve a round, in turn, so that what else the machine does hits all of them alike; what
 // counts is the median of the ratios of the rounds.

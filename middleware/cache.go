@@ -26,6 +26,7 @@ type Cache struct {
 	changes   budget // of strangers
 	purges    purges
 	variants  variants
+	varies    varies
 	backlog   backlog
 	lastTries lastTries
 	parts     partial
@@ -232,11 +233,21 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 
 // local answers from the process-local tier, if that has what is asked for.
 func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
-	level := key
+	return c.localFrom(key, w, r, key, asked) || identified(r, nil) && c.localFrom(identifiedKey(key), w, r, key, asked)
+}
+
+func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
+	level := base
 	for range maxLevels {
 		found, ok := c.loads.Local(level)
 		if !ok {
-			return false
+			if level != base {
+				return false
+			}
+			if level = c.varies.level(base, r.Header); level == "" {
+				return false
+			}
+			continue
 		}
 		res := found.Value
 		if res.answers(key, r.Header) {
@@ -250,7 +261,7 @@ func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked 
 			c.send(w, r, res, age, c.hitStatus(found, key))
 			return true
 		}
-		if level = nextLevel(res, key, key, level, r); level == "" {
+		if level = nextLevel(res, key, base, level, r); level == "" {
 			return false
 		}
 	}

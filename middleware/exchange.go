@@ -87,6 +87,9 @@ func (x *exchange) run() {
 			x.serve(res)
 			return
 		}
+		if res.Status == cacheguard.StatusStale && x.level == x.base {
+			x.cache.learns(x.base, res.Value)
+		}
 		if x.level = nextLevel(res.Value, x.key, x.base, x.level, x.r); x.level == "" {
 			break
 		}
@@ -326,6 +329,9 @@ func (x *exchange) storedFrom(base string) bool {
 			}
 			x.serve(res)
 			return true
+		}
+		if res.FreshFor <= 0 && x.level == base {
+			x.cache.learns(base, res.Value)
 		}
 		if x.level = nextLevel(res.Value, x.key, base, x.level, x.r); x.level == "" {
 			return false

@@ -208,6 +208,7 @@ const (
 	backlogShare       = 32 // bodies of MaxBody
 	defaultVariants    = 128
 	defaultLoadTimeout = 30 * time.Second // the core's
+	defaultLocalTTL    = time.Minute      // the core's
 	mostNegativeTTL    = 30 * time.Second
 	mostTTL            = 10 * 365 * 24 * time.Hour // the core's
 )
@@ -265,6 +266,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.LocalTTL != 0 && o.LocalBytes == 0 {
 		wrong("LocalBytes is required for a local tier")
+	}
+	if o.LocalBytes > 0 && o.LocalTTL == 0 {
+		o.LocalTTL = defaultLocalTTL
 	}
 	if o.StrongReads && o.LocalBytes > 0 {
 		wrong("StrongReads and Options.LocalBytes exclude each other")

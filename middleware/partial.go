@@ -272,10 +272,7 @@ func (x *exchange) completed() {
 		if !ok {
 			return nothing, nil
 		}
-		h := maps.Clone(all.header)
-		h["Age"] = []string{strconv.Itoa(int((all.age + found.Age + time.Second - 1) / time.Second))}
-		now := time.Now()
-		v := c.rules.judge(x.r, all.status, h, now, now)
+		v := c.rejudged(x.r, all, all.age+found.Age)
 		if !v.share {
 			return nothing, nil
 		}

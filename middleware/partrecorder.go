@@ -35,7 +35,10 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: x.cache.sends()}
 	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
 	defer p.release() // also when the handler panics
-	next.ServeHTTP(p, r)
+	bare := *r
+	bare.Body, bare.Trailer = http.NoBody, nil // see prepare
+	defer func() { r.Pattern = bare.Pattern }()
+	next.ServeHTTP(p, &bare)
 	p.finish()
 }
 

@@ -2,9 +2,11 @@ package middleware
 
 import (
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -118,4 +120,29 @@ func TestPartsForAllWhoLookThere(t *testing.T) {
 			t.Errorf("base %q, level %q: %v", c.base, c.level, !c.want)
 		}
 	}
+}
+
+// By which fields resources vary is remembered for so many and so long, and of no response more than that.
+func TestVariesHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v varies
+		res := &response{vary: []string{"Accept", "X-Plan"}}
+		for i := range 3 * mostVaried {
+			v.learn(fmt.Sprint("k", i), res, time.Minute)
+		}
+		if len(v.of) > mostVaried {
+			t.Errorf("%d are remembered", len(v.of))
+		}
+		last, asked := fmt.Sprint("k", 3*mostVaried-1), http.Header{"X-Plan": {"a"}}
+		if got, want := v.level(last, asked), variantKey(last, res.vary, selectedBy(res.vary, asked)); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+		if got := v.level("other", asked); got != "" {
+			t.Errorf("%q of what isn't known", got)
+		}
+		time.Sleep(time.Minute)
+		if got := v.level(last, asked); got != "" {
+			t.Errorf("%q after its time", got)
+		}
+	})
 }

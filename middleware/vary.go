@@ -11,8 +11,9 @@ import (
 
 const mostVary = 32
 
-// varyOf returns the fields that Vary names, canonical, sorted and each once. star says that no other request can be known
-// to get the same response: Vary is * or has it, has something that is no field name, or has too many.
+// varyOf returns the fields that Vary names, canonical, sorted and each once, without those that no handler sees whose response
+// others may get. star says that no other request can be known to get the same response: Vary is * or has it, has something that
+// is no field name, or has too many.
 func varyOf(h http.Header) (names []string, star bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -21,7 +22,7 @@ func varyOf(h http.Header) (names []string, star bool) {
 			case name == "*" || !isToken(name):
 				return nil, true
 			default:
-				if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) {
+				if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) && !slices.Contains(answered, name) {
 					names = append(names, name)
 				}
 			}
@@ -33,6 +34,11 @@ func varyOf(h http.Header) (names []string, star bool) {
 	slices.Sort(names)
 	return names, false
 }
+
+// answered are the conditions that are answered here. A response can't vary by them: it was made for a request without them,
+// or with those of the stored response. If a client's were compared, each value would be a miss, and cost a place in the store
+// that MaxVariants doesn't know.
+var answered = []string{"If-None-Match", "If-Modified-Since", "If-Range"}
 
 // selectedBy returns what the fields of these names say in a request, such that two requests get one string only if a
 // handler reads the same in both: as many lines, in the same order and spelling. RFC 9111, section 4.1, lets a cache join

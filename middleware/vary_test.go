@@ -24,6 +24,7 @@ func TestVaryOf(t *testing.T) {
 		{[]string{" , "}, nil, false},
 		{[]string{"accept-encoding"}, []string{"Accept-Encoding"}, false},
 		{[]string{"Foo, bar", "foo,\tBaz ,"}, []string{"Bar", "Baz", "Foo"}, false},
+		{[]string{"Foo, If-None-Match", "if-range,if-modified-since,range"}, []string{"Foo", "Range"}, false},
 		{[]string{"*"}, nil, true},
 		{[]string{"*, *"}, nil, true},
 		{[]string{", *"}, nil, true},
