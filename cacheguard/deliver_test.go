@@ -184,6 +184,12 @@ func TestForgottenChanges(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			store := newChangeable()
 			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+			if byTag := name != "Invalidate" && name != "MarkStale"; byTag { // an earlier one, which is not forgotten
+				if err := change(t.Context(), there); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
 			entryOf(t, here, "old")
 			time.Sleep(time.Second)
 			store.forget(true)
@@ -194,12 +200,17 @@ func TestForgottenChanges(t *testing.T) {
 			if got := entryOf(t, there, "unused"); got != "old" {
 				t.Fatalf("%q: it was not forgotten", got)
 			}
+			tells := func() int { return store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags") }
+			told := tells()
 			store.restore()
 			if got := entryOf(t, here, "new"); got != "new" {
 				t.Errorf("%q in the process that knows", got)
 			}
 			if err := here.Flush(t.Context()); err != nil {
 				t.Errorf("Flush: %v", err)
+			}
+			if n := tells(); n != told+1 {
+				t.Errorf("the store was told %d times of what it has forgotten", n-told)
 			}
 			if got := entryOf(t, there, "new"); got != "new" {
 				t.Errorf("%q elsewhere", got)
@@ -210,7 +221,7 @@ func TestForgottenChanges(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			entryOf(t, there, "newer")
-			told := store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags")
+			told = tells()
 			store.restore()
 			if err := here.Flush(t.Context()); err != nil {
 				t.Errorf("Flush: %v", err)
@@ -222,7 +233,7 @@ func TestForgottenChanges(t *testing.T) {
 			if name == "Invalidate" || name == "MarkStale" {
 				others = 1
 			}
-			if n := store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags"); n != told+others {
+			if n := tells(); n != told+others {
 				t.Errorf("the store was told %d times of what it knows", n-told)
 			}
 			time.Sleep(time.Minute)
