@@ -200,7 +200,9 @@ func TestForgottenChanges(t *testing.T) {
 			if got := entryOf(t, there, "unused"); got != "old" {
 				t.Fatalf("%q: it was not forgotten", got)
 			}
-			tells := func() int { return store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags") }
+			tells := func() int {
+				return store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags")
+			}
 			told := tells()
 			store.restore()
 			if got := entryOf(t, here, "new"); got != "new" {
