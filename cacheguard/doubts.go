@@ -39,13 +39,16 @@ func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration)
 	}
 }
 
-// firstLooks is how many encoded values are decoded again to see if they are what they were.
-const firstLooks = 3
+// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see if they are what they were.
+const (
+	firstLooks = 3
+	mostLooked = 64 << 10
+)
 
 // doubtCodec looks for what a codec loses, such as fields that are not exported: callers get that from a load and not from a hit. It looks
 // at the first values, and costs nothing after that.
 func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
-	if c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
+	if len(encoded) > mostLooked || c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
 		return
 	}
 	switch any(v).(type) {

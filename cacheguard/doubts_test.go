@@ -88,6 +88,19 @@ func TestDoubts(t *testing.T) {
 			}
 			fill(t, c, "d", lossyValue{"n", "s"}, 0)
 		}, ""},
+		"lost field of a large value": {func(t *testing.T, all caches) { // which is not looked at, nor does it count
+			c := all.open(all.store, cacheguard.Options[lossyValue]{})
+			for _, key := range []string{"a", "b", "c"} {
+				fill(t, c, key, lossyValue{strings.Repeat("n", 64<<10), "s"}, 0)
+			}
+		}, ""},
+		"lost field after large ones": {func(t *testing.T, all caches) {
+			c := all.open(all.store, cacheguard.Options[lossyValue]{})
+			for _, key := range []string{"a", "b", "c"} {
+				fill(t, c, key, lossyValue{strings.Repeat("n", 64<<10), "s"}, 0)
+			}
+			fill(t, c, "d", lossyValue{"n", "s"}, 0)
+		}, "part=Secret"},
 		"unreadable": {func(t *testing.T, all caches) {
 			fill(t, all.open(all.store, cacheguard.Options[lossyValue]{Codec: unreadable{}}), "a", lossyValue{}, 0)
 		}, "can't decode what it has encoded"},

@@ -2,9 +2,11 @@
 package loss
 
 import (
-	"fmt"
+	"bytes"
 	"math"
 	"reflect"
+	"strconv"
+	"strings"
 )
 
 // mostDepth is how deep it is looked: values can be circles.
@@ -13,65 +15,69 @@ const mostDepth = 16
 // Field returns the path of the first part of a value that isn't the same any more after it was encoded and decoded, or "". Both are only
 // read. An Equal method says what is the same, which a time.Time needs; what has no elements is the same as nil.
 func Field(before, after any) string {
-	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), "", mostDepth)
+	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), mostDepth)
 	if lost && path == "" {
 		return "the value"
 	}
-	return path
+	return strings.TrimPrefix(path, ".")
 }
 
-func differs(a, b reflect.Value, path string, depth int) (string, bool) {
+// differs makes the path on its way back: mostly there is none.
+func differs(a, b reflect.Value, depth int) (path string, lost bool) {
 	switch {
 	case !a.IsValid() || !b.IsValid():
-		return path, a.IsValid() != b.IsValid()
+		return "", a.IsValid() != b.IsValid()
 	case a.Type() != b.Type():
-		return path, true
+		return "", true
 	case depth == 0:
 		return "", false
 	}
 	if same, known := equal(a, b); known {
-		return path, !same
+		return "", !same
 	}
 	depth--
 	switch a.Kind() {
 	case reflect.Struct:
 		for i := range a.NumField() {
-			if path, lost := differs(a.Field(i), b.Field(i), join(path, a.Type().Field(i).Name), depth); lost {
-				return path, true
+			if path, lost := differs(a.Field(i), b.Field(i), depth); lost {
+				return "." + a.Type().Field(i).Name + path, true
 			}
 		}
 		return "", false
 	case reflect.Pointer, reflect.Interface:
 		if a.IsNil() || b.IsNil() {
-			return path, a.IsNil() != b.IsNil()
+			return "", a.IsNil() != b.IsNil()
 		}
-		return differs(a.Elem(), b.Elem(), path, depth)
+		return differs(a.Elem(), b.Elem(), depth)
 	case reflect.Slice, reflect.Array:
 		if a.Len() != b.Len() {
-			return path, true
+			return "", true
+		}
+		if a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Uint8 {
+			return "", !bytes.Equal(a.Bytes(), b.Bytes())
 		}
 		for i := range a.Len() {
-			if path, lost := differs(a.Index(i), b.Index(i), fmt.Sprintf("%s[%d]", path, i), depth); lost {
-				return path, true
+			if path, lost := differs(a.Index(i), b.Index(i), depth); lost {
+				return "[" + strconv.Itoa(i) + "]" + path, true
 			}
 		}
 		return "", false
 	case reflect.Map:
 		if a.Len() != b.Len() {
-			return path, true
+			return "", true
 		}
 		for all := a.MapRange(); all.Next(); {
-			if path, lost := differs(all.Value(), b.MapIndex(all.Key()), path+"[...]", depth); lost {
-				return path, true
+			if path, lost := differs(all.Value(), b.MapIndex(all.Key()), depth); lost {
+				return "[...]" + path, true
 			}
 		}
 		return "", false
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		return path, a.IsNil() != b.IsNil()
+		return "", a.IsNil() != b.IsNil()
 	case reflect.Float32, reflect.Float64:
-		return path, a.Float() != b.Float() && !(math.IsNaN(a.Float()) && math.IsNaN(b.Float()))
+		return "", a.Float() != b.Float() && !(math.IsNaN(a.Float()) && math.IsNaN(b.Float()))
 	}
-	return path, !a.Equal(b)
+	return "", !a.Equal(b)
 }
 
 // equal asks the values themselves, if their type has an opinion.
@@ -87,11 +93,4 @@ func equal(a, b reflect.Value) (same, known bool) {
 		return false, false
 	}
 	return m.Call([]reflect.Value{b})[0].Bool(), true
-}
-
-func join(path, field string) string {
-	if path == "" {
-		return field
-	}
-	return path + "." + field
 }
