@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -118,7 +119,7 @@ func TestFailureInPiecesIsHeldBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 1, middleware.Options{MaxBody: 1000}, func(t *testing.T, f *fleet) {
 				down := false
-				f.route("/", func(w http.ResponseWriter, r *http.Request) {
+				f.route("/*", func(w http.ResponseWriter, r *http.Request) {
 					if !down {
 						w.Header().Set("Cache-Control", "max-age=60, stale-if-error=600")
 						_, _ = w.Write([]byte("all is well"))
@@ -127,14 +128,24 @@ func TestFailureInPiecesIsHeldBack(t *testing.T) {
 					w.WriteHeader(http.StatusServiceUnavailable)
 					write(w)
 				})
-				f.do(0, get("/")).want(t, 200, "all is well")
-				down = true
-				f.markStale(0, "/")
-				f.fresh()
-				for range 3 {
-					f.do(0, get("/")).want(t, 200, "all is well")
+				const backoff = 400 * time.Millisecond // at least
+				for try := range 20 {
+					page := fmt.Sprint("/", try)
+					down = false
+					f.do(0, get(page)).want(t, 200, "all is well")
+					down = true
+					f.markStale(0, page)
+					f.fresh()
+					began := time.Now()
+					for range 3 {
+						f.do(0, get(page)).want(t, 200, "all is well")
+					}
+					if runs, _, _ := f.counts(); runs == 1 || time.Since(began) < backoff {
+						f.wantRuns(1, "three requests, in the back-off after the first one")
+						return
+					}
 				}
-				f.wantRuns(1, "three requests, in the back-off after the first one")
+				t.Log("this machine is too slow to see what holds for the back-off")
 			})
 		})
 	}
