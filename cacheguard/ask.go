@@ -161,7 +161,7 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 			if there[i] = m.had; !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
-				sure = m.load.entry == nil // it is shown to nobody
+				sure = m.load.entry == nil || r.many != nil // it is shown to nobody
 			}
 		}
 		if !sure {

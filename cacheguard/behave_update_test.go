@@ -277,6 +277,13 @@ func TestUpdateWithoutAStore(t *testing.T) {
 			}
 			store.onto("Fill", fails(1))
 			store.onto("Invalidate", fails(1))
+			claims := 0
+			store.onto("Claim", func(context.Context) error {
+				if claims++; claims == 2 { // that of what the write leaves
+					return errTampered
+				}
+				return nil
+			})
 			updating(t.Context(), t, c, returning("new")).gives("new", errTampered)
 		}
 	})

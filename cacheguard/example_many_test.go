@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
@@ -32,6 +33,31 @@ func ExampleCache_GetMany() {
 	// 2 table
 	// 3 lamp
 	// <nil>
+}
+
+// A load of many keys decides about each result: which tags it has, and for how long it is kept.
+func ExampleCache_GetManyEntries() {
+	products := newProducts()
+	defer products.Close()
+	ctx := context.Background()
+	show := func() {
+		found, err := products.GetManyEntries(ctx, []string{"1", "2"}, func(ctx context.Context, missing []string) (map[string]cacheguard.Entry[Product], error) {
+			all := map[string]cacheguard.Entry[Product]{
+				"1": {Value: Product{ID: "1", Name: "chair"}, Tags: []string{"maker:ercol"}},
+				"2": {Value: Product{ID: "2", Name: "table"}, Tags: []string{"maker:vitra"}, TTL: time.Minute},
+			}
+			return all, nil
+		})
+		fmt.Println(found["1"].Status, found["2"].Status, err)
+	}
+	show()
+	if err := products.InvalidateTags(ctx, "maker:ercol"); err != nil {
+		panic(err)
+	}
+	show()
+	// Output:
+	// loaded loaded <nil>
+	// loaded hit <nil>
 }
 
 // Ids needn't be strings. A load that can't give some of them says which, and the others are stored.

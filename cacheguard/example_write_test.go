@@ -3,6 +3,8 @@ package cacheguard_test
 import (
 	"context"
 	"fmt"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // Commit to the origin, then invalidate: a load that read the origin before the commit can't store what it read.
@@ -35,4 +37,30 @@ func ExampleCache_Update() {
 	// Output:
 	// desk lamp <nil>
 	// desk lamp hit <nil>
+}
+
+// A write says what its result depends on, as a load does with GetEntry. Without a word about tags, the tags that the key had stay.
+func ExampleCache_UpdateEntry() {
+	products := newProducts()
+	defer products.Close()
+	ctx := context.Background()
+
+	r, err := products.UpdateEntry(ctx, "42", func(ctx context.Context) (cacheguard.Entry[Product], error) {
+		p, err := db.Rename(ctx, "42", "desk lamp")
+		return cacheguard.Entry[Product]{Value: p, Tags: []string{"category:lamps"}}, err
+	})
+	fmt.Println(r.Value.Name, r.Status, err)
+	if _, err := products.Update(ctx, "42", func(ctx context.Context) (Product, error) {
+		return db.Rename(ctx, "42", "floor lamp")
+	}); err != nil {
+		panic(err)
+	}
+	if err := products.InvalidateTags(ctx, "category:lamps"); err != nil {
+		panic(err)
+	}
+	r, err = products.Peek(ctx, "42")
+	fmt.Println(r.Status, err)
+	// Output:
+	// desk lamp loaded <nil>
+	// miss <nil>
 }

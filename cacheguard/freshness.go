@@ -112,7 +112,12 @@ func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 // openInto is open for what is there, at this time on the store's clock, into an empty place.
 func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, now time.Time) {
 	got.id = frame.ID(f)
+	if tags, ok := frame.RemnantTags(f); ok {
+		got.tags = tags
+		return
+	}
 	h, body, err := frame.Parse(f)
+	got.tags = h.Tags // also of what can't be used: they are kept by what takes its place
 	if err == nil && h.Codec != c.codec && !h.Null {
 		err = errors.New("frame was written by another codec")
 	}
@@ -135,7 +140,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 		}
 		got.res.Value = v
 	}
-	got.load, got.took, got.tags, got.stamp, got.note = h.ID, h.Took, h.Tags, h.Stamp, h.Note
+	got.load, got.took, got.stamp, got.note = h.ID, h.Took, h.Stamp, h.Note
 	got.res.NotFound = h.Null
 	var over time.Duration
 	got.res.Age, over, got.good = judge(h, now)

@@ -11,14 +11,16 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // work is a load of misses of a run, with leases or without. All but what says otherwise is for the run's goroutine.
 type work[V any] struct {
 	run    *run[V]
-	all    []*miss[V]  // for which it was begun; it is the load of those whose work this is
-	prev   previous[V] // what the load of one key sees
+	all    []*miss[V]   // for which it was begun; it is the load of those whose work this is
+	prev   previous[V]  // what the load of one key sees
+	tags   []frame.Tags // that the results of a load of many keys keep; nil: none
 	ctx    context.Context
 	lose   context.CancelCauseFunc
 	cancel func()
@@ -94,7 +96,7 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 			m.had.res.Degraded = true // the load is told that it will not be stored
 		}
 	}
-	w.prev = all[0].before() // now: the run goes on, also when the load is given up before it has begun
+	w.sees() // now: the run goes on, also when the load is given up before it has begun
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
 	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
@@ -104,6 +106,22 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 		}
 	}
 	w.start(ctx, slot)
+}
+
+// sees notes what there is before the load.
+func (w *work[V]) sees() {
+	if w.run.many == nil {
+		w.prev = w.all[0].before()
+		return
+	}
+	for i, m := range w.all {
+		if len(m.had.tags) > 0 {
+			if w.tags == nil {
+				w.tags = make([]frame.Tags, len(w.all))
+			}
+			w.tags[i] = m.had.tags
+		}
+	}
 }
 
 // name is what observers are told as the key of the load.
@@ -141,22 +159,26 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	for i, m := range w.all {
 		names[i] = m.name
 	}
-	values, err := w.run.many(ctx, names)
+	entries, err := w.run.many(ctx, names)
 	for i, m := range w.all {
-		v, err := pick(values, err, m.name)
-		outs[i] = c.completeSafely(v, err, note)
+		var prev previous[V]
+		if w.tags != nil {
+			prev.tags = w.tags[i]
+		}
+		entry, err := pick(entries, err, m.name)
+		outs[i] = c.completeSafely(prev, entry, err, note)
 	}
 	return outs
 }
 
 // completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
-func (c *Cache[V]) completeSafely(v V, err error, note []byte) (out loaded[V]) {
+func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
 			out = loaded[V]{err: panicError(v)}
 		}
 	}()
-	return c.complete(previous[V]{}, Entry[V]{Value: v}, err, note)
+	return c.complete(prev, entry, err, note)
 }
 
 // ended is called by the load when it is over.

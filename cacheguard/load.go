@@ -38,8 +38,10 @@ type Entry[V any] struct {
 	Value V
 	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 1 ms to 10 years; 0: as there
 
-	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. With NotModified they
-	// take the place of the previous value's, and nil keeps those.
+	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each. Where both Tags and SoftTags are
+	// nil nothing is said about them, as by every load and write without an Entry: then the result keeps the tags of the value whose
+	// place it takes, fresh or stale, or invalidated by one of them. An empty list that isn't nil says that there are none. Of what was
+	// removed by Invalidate, or is gone from the store, the tags are gone, too: say them in every load of a key that has some.
 	Tags []string
 
 	// SoftTags are like Tags, for MarkStaleTags. There are at most 64 of both together, these of 1 to 254 bytes.
@@ -80,6 +82,9 @@ func (e Entry[V]) wrong() error {
 	}
 	return nil
 }
+
+// untagged reports whether nothing is said about tags.
+func (e Entry[V]) untagged() bool { return e.Tags == nil && e.SoftTags == nil }
 
 // loader is one of the two kinds of loads, without a closure on the way of a hit.
 type loader[V any] struct {
@@ -178,7 +183,7 @@ func finished[V any](outs []loaded[V], err error, n int, took time.Duration, not
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
 
-// previous is what a load sees of the value that is there.
+// previous is what a load sees of the value that is there, and the tags that its result keeps.
 type previous[V any] struct {
 	Result[V]
 	tags frame.Tags
@@ -218,8 +223,7 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 		var zero V
 		out.entry.Value = zero
 	}
-	out.tags, _ = out.entry.allTags()
-	if out.entry.NotModified && out.entry.Tags == nil && out.entry.SoftTags == nil {
+	if out.tags, _ = out.entry.allTags(); out.entry.untagged() {
 		out.tags = prev.tags
 	}
 	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound || out.unkept(), frame.Extension{Tags: out.tags, Note: note})

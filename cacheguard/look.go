@@ -189,8 +189,8 @@ func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], err
 	return one[0], err
 }
 
-// forget leaves of a value that something unusable is there.
-func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id}} }
+// forget leaves of a value that something unusable is there, and its tags for what takes its place.
+func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got.tags}} }
 
 // checkAgainst leaves of a value that something unusable is there if its cache or one of its tags was invalidated since it was
 // loaded, and ages it if one of its soft tags was. at says where the tags are after the first of the generations; nil: in the

@@ -24,21 +24,31 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	if load == nil {
 		return nil, errNoLoad
 	}
-	if err := c.enter(ctx); err != nil {
-		return nil, err
+	m := &many[V]{cache: c}
+	m.load = func(ctx context.Context, missing []string) (map[string]Entry[V], error) {
+		values, err := load(ctx, missing)
+		entries := make(map[string]Entry[V], len(values))
+		for _, key := range missing {
+			if v, ok := values[key]; ok {
+				entries[key] = Entry[V]{Value: v}
+			}
+		}
+		return entries, err
 	}
-	m := &many[V]{cache: c, load: load, got: make(map[string]V, len(keys))}
-	defer m.leave()
-	keys = m.local(ctx, keys)
-	came := flight.Tick()
-	if m.get(ctx, keys, came); len(m.again) > 0 { // only with StrongReads
-		keys, m.again, m.behind, m.missed, m.since = m.again, nil, nil, nil, came
-		m.get(ctx, keys, flight.Tick())
+	err := m.all(ctx, keys)
+	return m.got, err
+}
+
+// GetManyEntries is GetMany for a load that decides about the fate of each value: how long it is kept, and which tags it has. It sees
+// no previous values, and can't say NotModified.
+func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
+	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
+	if load == nil {
+		return nil, errNoLoad
 	}
-	if len(m.failed) > 0 {
-		return m.got, m.failed
-	}
-	return m.got, nil
+	m := &many[V]{cache: c, load: load, entries: true}
+	err := m.all(ctx, keys)
+	return m.results, err
 }
 
 // GetManyBy is GetMany for ids that are not strings. key makes the key of an id; of ids with the same key the first is
@@ -83,10 +93,12 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 
 // many is one call of GetMany.
 type many[V any] struct {
-	cache  *Cache[V]
-	load   manyFunc[V]
-	got    map[string]V
-	failed KeyErrors
+	cache   *Cache[V]
+	load    manyFunc[V]
+	entries bool                 // results are asked for, not values
+	got     map[string]V         // of those, the ones that there are
+	results map[string]Result[V] // of these
+	failed  KeyErrors
 
 	behind []*miss[V] // of values that are served, and refreshed behind their callers' backs
 	missed []*miss[V] // of what is to be had from a load
@@ -95,6 +107,29 @@ type many[V any] struct {
 	again  []string   // keys of which only that was to be had
 	joined []*miss[V] // of those, the ones that have to wait for another caller's flight
 	began  []*miss[V] // and the ones that lead one
+}
+
+// all gets what there is of the keys, each of which counts once.
+func (m *many[V]) all(ctx context.Context, keys []string) error {
+	if err := m.cache.enter(ctx); err != nil {
+		return err
+	}
+	if m.entries {
+		m.results = make(map[string]Result[V], len(keys))
+	} else {
+		m.got = make(map[string]V, len(keys))
+	}
+	defer m.leave()
+	keys = m.local(ctx, keys)
+	came := flight.Tick()
+	if m.get(ctx, keys, came); len(m.again) > 0 { // only with StrongReads
+		keys, m.again, m.behind, m.missed, m.since = m.again, nil, nil, nil, came
+		m.get(ctx, keys, flight.Tick())
+	}
+	if len(m.failed) > 0 {
+		return m.failed
+	}
+	return nil
 }
 
 // get gets what the store and loads have.
@@ -108,33 +143,38 @@ func (m *many[V]) get(ctx context.Context, keys []string, moment uint64) {
 
 // one loads one of the keys, where it can't be loaded along with the others any more.
 func (m *many[V]) one(key string) loader[V] {
-	return loader[V]{value: func(ctx context.Context) (V, error) {
-		values, err := m.load(ctx, []string{key})
-		return pick(values, err, key)
+	return loader[V]{entry: func(ctx context.Context, _ Result[V]) (Entry[V], error) {
+		entries, err := m.load(ctx, []string{key})
+		return pick(entries, err, key)
 	}}
 }
 
 // pick is what a load of many keys returned for one.
-func pick[V any](values map[string]V, err error, key string) (v V, _ error) {
+func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V], _ error) {
 	if err != nil {
 		var some KeyErrors
 		if !errors.As(err, &some) {
-			return v, err
+			return e, err
 		}
 		if err := some[key]; err != nil {
-			return v, err
+			return e, err
 		}
 	}
-	v, ok := values[key]
-	if !ok {
-		return v, ErrNotFound
+	e, ok := entries[key]
+	switch {
+	case !ok:
+		return e, ErrNotFound
+	case e.NotModified:
+		return e, errors.New("cacheguard: a load of many keys returned Entry.NotModified, but it sees no previous values")
 	}
-	return v, nil
+	return e, nil
 }
 
 // give notes how the call for one key ended.
 func (m *many[V]) give(key string, res Result[V], err error) {
 	switch {
+	case err == nil && m.entries:
+		m.results[key] = res
 	case err == nil:
 		m.got[key] = res.Value
 	case errors.Is(err, ErrNotFound):

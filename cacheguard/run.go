@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// manyFunc loads many keys, as GetMany takes it.
-type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]V, error)
+// manyFunc loads many keys, as GetManyEntries takes it.
+type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Entry[V], error)
 
 // run goes the way of one miss, or of those of one GetMany together: what several of them want in the same moment becomes one
 // slot, one question for all leases, one load, one fill. One goroutine, in loop, does everything but what may take longer than

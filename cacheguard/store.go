@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // Store is the port to what the processes of a fleet share: one small set of steps, each of them atomic. redisstore
@@ -74,7 +76,8 @@ type Store interface {
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value and takes the lease over from whoever holds it, in one step, and tells every process
-	// that the key changed.
+	// that the key changed. What is left of a value with tags, see Remnant, takes its place for the rest of its time, and
+	// comes with the grant, so that the value to come can keep them.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
 	// Invalidate removes the values and the leases of the keys and tells every process that they changed, one step
@@ -97,6 +100,10 @@ type Store interface {
 	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for it.
 	Warm(ctx context.Context) error
 }
+
+// Remnant returns what a claim leaves in the place of this frame: which tags it had, in bytes that are a value for nobody. It is
+// nil if there were none; then there is nothing left. What is left of a remnant is the same one.
+func Remnant(f []byte) []byte { return frame.Remnant(f) }
 
 // Permits is what a Store implements, too, if it can keep a budget for the whole fleet: NewFleetLimiter needs it. Like
 // the steps of a Store these are atomic, bounded in time, and harmless when repeated.
@@ -133,7 +140,8 @@ func (id ID) IsZero() bool { return id == ID{} }
 type Grant struct {
 	Token  ID
 	Number int64
-	Stamp  int64 // what the clock of the generations said before; for this load's frame, not part of the lease
+	Stamp  int64  // what the clock of the generations said before; for this load's frame, not part of the lease
+	Left   string // of a claim: what is left of the value, if something is
 }
 
 // Is reports whether both are the same grant, whatever the stamps that came with the answers.

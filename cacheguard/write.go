@@ -40,12 +40,12 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	var err error
 	out.frame, out.notFound, err = c.encodeSafely(e)
 	if err != nil || c.header(out, Grant{}).Soft <= 0 {
-		return errors.Join(err, c.invalidate(ctx, []string{key}))
+		return errors.Join(err, c.withdraw(ctx, key))
 	}
 	ctx = context.WithoutCancel(ctx)
 	last := c.unsent.Last()
 	c.seal(id)
-	err = c.claimAndFill(ctx, c.key(id), out)
+	err = c.claimAndFill(ctx, c.key(id), &out)
 	c.seal(id)
 	if err != nil {
 		c.unsent.AddKeys([]string{id}, c.loadedBy(), time.Time{})
@@ -61,11 +61,14 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 // claimAndFill stores a value in two steps. One could do both, but a copy of that one which is held up on its way could
 // arrive after a later Set or Invalidate and bring the old value back; a late copy of a claim costs a miss, and one of a
 // fill is refused. A fill that is refused lost to a later change, which is as good as a Set that came before it.
-func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out loaded[V]) error {
+func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
 	if err == nil {
-		h := c.header(out, g)
+		if tags, ok := frame.RemnantTags([]byte(g.Left)); ok && out.entry.untagged() {
+			out.frame = append(frame.Room(frame.Extension{Tags: tags}), out.frame[frame.HeaderSize:]...)
+		}
+		h := c.header(*out, g)
 		frame.Seal(out.frame, h)
 		_, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep)
 	}
@@ -144,6 +147,27 @@ func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) er
 	return named
 }
 
+// withdraw removes a value that a writer takes for out of date, and leases, like Invalidate. But nobody said that the key has no tags,
+// as Invalidate does: they are left for the value to come.
+func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
+	id, token, last := keyID(key), newID(), c.unsent.Last()
+	k := c.key(id)
+	stored := context.WithoutCancel(ctx)
+	c.seal(id)
+	_, err := c.store.Claim(stored, k, token, c.opts.LeaseTTL)
+	if err == nil {
+		err = c.store.Release(stored, k, token)
+	}
+	c.seal(id)
+	if err != nil {
+		return c.invalidate(ctx, []string{key})
+	}
+	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{})
+	c.unsent.SentKeys([]string{id}, last, false)
+	c.changesGo(ctx)
+	return nil
+}
+
 // Update writes the origin under the key's lease and stores what write returns: safe with any number of writers, and
 // against loads that read the origin before the write. Readers wait for it like for a load. write runs on the caller's
 // context, with LoadTimeout; it is called once at most. One thing no cache can mend: when a process dies between its
@@ -154,21 +178,35 @@ func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) er
 // error that says so. If the store can't be used beforehand, FailClosed returns ErrUnavailable and doesn't write;
 // FailOpen writes.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
-	var zero V
-	if write == nil {
-		return zero, errors.New("cacheguard: the write function is nil")
+	res, err := c.update(ctx, key, loader[V]{value: write})
+	return res.Value, err
+}
+
+// UpdateEntry is Update for a write that decides how long its result is kept, and about its tags. What stood there before has been
+// removed by then: a write sees no previous value, and can't say NotModified.
+func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error)) (Result[V], error) {
+	var load loader[V]
+	if write != nil {
+		load.entry = func(ctx context.Context, _ Result[V]) (Entry[V], error) { return write(ctx) }
+	}
+	return c.update(ctx, key, load)
+}
+
+func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res Result[V], err error) {
+	if write.value == nil && write.entry == nil {
+		return res, errors.New("cacheguard: the write function is nil")
 	}
 	if err := c.enter(ctx); err != nil {
-		return zero, err
+		return res, err
 	}
 	id := keyID(key)
 	if c.inside(ctx, id) {
-		return zero, recursion(key)
+		return res, recursion(key)
 	}
 	if !c.life.Begin() {
-		return zero, ErrClosed
+		return res, ErrClosed
 	}
-	m := c.missOf(key, c.key(id), loader[V]{value: write}, found[V]{}, nil)
+	m := c.missOf(key, c.key(id), write, found[V]{}, nil)
 	m.Claims, m.flight = true, flight.Solo[outcome[V]]()
 	r := c.newRun(ctx, nil, m)
 	runs := false
@@ -179,33 +217,33 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 		}
 	}()
 	// A write that outlives its context may reach the origin after what is invalidated below: once more then.
-	r.late = func() { _ = c.invalidate(ctx, []string{key}) }
+	r.late = func() { _ = c.withdraw(ctx, key) }
 	c.seal(id)
 	m.asked = question{token: newID(), sent: r.now()}
 	m.ans.Grant, m.storeErr = c.store.Claim(context.WithoutCancel(ctx), m.key, m.asked.token, c.opts.LeaseTTL)
+	m.had.tags, _ = frame.RemnantTags([]byte(m.ans.Grant.Left))
 	c.seal(id)
 	if m.Down = m.storeErr != nil; m.Down {
 		c.down(ctx, &c.changing, key, m.storeErr)
 		if c.opts.OnStoreDown == FailClosed {
-			return zero, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.invalidate(ctx, []string{key}))
+			return res, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.invalidate(ctx, []string{key}))
 		}
 	}
 	runs = true
 	r.work()
 	c.seal(id) // a flight that has begun since may load without the lease, from before the write
 	out, _ := m.flight.Result(context.Background())
-	var err error
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	if !m.own.stored { // somebody else may have read the origin before this write and stored it after the claim was lost
-		err = c.invalidate(ctx, []string{key})
+		err = c.withdraw(ctx, key)
 	}
 	switch {
 	case out.err != nil:
-		return zero, errors.Join(callersError(ctx, out.err), err)
+		return res, errors.Join(callersError(ctx, out.err), err)
 	case out.res.NotFound:
-		return zero, errors.Join(ErrNotFound, err)
+		return out.res, errors.Join(ErrNotFound, err)
 	}
-	return out.res.Value, err
+	return out.res, err
 }
 
 // callersError is the error of a write that ran on its caller's context: if that has ended, what callers get is its error

@@ -33,6 +33,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 		number, _ := slot.Claim(t.now, protocol.ID(token), t.nextStamp(t.now), ttl)
 		t.keep(k, &was, &slot)
 		g = t.granted(token, number)
+		g.Left = slot.Frame
 		t.changed(k, token)
 	})
 	return g, err

@@ -1,8 +1,34 @@
--- Removes the value and takes the lease over from whoever has it.
+-- Removes the value, but for what is left of one with tags, and takes the lease over from whoever has it.
 -- KEYS: value, lease, value of the next format version, and on a single server the generations of the cache, that of the whole of
 -- it, and the waiters
 -- ARGV: token, lease time in ms, the cache's channel, the common one, message
--- Returns the number of the grant
+-- Returns the number of the grant, and what is left, if there is something
+
+-- remnant leaves of a value with tags those and its id, and returns that. A value that is replaced has had its tags for the one to
+-- come, too; they may be asked for again, by a claim that comes before that one is stored.
+local function remnant(value)
+  local head = redis.pcall('GETRANGE', value, 0, 79)
+  if type(head) ~= 'string' or #head < 80 then
+    return nil
+  end
+  if string.sub(head, 1, 2) == '\0\0' then -- it was claimed before
+    return redis.call('GETRANGE', value, 0, 16463) -- with the most tags that there can be
+  end
+  local size = 256 * string.byte(head, 67) + string.byte(head, 68)
+  if size < 3 or string.byte(head) ~= 1 then
+    return nil
+  end
+  local extension = redis.call('GETRANGE', value, 80, 79 + size)
+  local tags = string.sub(extension, 2 + (string.byte(extension, 1, 1) or 255))
+  if tags == '' then
+    return nil
+  end
+  local id = string.char((string.byte(head, 3) + 128) % 256) .. string.sub(head, 4, 18)
+  local left = '\0\0' .. id .. string.rep('\0', 62) .. tags
+  redis.call('SET', value, left, 'KEEPTTL')
+  return left
+end
+
 local lease = redis.call('MGET', KEYS[2])[1]
 local number
 if lease and string.sub(lease, 2, 33) == ARGV[1] then -- the first answer was lost
@@ -20,6 +46,7 @@ else
     begin(KEYS[4], KEYS[5], string.format('%.0f', number - 1))
   end
 end
-redis.call('DEL', KEYS[1], KEYS[3], KEYS[6] or KEYS[3])
+local left = remnant(KEYS[1])
+redis.call('DEL', left and KEYS[3] or KEYS[1], KEYS[3], KEYS[6] or KEYS[3])
 change(ARGV[3], ARGV[4], ARGV[5])
-return number
+return {number, left}

@@ -85,6 +85,10 @@
 // The extension is nothing, or a note with its length in one byte before it, then tags, each with its length likewise. The fingerprint
 // is the FNV-1a hash of the codec's name. A frame that breaks any of this is a miss: counted, logged once, overwritten by the next fill.
 //
+// A writer that claims the key of a value with tags leaves a remnant of it, until the new value is stored or the old one's time is
+// over: 80 bytes of zeros but for the id, whose highest bit is turned, and the tags. Its version, 0, is that of no frame: it is a
+// miss, which isn't counted.
+//
 // # Upgrading
 //
 // Programs with the same frame version can run side by side. A later version n will keep its values under

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
@@ -52,10 +53,17 @@ func mirrorID(n int) (id cacheguard.ID) {
 	return id
 }
 
-// frame is one of the load, with room for a mark or without it, and now and then too large for a message.
+// frame is one of the load, with room for a mark or without it, and now and then too large for a message, or with tags.
 func (m *mirror) frame(load cacheguard.ID) string {
 	f := "v0" + string(load[:]) + "..." + strings.Repeat("\x00", 8) + "body"
-	switch m.IntN(6) {
+	switch m.IntN(8) {
+	case 2, 3:
+		note := []byte("note")[:m.IntN(2)*4]
+		h := frame.Header{ID: load, Created: time.Unix(1e9, 0), Extension: frame.Extension{Note: note}}
+		if m.IntN(4) > 0 {
+			h.Tags = frame.Tags("\x03tag\x05\x00soft")[:4+m.IntN(2)*6]
+		}
+		f = string(frame.New(h, []byte("body")))
 	case 0:
 		f = f[:markAt+3]
 	case 1:
@@ -127,7 +135,8 @@ func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) 
 		number, tells := m.slot.Claim(present, protocol.ID(token), g.Number, ttl)
 		m.tells(tells, cacheguard.Message{Kind: cacheguard.MessageChanged, Load: token})
 		m.grants = append(m.grants, g)
-		return g.Number, number, err
+		const format = "claimed with number %d, and left %q"
+		return fmt.Sprintf(format, g.Number, g.Left), fmt.Sprintf(format, number, m.slot.Frame), err
 	case 11:
 		mark := []byte(fmt.Sprintf("mark %03d", m.IntN(1000)))
 		said("mark %s", mark)
@@ -409,6 +418,12 @@ func TestBrokenScriptsDiffer(t *testing.T) {
 		{"an invalidation leaves those who were told", redisstore.InvalidateScript, "unpack(KEYS)", "KEYS[1], KEYS[2], KEYS[3]"},
 		{"a mark leaves those who were told", redisstore.MarkScript, "unpack(KEYS, 2)", "KEYS[2], KEYS[3]"},
 		{"a claim leaves those who were told", redisstore.ClaimScript, "KEYS[6] or KEYS[3]", "KEYS[3]"},
+		{"a claim leaves the id", redisstore.ClaimScript, "string.byte(head, 3) + 128", "string.byte(head, 3)"},
+		{"a claim leaves the note", redisstore.ClaimScript, "2 + (string.byte(extension, 1, 1) or 255)", "2"},
+		{"a claim leaves tags of none", redisstore.ClaimScript, "if tags == '' then", "if false then"},
+		{"a claim leaves what came first alone", redisstore.ClaimScript, "return redis.call('GETRANGE', value, 0, 16463)", "return nil"},
+		{"a claim removes what it leaves", redisstore.ClaimScript, "left and KEYS[3] or KEYS[1]", "KEYS[1]"},
+		{"a claim leaves tags of anything", redisstore.ClaimScript, "or string.byte(head) ~= 1 then", "then"},
 		{"a renewal takes any grant of the token", redisstore.RenewScript, "string.sub(lease, 2) == ARGV[1]", "string.sub(lease, 2, 33) == string.sub(ARGV[1], 1, 32)"},
 		{"a copy of a claim has a new number", redisstore.ClaimScript, "if lease and string", "if false and string"},
 		{"a second mark counts", redisstore.MarkScript, "there == string.rep('\\0', #ARGV[5])", "#there == #ARGV[5]"},

@@ -232,18 +232,25 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 
 // Claim removes the value and takes the lease over.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
-	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 		return claimScript.Run(ctx, rdb, s.near(k, s.all(k)...),
-			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token)).Text()
+			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token)).StringSlice()
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return cacheguard.Grant{}, err
+	case len(reply) == 0 || len(reply) > 2:
+		return cacheguard.Grant{}, fmt.Errorf("redisstore: the claim script answered %q", reply)
 	}
-	g, err := grant(token, reply)
-	if err == nil {
-		s.stamped(ctx, k, &g)
+	g, err := grant(token, reply[0])
+	if err != nil {
+		return g, err
 	}
-	return g, err
+	if len(reply) == 2 {
+		g.Left = reply[1]
+	}
+	s.stamped(ctx, k, &g)
+	return g, nil
 }
 
 // Invalidate removes everything known about the keys.

@@ -1,6 +1,7 @@
 package storetest_test
 
 import (
+	"cmp"
 	"crypto/rand"
 	"time"
 
@@ -169,6 +170,25 @@ func (b *broken) restore(k cacheguard.Key) {
 	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
 }
 
+// onLeft has a claim leave something else, or say something else of it; for so long, or for as long as the claim.
+func onLeft(left func(string) string, say func(*cacheguard.Grant), keep time.Duration) func(*broken) {
+	return func(b *broken) {
+		b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			g, err := b.Store.Claim(ctx, k, token, ttl)
+			if err != nil || g.Left == "" {
+				return g, err
+			}
+			if err := put(b.Store, k, []byte(left(g.Left)), cmp.Or(keep, ttl)); err != nil {
+				return g, err
+			}
+			if g, err = b.Store.Claim(ctx, k, token, ttl); say != nil {
+				say(&g)
+			}
+			return g, err
+		}
+	}
+}
+
 var writeMutants = []mutant{
 	{
 		name:   "claim keeps the value",
@@ -182,6 +202,72 @@ var writeMutants = []mutant{
 				_ = put(b.Store, k, v, time.Hour)
 				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl, Seen: frame.ID(v)})
 				return answer.Grant, err
+			}
+		},
+	},
+	{
+		name:   "claim leaves nothing",
+		caught: []string{"claim leaves the tags", "claim leaves the tags for as long"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
+				return b.Store.Claim(ctx, k, token, ttl)
+			}
+		},
+	},
+	{
+		name:   "claim doesn't say what it leaves",
+		caught: []string{"claim leaves the tags"},
+		mutate: onLeft(func(left string) string { return left }, func(g *cacheguard.Grant) { g.Left = "" }, time.Hour),
+	},
+	{
+		name:   "claim leaves the id of the value",
+		caught: []string{"claim leaves the tags", "claim leaves the tags for as long"},
+		mutate: onLeft(func(left string) string { return left[:2] + string(left[2]^0x80) + left[3:] }, nil, time.Hour),
+	},
+	{
+		name:   "claim leaves the last tag out",
+		caught: []string{"claim leaves the tags"},
+		mutate: onLeft(func(left string) string {
+			tags, _ := frame.RemnantTags([]byte(left))
+			all := tags.All()
+			tags, _ = frame.MakeTags(all[:max(1, len(all)-1)])
+			return left[:frame.HeaderSize] + string(tags)
+		}, nil, time.Hour),
+	},
+	{
+		name:   "claim leaves tags for ever",
+		caught: []string{"claim leaves the tags for as long"},
+		mutate: onLeft(func(left string) string { return left }, nil, time.Hour),
+	},
+	{
+		name:   "claim leaves tags for as long as it lasts",
+		caught: []string{"claim leaves the tags for as long"},
+		mutate: onLeft(func(left string) string { return left }, nil, 0),
+	},
+	{
+		name:   "the second claim leaves nothing",
+		caught: []string{"claim leaves the tags"},
+		mutate: func(b *broken) {
+			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+				if v, _, _ := b.Store.Get(ctx, k, nil); len(v) > 0 && v[0] == 0 && b.last(k).Token != token {
+					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
+				}
+				return b.Store.Claim(ctx, k, token, ttl)
+			}
+		},
+	},
+	{
+		name:   "invalidation leaves what a claim left",
+		caught: []string{"invalidation removes what a claim left"},
+		mutate: func(b *broken) {
+			b.invalidate = func(keys []cacheguard.Key) error {
+				for _, k := range keys {
+					if v, _, _ := b.Store.Get(ctx, k, nil); len(v) > 0 && v[0] == 0 {
+						defer func() { _ = put(b.Store, k, v, time.Hour) }()
+					}
+				}
+				return b.Store.Invalidate(ctx, keys)
 			}
 		},
 	},

@@ -2,12 +2,17 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 var writeCases = []spec{
 	{"claim removes the value", noLateFill, claimRemovesValue},
+	{"claim leaves the tags", noLateFill, claimLeavesTags},
+	{"claim leaves the tags for as long", releases, claimLeavesTagsForAsLong},
 	{"claim takes the lease over", noLateFill, claimTakesOver},
 	{"claim removes the outcome", backsOff, claimRemovesOutcome},
 	{"claim that is repeated", repeatable, claimRepeated},
@@ -15,6 +20,7 @@ var writeCases = []spec{
 	{"claim that is invalidated", noLateFill, claimInvalidated},
 	{"claim expires", releases, claimExpires},
 	{"invalidation removes the value", localTruth, invalidateRemovesValue},
+	{"invalidation removes what a claim left", localTruth, invalidateRemovesRemnant},
 	{"invalidation ends the lease", noLateFill, invalidateEndsLease},
 	{"invalidation removes the outcome", backsOff, invalidateRemovesOutcome},
 	{"invalidation of several keys", localTruth, invalidateSeveral},
@@ -31,6 +37,83 @@ func claimRemovesValue(e *env) {
 	e.stored(e.b, k, g, f)
 	e.value(k, f)
 	e.free(k)
+}
+
+// claimLeavesTags has writers claim one value after the other: each is told its tags, and so is who looks before one has stored.
+func claimLeavesTags(e *env) {
+	k := e.key("k")
+	for name, f := range e.tagged() {
+		e.set(e.a, k, f)
+		left := cacheguard.Remnant(f)
+		token := e.token()
+		g := e.claimLeaves(e.b, k, token, left)
+		if again := e.claimLeaves(e.a, k, token, left); !again.Is(g) {
+			e.Errorf("%s: a claim that was sent twice was granted number %d and then %d; want one grant", name, g.Number, again.Number)
+		}
+		g = e.claimLeaves(e.b, k, e.token(), left)
+		e.release(e.b, k, g.Token)
+		g = e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(left)})
+		e.value(k, left)
+		f = e.frame(g.Token, "without tags")
+		e.stored(e.a, k, g, f)
+		e.value(k, f)
+		g = e.claimLeaves(e.b, k, e.token(), nil)
+		e.release(e.b, k, g.Token)
+	}
+}
+
+// tagged are frames with tags.
+func (e *env) tagged() map[string][]byte {
+	several := []string{"a", "\x00soft", strings.Repeat("\x00", 100), strings.Repeat("\xff", frame.MaxTag)}
+	most := slices.Repeat([]string{strings.Repeat("t", frame.MaxTag)}, frame.MaxTags)
+	all := make(map[string][]byte)
+	for name, c := range map[string]struct {
+		list       []string
+		note, body string
+	}{
+		"one tag": {list: []string{"t"}, body: "v"}, "several": {list: several, note: "a note", body: "v"}, "no body": {list: several},
+		"the most": {list: most, note: strings.Repeat("n", frame.MaxNote), body: strings.Repeat("large ", 10_000)},
+	} {
+		tags, err := frame.MakeTags(c.list)
+		if err != nil {
+			panic(err)
+		}
+		h := frame.Header{ID: e.token(), Created: e.a.Now(), Soft: long, Extension: frame.Extension{Note: []byte(c.note), Tags: tags}}
+		all[name] = frame.New(h, []byte(c.body))
+	}
+	return all
+}
+
+// claimLeaves claims and must be told that this is left, which stands there then.
+func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID, left []byte) cacheguard.Grant {
+	e.Helper()
+	g := e.claim(s, k, token)
+	if g.Left != string(left) {
+		e.Errorf("a claim was told that %s is left; want %s", brief([]byte(g.Left)), brief(left))
+	}
+	if left == nil {
+		e.noValue(k)
+	} else {
+		e.value(k, left)
+	}
+	return g
+}
+
+// claimLeavesTagsForAsLong has what is left end with the value, neither with the claim nor later.
+func claimLeavesTagsForAsLong(e *env) {
+	f := e.tagged()["one tag"]
+	ends, stays := e.key("ends"), e.key("stays")
+	e.set(e.a, stays, f)
+	if err := e.setFor(e.a, ends, f, short); err != nil {
+		e.Fatalf("%v", err)
+	}
+	e.claim(e.b, ends, e.token())
+	if _, err := e.b.Claim(e.ctx, stays, e.token(), short); err != nil {
+		e.Fatalf("Claim: %v", err)
+	}
+	e.pass(short)
+	e.noValue(ends)
+	e.value(stays, cacheguard.Remnant(f))
 }
 
 func claimTakesOver(e *env) {
@@ -118,6 +201,15 @@ func invalidateRemovesValue(e *env) {
 		e.value(stays, f)
 		e.free(k)
 	}
+}
+
+func invalidateRemovesRemnant(e *env) {
+	k := e.key("k")
+	e.set(e.a, k, e.tagged()["one tag"])
+	e.claim(e.a, k, e.token())
+	e.invalidate(e.b, k)
+	e.noValue(k)
+	e.claimLeaves(e.b, k, e.token(), nil)
 }
 
 func invalidateEndsLease(e *env) {

@@ -30,6 +30,8 @@
 // What is not to be shared is no value for anybody: until its soft TTL is over it says that every caller loads for itself
 // (hit-for-miss), and its body is for those loads only, as the previous value.
 //
+// A value with tags that a writer removes leaves a [Remnant] for the value to come.
+//
 // "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the extension and
 // the body: a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
 // value. Only the mark is not covered, because a store writes it into a frame that is there; whatever stands in it can

@@ -224,6 +224,70 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
+// What is left of a value is its tags, and an id that is no load's; of what has no tags nothing is left.
+func TestRemnant(t *testing.T) {
+	tagged := golden["tagged"]
+	tags := tagged.header.Tags
+	f := New(tagged.header, []byte(tagged.body))
+	left := Remnant(f)
+	want := append(make([]byte, HeaderSize), tags...)
+	copy(want[IDStart:], tagged.header.ID[:])
+	want[IDStart] ^= 0x80
+	if !bytes.Equal(left, want) {
+		t.Errorf("left is\n%x, want\n%x", left, want)
+	}
+	if got, ok := RemnantTags(left); !ok || !bytes.Equal(got, tags) {
+		t.Errorf("its tags are %q, %v; want %q", got, ok, tags)
+	}
+	if again := Remnant(left); !bytes.Equal(again, left) {
+		t.Errorf("what is left of that is %x; want the same", again)
+	}
+	if _, _, err := Parse(left); !errors.Is(err, ErrVersion) {
+		t.Errorf("it parses as a frame: %v", err)
+	}
+	for name, f := range map[string][]byte{
+		"without tags": New(golden["value"].header, []byte("body")), "empty": {}, "nil": nil,
+		"cut in its tags": f[:HeaderSize+len(tags)-1], "cut in its header": f[:HeaderSize-1],
+		"a remnant without tags": left[:HeaderSize], "a remnant cut in its tags": left[:len(left)-1],
+		"a note alone": New(Header{Extension: Extension{Note: []byte("note")}}, nil),
+	} {
+		if left := Remnant(f); left != nil {
+			t.Errorf("%s: %x is left; want nothing", name, left)
+		}
+		if tags, ok := RemnantTags(f); ok {
+			t.Errorf("%s: it has the tags %q of a remnant", name, tags)
+		}
+	}
+}
+
+// FuzzRemnant: of any bytes nothing is left, or tags that a frame can have.
+func FuzzRemnant(f *testing.F) {
+	for _, g := range golden {
+		whole := New(g.header, []byte(g.body))
+		f.Add(whole)
+		f.Add(Remnant(whole))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		left := Remnant(b)
+		tags, ok := RemnantTags(left)
+		if ok != (left != nil) {
+			t.Fatalf("%x leaves %x, which is a remnant: %v", b, left, ok)
+		}
+		if !ok {
+			return
+		}
+		if same, err := MakeTags(tags.All()); err != nil || !bytes.Equal(same, tags) {
+			t.Errorf("%x leaves the tags %q, which are made as %q, %v", b, tags, same, err)
+		}
+		if again := Remnant(left); !bytes.Equal(again, left) {
+			t.Errorf("%x leaves %x, and that %x", b, left, again)
+		}
+		if h, _, err := Parse(b); err == nil && !bytes.Equal(h.Tags, tags) {
+			t.Errorf("%x has the tags %q and leaves %q", b, h.Tags, tags)
+		}
+	})
+}
+
 // Soft tags are told by their first byte, wherever they stand.
 func TestSoftTags(t *testing.T) {
 	tags := must(MakeTags([]string{"a", "\x00a", "long tag", "\x00"}))

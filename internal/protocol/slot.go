@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // Slot is what the store has of one key: its value, and the lease of the load that runs or the record of how the last one
@@ -175,11 +177,15 @@ func (s *Slot) Release(now time.Duration, token ID) Tells {
 	return s.endLease(TellsReleased)
 }
 
-// Claim removes the value and takes the lease over from whoever holds it. A copy of a claim keeps the number of the first:
+// Claim removes the value, but for what is left of one with tags, and takes the lease over from whoever holds it. A copy of a claim keeps the number of the first:
 // with a new one the first one's fill would be refused. It keeps the time, too, which the claimer counts from before it asked.
 func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duration) (int64, Tells) {
 	*s = s.At(now)
-	s.dropFrame()
+	if left := frame.Remnant([]byte(s.Frame)); left != nil {
+		s.Frame = string(left)
+	} else {
+		s.dropFrame()
+	}
 	if s.Lease.Until == 0 || s.Lease.Token != token {
 		s.grant(now, token, number, ttl)
 	}
