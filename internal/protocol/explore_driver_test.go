@@ -76,7 +76,8 @@ func (r *run) landed(p, i int, do Do, landing Landing) {
 		r.knows(p, since{all: was.load.read})
 	case was.m.Claims: // somebody may have read the origin before it was written, and store that
 		*f = flight{used: true, key: was.key, m: Miss{State: Landed}, load: was.load}
-		f.op = op{kind: command{kind: invalidate, version: f.load.read}, sent: r.now}
+		token, _ := r.unused(r.scene)
+		f.op = op{kind: command{kind: claim, load: token, version: f.load.read}, sent: r.now}
 		r.procs[p].open[0] = 0
 	case do&Refresh != 0:
 		r.refreshBehind(p, was)
@@ -301,9 +302,13 @@ func (r *run) answered(p, i int) {
 	case look:
 		r.looked(p, i, a)
 	case claim:
+		if f.m.State == Landed {
+			f.op = op{kind: command{kind: release, load: o.kind.load}, sent: r.now}
+			return
+		}
 		r.claims(p, i, o, true)
-	case invalidate:
-		r.invalidated(p, i, true)
+	case release, invalidate:
+		r.withdrawn(p, i, true)
 	case lease:
 		unseen, closed := f.m.Unseen, r.procs[p].closed
 		e := Event{Kind: a.kind, Sent: at(o.sent), Load: id(a.load)}

@@ -508,12 +508,16 @@ func (r *run) lose(p, i int) {
 			return
 		}
 		r.tell(p, i, Event{Kind: Unsure})
-	case claim:
+	case claim, release:
 		r.sendCopy(o.kind)
+		if f.m.State == Landed {
+			f.op = op{kind: command{kind: invalidate, version: f.load.read}, sent: r.now}
+			return
+		}
 		r.claims(p, i, o, false)
 	case invalidate:
 		r.sendCopy(o.kind)
-		r.invalidated(p, i, false)
+		r.withdrawn(p, i, false)
 	case conclude: // it is told again behind everybody's back
 		r.send(o.kind)
 		r.tell(p, i, Event{Kind: Told})

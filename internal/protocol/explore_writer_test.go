@@ -99,8 +99,8 @@ func (r *run) claims(p, i int, o op, answered bool) {
 	}
 }
 
-// invalidated goes on when the store has invalidated what an update could not store, or may have.
-func (r *run) invalidated(p, i int, answered bool) {
+// withdrawn goes on when the store has removed what an update could not store, or may have.
+func (r *run) withdrawn(p, i int, answered bool) {
 	pr := &r.procs[p]
 	s := since{all: pr.flights[i].load.read}
 	pr.open[0], pr.flights[i] = 0, flight{}

@@ -243,8 +243,8 @@ var mutants = []mutant{
 
 	{
 		"8: a claim leaves the value", atStore,
-		"	s.dropFrame()\n	if s.Lease.Until == 0 ||",
-		"	if s.Lease.Until == 0 ||",
+		"		s.dropFrame()\n	}\n	if s.Lease.Until == 0 ||",
+		"	}\n	if s.Lease.Until == 0 ||",
 		"invalidate", "olderThanTold",
 	},
 	{
