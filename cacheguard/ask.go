@@ -119,10 +119,10 @@ func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 // question makes the question of a miss for the lease.
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
-	r.watch(m) // before the lease is asked for: no message may fall between
+	r.listen(m) // before the lease is asked for: no message may fall between
 	id, asked := m.key.Key, &m.asked
 	*asked = question{
-		token: newID(), hint: c.hints.Of(id), tier: c.tier.stamp(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
+		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
 	}
 	if !m.Unseen { // else it isn't known yet that this is no hit
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
@@ -152,19 +152,19 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 	there := make([]found[V], len(replies))
 	var some []int
 	for i, reply := range replies {
-		m, ans, sure := all[i], reply.Answer, true
+		m, ans, checked := all[i], reply.Answer, true
 		switch {
 		case reply.Err != nil:
 		case ans.State == LeaseValue:
-			there[i], sure = r.cache.openWith(m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
+			there[i], checked = r.cache.openWith(m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
 		case ans.State == LeaseGranted && m.had.res.Status != StatusMiss:
 			if there[i] = m.had; !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
-				sure = m.load.entry == nil || r.many != nil // it is shown to nobody
+				checked = m.load.entry == nil || r.many != nil // it is shown to nobody
 			}
 		}
-		if !sure {
+		if !checked {
 			some = append(some, i)
 		}
 	}
@@ -199,13 +199,13 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	}
 	c.up(r.ctx, &c.leasing)
 	if m.Unseen {
-		c.missed(r.ctx, m.name, found[V]{})
+		c.observeMiss(r.ctx, m.name, found[V]{})
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	}
 	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
-		if r.ended() && !m.Ended { // the grant came too late: don't begin what nobody waits for
+		if r.stopping() && !m.Ended { // the grant came too late: don't begin what nobody waits for
 			r.step(m, protocol.Event{Kind: protocol.End})
 		}
 		if m.had.res.Status != StatusMiss {
@@ -225,48 +225,48 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 		if lookErr != nil {
 			c.down(r.ctx, &c.reading, m.name, lookErr)
 		}
-		e = r.sees(m, there, false)
+		e = r.takeFound(m, there, false)
 		e.Kind = protocol.Value
 		if m.Behind {
 			c.tier.keep(m.key.Key, m.asked.tier, there)
 		}
 	case LeaseOutcome:
 		c.pause(m, m.ans.Remaining, c.theirError(m))
-		e.Kind, e.Left = protocol.Outcome, r.outcome(m, false)
+		e.Kind, e.Left = protocol.Outcome, r.takeOutcome(m, false)
 	}
 	r.step(m, e)
 }
 
-// sees takes a value that was found, which may be the one of the load that was awaited.
-func (r *run[V]) sees(m *miss[V], got found[V], awaited bool) protocol.Event {
+// takeFound takes a value that was found, which may be the one of the load that was awaited.
+func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Event {
 	if got.corrupt != nil {
-		r.cache.missed(r.ctx, m.name, got)
+		r.cache.observeMiss(r.ctx, m.name, got)
 	}
 	m.saw(got)
-	m.waits.heard = got.note
+	m.waits.note = got.note
 	mine := awaited && protocol.ID(got.load) == m.Awaited && !got.unshared && !got.marked
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// outcome looks at what a load left in the place of a value, as it was told by a message or read.
-func (r *run[V]) outcome(m *miss[V], told bool) protocol.Left {
+// takeOutcome looks at what a load left in the place of a value, as it was told by a message or read.
+func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	o := &m.ans.Outcome
-	m.note, m.waits.heard = o.Note, o.Note
+	m.note, m.waits.note = o.Note, o.Note
 	switch o.Kind {
 	case OutcomeFailed:
 		return protocol.Failure
 	case OutcomeUnshared:
 		return protocol.Unshared
 	case OutcomeUnstored:
-		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, o.Frame, told)
+		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, o.Frame, byMessage)
 		if err != nil {
 			return protocol.Unreadable
 		}
 		if got.res.Status == StatusMiss { // damaged on the way, or invalidated since
-			r.cache.missed(r.ctx, m.name, got)
+			r.cache.observeMiss(r.ctx, m.name, got)
 			return protocol.Damaged
 		}
-		m.note, m.waits.heard = got.note, got.note
+		m.note, m.waits.note = got.note, got.note
 		m.own.res = got.res
 		return protocol.Result
 	}
@@ -331,7 +331,7 @@ func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	for _, m := range b.misses {
 		switch {
 		case m.State != protocol.Queued && m.State != protocol.Spared: // it has ended
-		case m.plan.left:
+		case m.plan.deserted:
 			r.step(m, protocol.Event{Kind: protocol.End})
 		default:
 			now = append(now, m)

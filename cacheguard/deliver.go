@@ -66,8 +66,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
 }
 
-// changesGo says that the store takes changes again, if nothing is left that is repeated: that says it itself.
-func (c *Cache[V]) changesGo(ctx context.Context) {
+// upForChanges says that the store takes changes again, if nothing is left that is repeated: that says it itself.
+func (c *Cache[V]) upForChanges(ctx context.Context) {
 	if c.changing.said.Load() && c.unsent.Count() == 0 {
 		c.up(ctx, &c.changing)
 	}
@@ -223,15 +223,15 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 }
 
 func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []string) (sent int, err error) {
-	of, err := c.store.Generations(ctx, c.opts.Name, names)
-	if err == nil && len(of) != 1+len(names) {
+	gens, err := c.store.Generations(ctx, c.opts.Name, names)
+	if err == nil && len(gens) != 1+len(names) {
 		err = errGenerations
 	}
 	if err != nil {
 		return 0, err
 	}
 	for _, told := range l.AgainTags {
-		at := of[1+slices.Index(names, told.Name)] // of the whole cache: the first
+		at := gens[1+slices.Index(names, told.Name)] // of the whole cache: the first
 		switch {
 		case at >= told.Generation:
 			sent += c.unsent.SentTag(told.Name, l.Through)

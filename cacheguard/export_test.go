@@ -3,7 +3,7 @@ package cacheguard
 import "strconv"
 
 // Early is the decision of XFetch.
-var Early = early
+var Early = drawsEarly
 
 // LooksFirst has a cache expect values of keys of which it knows nothing, as if it had found many.
 func (c *Cache[V]) LooksFirst() {

@@ -22,7 +22,7 @@ func (c *Cache[V]) find(ctx context.Context, f *flight.Flight[outcome[V]], name 
 			return got, r, nil
 		case err == nil:
 			return m.had, nil, m.storeErr
-		case unanswered(err) && !over(ctx): // a read would take as long
+		case unanswered(err) && !timeIsUp(ctx): // a read would take as long
 			return got, nil, err
 		}
 	}

@@ -15,14 +15,14 @@ type waiting struct {
 	poll    time.Duration // the last pause while there are no messages
 	since   time.Time     // it follows, or did; zero: it never has
 	until   time.Time     // when it asks again
-	heard   []byte        // the note of the load that was waited for
+	note    []byte        // the note of the load that was waited for
 }
 
 // follow begins to wait for the load that has the lease, until the first of: a message about the key, the end of the lease,
 // messages that may have been lost, everybody's leaving.
 func (r *run[V]) follow(m *miss[V]) {
 	now := time.Now()
-	m.waits.heard, m.waits.since = nil, now
+	m.waits.note, m.waits.since = nil, now
 	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, &m.waits))
 }
 
@@ -91,53 +91,53 @@ func (r *run[V]) next() (next time.Time) {
 // longest is how long a miss waits for loads in other processes, at most.
 func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r.cache.opts.LeaseTTL }
 
-// hear takes a message about the key of a miss that has been asking since then.
-func (r *run[V]) hear(m *miss[V], question uint32, told Message) {
+// takeMessage takes a message about the key of a miss that has been asking since then.
+func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
 		return // it is from before what the miss knows
 	}
-	if told.Kind == MessageLost { // not at once: who has lost them may have the next ones in a moment, and so have all others
+	if msg.Kind == MessageLost { // not at once: who has lost them may have the next ones in a moment, and so have all others
 		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), &m.waits))
 		return
 	}
 	e := r.woken()
 	switch {
-	case told.Kind == MessageChanged:
+	case msg.Kind == MessageChanged:
 		e.Kind = protocol.Changed
-	case protocol.ID(told.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
-	case told.Kind == MessageFilled && told.Frame != nil:
-		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, told.Frame, true)
-		r.stored(m, got, err)
+	case protocol.ID(msg.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
+	case msg.Kind == MessageFilled && msg.Frame != nil:
+		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, msg.Frame, true)
+		r.takeStored(m, got, err)
 		return
-	case told.Kind == MessageFilled:
-		r.readTold(m, question)
+	case msg.Kind == MessageFilled:
+		r.readStored(m, question)
 		return
-	case told.Kind == MessageOutcome:
-		m.ans.Holder, m.ans.Outcome = told.Load, told.Outcome
-		e.Kind, e.Left = protocol.Over, r.outcome(m, true)
+	case msg.Kind == MessageOutcome:
+		m.ans.Holder, m.ans.Outcome = msg.Load, msg.Outcome
+		e.Kind, e.Left = protocol.Over, r.takeOutcome(m, true)
 	}
 	r.step(m, e)
 }
 
-// stored takes the value that the awaited load has stored.
-func (r *run[V]) stored(m *miss[V], got found[V], err error) {
+// takeStored takes the value that the awaited load has stored.
+func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 	e := r.woken()
 	if err == nil { // else asking for the lease will say the same, and what to do
-		e = r.sees(m, got, true)
+		e = r.takeFound(m, got, true)
 		e.Kind = protocol.Filled
 	}
 	r.step(m, e)
 }
 
-// readTold reads the value that the awaited load has stored, which is too large for a message: once for the whole process. The
+// readStored reads the value that the awaited load has stored, which is too large for a message: once for the whole process. The
 // others of a batch don't wait for that.
-func (r *run[V]) readTold(m *miss[V], question uint32) {
-	c, moment := r.cache, flight.Tick()
+func (r *run[V]) readStored(m *miss[V], question uint32) {
+	c, asOf := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
 		if got.good == protocol.Fresh { // else it may be marked, and lands as what was waited for
-			m.asked.asOf = moment
+			m.asked.asOf = asOf
 		}
-		r.stored(m, got, err)
+		r.takeStored(m, got, err)
 	}
 	if len(r.misses) > 1 && c.life.Go(func() {
 		var got found[V]
@@ -156,13 +156,13 @@ func (r *run[V]) readTold(m *miss[V], question uint32) {
 	take(c.read(r.values, m.key))
 }
 
-// watch begins to listen for the key of a miss, or forgets what has been heard: the answer to a question is newer.
-func (r *run[V]) watch(m *miss[V]) {
+// listen begins to listen for the key of a miss, or forgets what has been heard: the answer to a question is newer.
+func (r *run[V]) listen(m *miss[V]) {
 	if m.waits.watcher == nil {
-		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, told Message) {
+		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, msg Message) {
 			r.mail.Post(func() {
 				m.waits.watcher.Read()
-				r.hear(m, question, told)
+				r.takeMessage(m, question, msg)
 			})
 		})
 	}

@@ -50,10 +50,10 @@ func goodFor(over, revalidate, ifError time.Duration) protocol.Use {
 	return protocol.Shown
 }
 
-// early is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
+// drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
 // still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015,
 // figure 3: now - took * beta * ln(draw) >= expiry.
-func early(left, took time.Duration, beta float64, draw func() float64) bool {
+func drawsEarly(left, took time.Duration, beta float64, draw func() float64) bool {
 	if beta <= 0 || float64(left) > 37*beta*float64(took) { // no draw makes up for this: ln(2^-53) is -36.7
 		return false
 	}
@@ -149,7 +149,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 	got.res.Status = StatusStale
 	if got.good == protocol.Fresh {
 		got.res.Status = StatusHit
-		got.early = early(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
+		got.early = drawsEarly(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
 	}
 	if h.Unshared {
 		got.unshared, got.passing = true, got.good == protocol.Fresh

@@ -120,7 +120,7 @@ func (c *Cache[V]) end(ctx context.Context, key string, call *call[V], res *Resu
 	if err != nil {
 		return err
 	}
-	return c.take(ctx, f, key, call, out, res)
+	return c.accept(ctx, f, key, call, out, res)
 }
 
 // beginValue is begin for Get, which has no room for a Result while it waits.
@@ -150,7 +150,7 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 	case parted:
 		return c.pursue(ctx, f, key, k, call.load, call.stale, nil, res)
 	}
-	return c.look(ctx, f, key, k, call.load, res)
+	return c.leadRead(ctx, f, key, k, call.load, res)
 }
 
 // getLocal answers from the process-local tier, if it can.
@@ -159,7 +159,7 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 	if *res, e = c.tier.get(id); e == nil {
 		return false, nil
 	}
-	if got, early := e.early(*res, c.opts.EarlyRefresh); early {
+	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {
 		c.refreshBehind(ctx, key, c.key(id), load, got)
 	}
 	return true, c.answer(ctx, key, res)
@@ -168,7 +168,7 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 // look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
 //
 //go:noinline
-func (c *Cache[V]) look(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
+func (c *Cache[V]) leadRead(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
 	got, r, err := c.lookUp(ctx, f, key, k, &load)
 	if r != nil { // it has asked for the lease already
 		go r.work()
@@ -252,7 +252,7 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 		}
 		c.urge(ctx, f)
 	}
-	if began := c.watch(f); !began.IsZero() {
+	if began := c.beganToWait(f); !began.IsZero() {
 		call.late = began.Sub(f.Detached())
 	}
 	var out *outcome[V]
@@ -268,16 +268,16 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 	if err != nil {
 		return err
 	}
-	return c.take(ctx, f, key, call, out, res)
+	return c.accept(ctx, f, key, call, out, res)
 }
 
-// take gives the caller what a flight that another one leads has landed with.
+// accept gives the caller what a flight that another one leads has landed with.
 //
 // With StrongReads that may not do. A flight's result is as of the moment before the question to the store that it comes
 // from, or before its load began. For who joined the flight later than that, it may be what was so before a change that had
 // returned when this caller came, of which its process hasn't heard yet. Such a caller has waited all the same, so that a burst
 // doesn't become as many look-ups, and now takes part in another one: all who come while one is out share the next.
-func (c *Cache[V]) take(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
+func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
 		var began time.Time
@@ -331,7 +331,7 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	if c.opts.Observer != nil {
 		c.served(ctx, EventCoalesced, key, f, out, began)
 	}
-	return res.answer(out.err)
+	return res.withNotFound(out.err)
 }
 
 // urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the one it needs. With
@@ -352,18 +352,18 @@ func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error
 	default:
 		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}
-	return res.answer(nil)
+	return res.withNotFound(nil)
 }
 
-// answer is the error that goes with a result: "does not exist" is one for callers.
-func (r *Result[V]) answer(err error) error {
+// withNotFound is the error that goes with a result: "does not exist" is one for callers.
+func (r *Result[V]) withNotFound(err error) error {
 	if err == nil && r.NotFound {
 		err = ErrNotFound
 	}
 	return err
 }
 
-func (c *Cache[V]) missed(ctx context.Context, key string, got found[V]) {
+func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 	c.observe(ctx, Event{Kind: EventMiss, Key: key})
 	if got.corrupt == nil {
 		return

@@ -12,7 +12,7 @@ import (
 
 // land ends a miss: all who wait get what it has come to.
 func (r *run[V]) land(m *miss[V]) {
-	if r.open--; r.parts(m) && r.open > 0 { // nobody waits for the others
+	if r.open--; r.uncount(m) && r.open > 0 { // nobody waits for the others
 		r.cancel(errAbandoned)
 	}
 	m.waits.watcher.Stop()

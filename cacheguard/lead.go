@@ -28,9 +28,9 @@ type work[V any] struct {
 	renews *time.Timer // nil: it has no lease
 	over   bool
 
-	note atomic.Pointer[[]byte] // of the tracer
-	told atomic.Bool            // the run has been told how it ended, or that nobody waits for that
-	fate atomic.Uint32          // of a load of one key
+	note     atomic.Pointer[[]byte] // of the tracer
+	reported atomic.Bool            // the run has been told how it ended, or that nobody waits for that
+	fate     atomic.Uint32          // of a load of one key
 }
 
 // The fate of a load.
@@ -96,7 +96,7 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 			m.had.res.Degraded = true // the load is told that it will not be stored
 		}
 	}
-	w.sees() // now: the run goes on, also when the load is given up before it has begun
+	w.notePrevious() // now: the run goes on, also when the load is given up before it has begun
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
 	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
@@ -108,8 +108,8 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	w.start(ctx, slot)
 }
 
-// sees notes what there is before the load.
-func (w *work[V]) sees() {
+// notePrevious notes what there is before the load.
+func (w *work[V]) notePrevious() {
 	if w.run.many == nil {
 		w.prev = w.all[0].before()
 		return
@@ -181,10 +181,10 @@ func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, n
 	return c.complete(prev, entry, err, note)
 }
 
-// ended is called by the load when it is over.
-func (w *work[V]) ended(outs []loaded[V]) {
+// loadEnded is called by the load when it is over.
+func (w *work[V]) loadEnded(outs []loaded[V]) {
 	r := w.run
-	if w.told.CompareAndSwap(false, true) {
+	if w.reported.CompareAndSwap(false, true) {
 		for i := range outs {
 			if outs[i].err != nil && w.ctx.Err() != nil {
 				outs[i].err = context.Cause(w.ctx) // it was told to stop, and did
@@ -202,7 +202,7 @@ func (w *work[V]) ended(outs []loaded[V]) {
 
 // timedOut is called when the load has been told to stop. Whoever waits doesn't wait until it does.
 func (w *work[V]) timedOut() {
-	if w.told.CompareAndSwap(false, true) {
+	if w.reported.CompareAndSwap(false, true) {
 		w.run.mail.Post(func() {
 			outs := make([]loaded[V], len(w.all))
 			for i := range outs {
@@ -264,7 +264,7 @@ func (w *work[V]) drop(m *miss[V]) {
 	if m.Ended {
 		cause = errAbandoned
 	}
-	w.told.Store(true)
+	w.reported.Store(true)
 	if !w.fate.CompareAndSwap(undecided, dropped) { // it is of no use any more
 		m.flight.LetGo()
 	}
@@ -272,10 +272,10 @@ func (w *work[V]) drop(m *miss[V]) {
 	w.end()
 }
 
-// left reports whether nobody waits for what the load brings.
-func (w *work[V]) left() bool {
+// deserted reports whether nobody waits for what the load brings.
+func (w *work[V]) deserted() bool {
 	for _, m := range w.all {
-		if m.work == w && !m.plan.left {
+		if m.work == w && !m.plan.deserted {
 			return false
 		}
 	}

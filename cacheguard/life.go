@@ -21,14 +21,14 @@ type life struct {
 
 // enter checks what every call checks first.
 func (c *Cache[V]) enter(ctx context.Context) error {
-	if !c.changes(ctx) {
+	if !c.mayChange(ctx) {
 		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
 	}
 	return ctx.Err()
 }
 
-// changes reports whether this call may still change something.
-func (c *Cache[V]) changes(ctx context.Context) bool {
+// mayChange reports whether this call may still change something.
+func (c *Cache[V]) mayChange(ctx context.Context) bool {
 	return !c.life.over.Load() || (c.life.Closing.Err() == nil && c.insideAny(ctx))
 }
 

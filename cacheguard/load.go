@@ -147,7 +147,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 		defer slot()
 		var outs []loaded[V]
 		err := errGoexit
-		defer func() { w.ended(outs) }()
+		defer func() { w.loadEnded(outs) }()
 		ended := func(error, bool) {}
 		defer func() {
 			if v := recover(); v != nil {

@@ -16,7 +16,7 @@ type kept[V any] struct {
 	at    time.Duration // and when it was found
 	found[V]
 
-	heard   uint64   // how many invalidations by tag were known when it was asked for
+	known   uint64   // how many invalidations by tag were known when it was asked for
 	buckets []uint16 // of its tags
 }
 
@@ -28,7 +28,7 @@ type localTier[V any] struct {
 	made          time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
 }
 
-func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (n localTier[V], err error) {
+func newLocalTier[V any](opts Local[V], invalidations *knowledge.Invalidations) (n localTier[V], err error) {
 	if opts.Entries == 0 {
 		return n, nil
 	}
@@ -36,7 +36,7 @@ func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (n local
 	if opts.Weigh != nil {
 		cfg.Weigh = func(key string, e *kept[V]) uint32 { return opts.Weigh(key, e.res.Value) }
 	}
-	n = localTier[V]{opts: opts, invalidations: heard, made: time.Now()}
+	n = localTier[V]{opts: opts, invalidations: invalidations, made: time.Now()}
 	n.values, err = local.New(cfg)
 	return n, err
 }
@@ -44,7 +44,7 @@ func newLocalTier[V any](opts Local[V], heard *knowledge.Invalidations) (n local
 // fresh returns what the tier answers with at present, and when that is.
 func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	if e = n.values.Get(id); e != nil {
-		if now = time.Since(n.made); now < e.until && !n.invalidations.After(e.heard, e.buckets) {
+		if now = time.Since(n.made); now < e.until && !n.invalidations.After(e.known, e.buckets) {
 			return e, now
 		}
 	}
@@ -67,9 +67,9 @@ func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	return res, e
 }
 
-// early reports whether a reader who was answered with this is to refresh it before its time, and then what to refresh.
-func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
-	if beta <= 0 || !early(res.FreshFor, e.took, beta, rand.Float64) {
+// dueEarly reports whether a reader who was answered with this is to refresh it before its time, and then what to refresh.
+func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
+	if beta <= 0 || !drawsEarly(res.FreshFor, e.took, beta, rand.Float64) {
 		return found[V]{}, false
 	}
 	got := e.found
@@ -78,21 +78,21 @@ func (e *kept[V]) early(res Result[V], beta float64) (found[V], bool) {
 	return got, true
 }
 
-// stamp is taken before the store is asked for what is then kept.
-func (n *localTier[V]) stamp(id string) (m moment) {
+// moment is taken before the store is asked for what is then kept.
+func (n *localTier[V]) moment(id string) (m moment) {
 	if n.values != nil {
-		m.heard = n.invalidations.Count()
+		m.known = n.invalidations.Count()
 		m.Stamp = n.values.Stamp(id)
 	}
 	return m
 }
 
-// stamps is stamp for many keys; nil if there is no tier.
-func (n *localTier[V]) stamps(keys []Key) (all []moment) {
+// moments is moment for many keys; nil if there is no tier.
+func (n *localTier[V]) moments(keys []Key) (all []moment) {
 	if n.values != nil {
 		all = make([]moment, len(keys))
 		for i, k := range keys {
-			all[i] = n.stamp(k.Key)
+			all[i] = n.moment(k.Key)
 		}
 	}
 	return all
@@ -101,10 +101,10 @@ func (n *localTier[V]) stamps(keys []Key) (all []moment) {
 // moment says up to which change of a key, and up to which invalidation by tag, a value is known to be true.
 type moment struct {
 	local.Stamp
-	heard uint64
+	known uint64
 }
 
-// keep puts a fresh value into the tier, unless it was changed since the stamp was taken or nobody could say. It comes
+// keep puts a fresh value into the tier, unless it was changed since the moment was taken or nobody could say. It comes
 // before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
 // functions), which its callers see to.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
@@ -142,7 +142,7 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
 		found: got, at: at, until: at + min(got.res.FreshFor, n.opts.TTL),
-		heard: m.heard, buckets: n.invalidations.Buckets(got.tags),
+		known: m.known, buckets: n.invalidations.Buckets(got.tags),
 	})
 }
 
@@ -153,7 +153,7 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 		return got
 	}
 	e := n.values.Distrusted(id)
-	if e == nil || n.invalidations.After(e.heard, e.buckets) {
+	if e == nil || n.invalidations.After(e.known, e.buckets) {
 		return got
 	}
 	since := time.Since(n.made) - e.at

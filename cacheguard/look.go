@@ -21,7 +21,7 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 			f.Land(outcome[V]{err: errGoexit})
 		}
 	}()
-	stamp, expected := c.tier.stamp(k.Key), c.presence.Of(k.Key)
+	before, expected := c.tier.moment(k.Key), c.presence.Of(k.Key)
 	got, goesOn, err := c.find(ctx, f, key, k, lead, expected)
 	switch {
 	case goesOn != nil:
@@ -29,13 +29,13 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 	case err == nil:
 		c.up(ctx, &c.reading)
 		c.presence.Looked(expected, got.id != nil, got.keeps)
-		c.tier.keep(k.Key, stamp, got)
+		c.tier.keep(k.Key, before, got)
 		if !got.servable() {
-			c.missed(ctx, key, got)
+			c.observeMiss(ctx, key, got)
 		}
 	case errors.Is(err, ErrOverloaded):
 		storeErr = err
-	case !over(ctx):
+	case !timeIsUp(ctx):
 		c.down(ctx, &c.reading, key, err)
 		storeErr = err
 	}
@@ -46,8 +46,8 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return got, goesOn, storeErr
 }
 
-// over reports whether ctx has ended, also if its timer is a moment late.
-func over(ctx context.Context) bool {
+// timeIsUp reports whether ctx has ended, also if its timer is a moment late.
+func timeIsUp(ctx context.Context) bool {
 	by, ok := ctx.Deadline()
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
@@ -55,40 +55,40 @@ func over(ctx context.Context) bool {
 // read returns what the store has under a key; what was invalidated by a tag is not there.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
-	raw, of, err := c.store.Get(ctx, k, hint.Tags)
+	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
 	if err != nil {
 		return found[V]{}, err
 	}
-	got, sure := c.openWith(asked, k.Key, raw, hint, of)
-	if !sure {
+	got, checked := c.openWith(asked, k.Key, raw, hint, gens)
+	if !checked {
 		return c.validateOne(ctx, got)
 	}
 	return got, nil
 }
 
 // openWith opens a frame that came with the generations that were asked for, and reports whether they are those that it needs.
-func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, of Generations) (got found[V], sure bool) {
+func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
 	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
 		return got, true
 	}
 	c.hints.Note(id, got.tags)
-	return got, got.checkWith(hint, of, c.store)
+	return got, got.checkWith(hint, gens, c.store)
 }
 
 // checkWith is checkAgainst for the generations that were asked for by a hint. It reports whether they are those that the value needs.
-func (got *found[V]) checkWith(hint *knowledge.Hint, of Generations, clock interface{ Now() time.Time }) bool {
-	if len(of) != 1+len(hint.Tags) || of[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
+func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
+	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
 		return false
 	}
-	got.checkAgainst(of, nil, clock)
+	got.checkAgainst(gens, nil, clock)
 	return true
 }
 
 // openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a
 // message, too: messages come in the order of what they tell of, but they may be late.
-func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, told bool) (found[V], error) {
+func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (found[V], error) {
 	got := c.open(asked, k.Key, raw)
-	if got.res.Status == StatusMiss || told && c.invalidations.Passes(got.tags, got.stamp) {
+	if got.res.Status == StatusMiss || byMessage && c.invalidations.Passes(got.tags, got.stamp) {
 		return got, nil
 	}
 	return c.validateOne(ctx, got)
@@ -103,13 +103,13 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 		hints[i] = c.hints.Of(k.Key)
 		asked.Add(hints[i].Tags)
 	}
-	before, moment := c.tier.stamps(keys), c.unsent.Now()
-	replies, of := c.store.GetMany(ctx, keys, asked.All)
-	if len(of) != 1+len(asked.All) || of[0] == 0 {
-		of = nil
+	before, unsent := c.tier.moments(keys), c.unsent.Now()
+	replies, gens := c.store.GetMany(ctx, keys, asked.All)
+	if len(gens) != 1+len(asked.All) || gens[0] == 0 {
+		gens = nil
 	}
 	all := make([]found[V], len(keys))
-	var unsure []int // what has tags that weren't asked for
+	var unchecked []int // what has tags that weren't asked for
 	var errs map[int]error
 	failed := func(i int, err error) {
 		if errs == nil {
@@ -125,7 +125,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 			continue
 		}
 		if r.Answer != nil {
-			c.openInto(got, moment, keys[i].Key, r.Answer, now)
+			c.openInto(got, unsent, keys[i].Key, r.Answer, now)
 		}
 		if got.res.Status == StatusMiss {
 			continue
@@ -133,14 +133,14 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[in
 		if hints[i] != knowledge.Untagged || len(got.tags) > 0 {
 			c.hints.Note(keys[i].Key, got.tags)
 		}
-		if of != nil && asked.Covers(got.tags) {
-			got.checkAgainst(of, asked.At, c.store)
+		if gens != nil && asked.Covers(got.tags) {
+			got.checkAgainst(gens, asked.At, c.store)
 		} else {
-			unsure = append(unsure, i)
+			unchecked = append(unchecked, i)
 		}
 	}
-	if err := c.validate(ctx, all, unsure); err != nil {
-		for _, i := range unsure {
+	if err := c.validate(ctx, all, unchecked); err != nil {
+		for _, i := range unchecked {
 			failed(i, err)
 		}
 	}
@@ -168,15 +168,15 @@ func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) err
 	for _, i := range some {
 		asked.Add(all[i].tags.All())
 	}
-	of, err := c.store.Generations(ctx, c.opts.Name, asked.All)
-	if err == nil && len(of) != 1+len(asked.All) {
+	gens, err := c.store.Generations(ctx, c.opts.Name, asked.All)
+	if err == nil && len(gens) != 1+len(asked.All) {
 		err = errGenerations
 	}
 	for _, i := range some {
 		if got := &all[i]; err != nil {
 			got.forget()
 		} else {
-			got.checkAgainst(of, asked.At, c.store)
+			got.checkAgainst(gens, asked.At, c.store)
 		}
 	}
 	return err
@@ -195,8 +195,8 @@ func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got
 // checkAgainst leaves of a value that something unusable is there if its cache or one of its tags was invalidated since it was
 // loaded, and ages it if one of its soft tags was. at says where the tags are after the first of the generations; nil: in the
 // order in which the value has them.
-func (got *found[V]) checkAgainst(of Generations, at map[string]int, clock interface{ Now() time.Time }) {
-	if got.stamp <= of[0] { // in the same microsecond nobody knows which was first
+func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
+	if got.stamp <= gens[0] { // in the same microsecond nobody knows which was first
 		got.forget()
 		return
 	}
@@ -208,7 +208,7 @@ func (got *found[V]) checkAgainst(of Generations, at map[string]int, clock inter
 		if at != nil {
 			n = at[tag]
 		}
-		switch generation := of[1+n]; {
+		switch generation := gens[1+n]; {
 		case got.stamp > generation:
 		case got.tags.Soft(i):
 			got.mark(clock.Now().Sub(time.UnixMicro(generation)))

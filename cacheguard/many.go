@@ -66,14 +66,14 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 		}
 	}
 	got, err := c.GetMany(ctx, keys, func(ctx context.Context, missing []string) (map[string]V, error) {
-		of := make([]K, len(missing))
+		wanted := make([]K, len(missing))
 		for i, k := range missing {
-			of[i] = byKey[k]
+			wanted[i] = byKey[k]
 		}
-		loaded, err := load(ctx, of)
+		loaded, err := load(ctx, wanted)
 		values := make(map[string]V, len(loaded))
 		for i, k := range missing {
-			if v, ok := loaded[of[i]]; ok {
+			if v, ok := loaded[wanted[i]]; ok {
 				values[k] = v
 			}
 		}
@@ -133,8 +133,8 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 }
 
 // get gets what the store and loads have.
-func (m *many[V]) get(ctx context.Context, keys []string, moment uint64) {
-	m.asOf = moment
+func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64) {
+	m.asOf = asOf
 	m.read(ctx, keys)
 	m.refreshBehind(ctx)
 	m.join(ctx)
@@ -200,7 +200,7 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 			others = append(others, key)
 			continue
 		}
-		if got, early := e.early(res, c.opts.EarlyRefresh); early {
+		if got, early := e.dueEarly(res, c.opts.EarlyRefresh); early {
 			m.refresh(key, id, got)
 		}
 		m.answer(ctx, key, res)
@@ -238,9 +238,9 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		err := errs[i]
 		switch {
 		case err == nil && !got.servable():
-			c.missed(ctx, key, *got)
+			c.observeMiss(ctx, key, *got)
 		case err != nil && !errors.Is(err, ErrOverloaded):
-			if over(ctx) { // only this caller's time is over: as if nothing were there
+			if timeIsUp(ctx) { // only this caller's time is over: as if nothing were there
 				err = nil
 			} else {
 				c.down(ctx, &c.reading, key, err)

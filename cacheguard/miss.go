@@ -26,15 +26,15 @@ type miss[V any] struct {
 	load   loader[V]
 
 	sight[V]
-	asked  question // for the lease
-	ans    LeaseAnswer
-	own    own[V]
-	note   []byte // of the load whose outcome this is
-	waits  waiting
-	turn   *turn    // the slot in hand
-	work   *work[V] // its load
-	plan   plan
-	parted atomic.Bool // the run does not go on for this one any more
+	asked     question // for the lease
+	ans       LeaseAnswer
+	own       own[V]
+	note      []byte // of the load whose outcome this is
+	waits     waiting
+	turn      *turn    // the slot in hand
+	work      *work[V] // its load
+	plan      plan
+	uncounted atomic.Bool // the run does not go on for this one any more
 }
 
 // sight is what was seen of the store last.
@@ -65,10 +65,10 @@ type own[V any] struct {
 
 // plan is what is still to be done for a miss.
 type plan struct {
-	do      protocol.Do
-	listed  bool // among what the run has to do
-	landing protocol.Landing
-	left    bool // nobody waits for this flight any more
+	do       protocol.Do
+	listed   bool // among what the run has to do
+	landing  protocol.Landing
+	deserted bool // nobody waits for this flight any more
 }
 
 // missOf makes a miss of what a look-up found, or of why the store could not be used.
@@ -105,7 +105,7 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 
 // awaitOwn waits for the flight that the caller has handed over.
 func (c *Cache[V]) awaitOwn(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
-	began := c.watch(f)
+	began := c.beganToWait(f)
 	var out *outcome[V]
 	if d := desk.From(ctx); d != nil {
 		out, err = desk.Work(ctx, d, f)
@@ -127,7 +127,7 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 	}
 	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
 	*res = out.res
-	return res.answer(out.err)
+	return res.withNotFound(out.err)
 }
 
 // loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not. marker is what says so, if

@@ -80,9 +80,9 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 	c.opts.Observer.Observe(ctx, e)
 }
 
-// watch is when a caller began to wait for a flight, if somebody is to be told for how long it did. While the flight only
+// beganToWait is when a caller began to wait for a flight, if somebody is to be told for how long it did. While the flight only
 // looks into the store it doesn't read the clock, which costs as much as all the rest that an observer costs a hit.
-func (c *Cache[V]) watch(f *flight.Flight[outcome[V]]) (began time.Time) {
+func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	if c.opts.Observer != nil && !f.Detached().IsZero() {
 		began = time.Now()
 	}

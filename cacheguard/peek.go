@@ -33,7 +33,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	}
 	got, err := c.read(ctx, c.key(id))
 	if err != nil {
-		if over(ctx) {
+		if timeIsUp(ctx) {
 			<-ctx.Done()
 			return Result[V]{}, ctx.Err()
 		}
@@ -42,7 +42,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	}
 	c.up(ctx, &c.reading)
 	if got.corrupt != nil {
-		c.missed(ctx, key, got)
+		c.observeMiss(ctx, key, got)
 	}
 	if got.unshared {
 		return Result[V]{}, nil

@@ -36,10 +36,10 @@ type run[V any] struct {
 
 // agenda is what is still to be done in a run.
 type agenda[V any] struct {
-	todo []*miss[V] // for which something is to be done
-	open int        // misses that have not landed
-	left bool       // nobody waits for one of them any more
-	back comeback[V]
+	todo         []*miss[V] // for which something is to be done
+	open         int        // misses that have not landed
+	someDeserted bool       // nobody waits for one of them any more
+	back         comeback[V]
 }
 
 // newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx' values, but doesn't end with it,
@@ -61,15 +61,15 @@ func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]
 
 // abandon is called when nobody waits for a flight any more.
 func (r *run[V]) abandon(m *miss[V]) {
-	if r.parts(m) {
+	if r.uncount(m) {
 		r.cancel(errAbandoned)
 	}
-	r.mail.Post(func() { m.plan.left, r.left = true, true })
+	r.mail.Post(func() { m.plan.deserted, r.someDeserted = true, true })
 }
 
-// parts notes that a flight has landed or that nobody waits for it any more, and reports whether that was the last one.
-func (r *run[V]) parts(m *miss[V]) (last bool) {
-	return m.parted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
+// uncount notes that a flight has landed or that nobody waits for it any more, and reports whether that was the last one.
+func (r *run[V]) uncount(m *miss[V]) (last bool) {
+	return m.uncounted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
 }
 
 // close is called when the cache closes.
@@ -141,22 +141,22 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 		m.plan.landing = landing
 	}
 	if was.State == protocol.Following && m.State != was.State {
-		r.cache.observe(r.ctx, Event{Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.heard})
+		r.cache.observe(r.ctx, Event{Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.note})
 	}
 }
 
-// ended reports whether nobody waits any more or the cache is closing.
-func (r *run[V]) ended() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
+// stopping reports whether nobody waits any more or the cache is closing.
+func (r *run[V]) stopping() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
 // endLeft ends misses that nobody waits for, and reports whether there are any. While others take part in the same slot,
 // question or load they stay.
 func (r *run[V]) endLeft() (some bool) {
-	ended := r.ended()
-	if !ended && !r.left {
+	ended := r.stopping()
+	if !ended && !r.someDeserted {
 		return false
 	}
 	for _, m := range r.misses {
-		if !m.Ended && (ended || m.plan.left && (m.State == protocol.Following || m.work != nil && m.work.left())) {
+		if !m.Ended && (ended || m.plan.deserted && (m.State == protocol.Following || m.work != nil && m.work.deserted())) {
 			r.step(m, protocol.Event{Kind: protocol.End})
 			some = true
 		}
@@ -258,12 +258,12 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	case protocol.ConcludeLater:
 		o := c.unstored(m)
 		m.own.out.frame = nil
-		c.background(func(ctx context.Context) error { return c.tell(ctx, m, o, 0) })
+		c.background(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, 0) })
 	case protocol.Refresh:
 		c.refreshBehind(r.ctx, m.name, m.key, m.load, m.had)
 	case protocol.LetGo:
 		kind := protocol.Wanted
-		if m.flight.LetGo() || r.ended() {
+		if m.flight.LetGo() || r.stopping() {
 			kind = protocol.Unwanted
 		}
 		r.step(m, protocol.Event{Kind: kind})

@@ -79,15 +79,15 @@ func (r *run[V]) conclude(m *miss[V]) {
 	o, backoff := Outcome{}, time.Duration(0)
 	if m.State == protocol.Failing {
 		m.own.res.Status = StatusLoaded
-		o, backoff = c.failed(m)
+		o, backoff = c.outcomeOfFailure(m)
 	} else {
 		o = c.notStored(r.ctx, m)
 	}
-	c.settle(func(ctx context.Context) error { return c.tell(ctx, m, o, backoff) })
+	c.settle(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, backoff) })
 }
 
-// failed is the outcome of a load that has failed, and for how long nobody repeats it.
-func (c *Cache[V]) failed(m *miss[V]) (o Outcome, backoff time.Duration) {
+// outcomeOfFailure is the outcome of a load that has failed, and for how long nobody repeats it.
+func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
 	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), backoff, grace(backoff))
@@ -124,8 +124,8 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
 }
 
-// tell ends the lease of a load that leaves no value, with a record for those who ask later.
-func (c *Cache[V]) tell(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
+// sendOutcome ends the lease of a load that leaves no value, with a record for those who ask later.
+func (c *Cache[V]) sendOutcome(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
 	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
 

@@ -32,7 +32,7 @@ func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 // namedTags invalidates tags that a user has named, of the kind that this marks.
 func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) error {
 	switch {
-	case !c.changes(ctx):
+	case !c.mayChange(ctx):
 		return ErrClosed
 	case len(tags) == 0:
 		return nil
@@ -97,7 +97,7 @@ func (e Entry[V]) allTags() (frame.Tags, error) {
 func (c *Cache[V]) InvalidateAll(ctx context.Context) error { return c.invalidateTags(ctx, nil) }
 
 func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
-	if !c.changes(ctx) {
+	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -119,7 +119,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	}
 	c.lately.Tags(tags, generation)
 	c.unsent.SentTags(tags, last)
-	c.changesGo(ctx)
+	c.upForChanges(ctx)
 	return nil
 }
 

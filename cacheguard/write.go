@@ -53,7 +53,7 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
 	}
 	c.unsent.SentKeys([]string{id}, last, false)
-	c.changesGo(ctx)
+	c.upForChanges(ctx)
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	return nil
 }
@@ -97,7 +97,7 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 // not certain, this process remembers them and tells the store when it can (ErrPending), and serves nothing from before the
 // call; until then, other processes may. See Flush.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
-	if !c.changes(ctx) {
+	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
 	return c.invalidate(ctx, keys)
@@ -107,19 +107,19 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 // begin now, at the latest. It ends leases too, for what is loaded now may be older than what the mark is for. Otherwise it
 // is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
-	if !c.changes(ctx) {
+	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
-	return c.change(ctx, keys, c.store.Now())
+	return c.changeKeys(ctx, keys, c.store.Now())
 }
 
 func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
-	return c.change(ctx, keys, time.Time{})
+	return c.changeKeys(ctx, keys, time.Time{})
 }
 
-// change has the store change keys, and everything in this process agree. mark is when they were marked stale; zero: they are
+// changeKeys has the store change keys, and everything in this process agree. mark is when they were marked stale; zero: they are
 // invalidated.
-func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) error {
+func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (c *Cache[V]) change(ctx context.Context, keys []string, mark time.Time) er
 	}
 	_, failed := c.tellKeys(context.WithoutCancel(ctx), ks, mark, c.unsent.Last())
 	if failed == nil {
-		c.changesGo(ctx)
+		c.upForChanges(ctx)
 		return nil
 	}
 	ids := slices.Sorted(maps.Keys(failed))
@@ -164,7 +164,7 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	}
 	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{})
 	c.unsent.SentKeys([]string{id}, last, false)
-	c.changesGo(ctx)
+	c.upForChanges(ctx)
 	return nil
 }
 

@@ -30,13 +30,13 @@
 //     again, with the number in place (Slot.Ask); a fill that finds its own value is stored (Slot.Fill). Only a load
 //     that began with a grant in hand is stored (Miss.alone). Checks: lateFill, believesTooLong, waitsForItself,
 //     storedButRefused, refusedButStored, refusedUndisturbed, fillsWithoutLease.
-//  2. An ending has the name of its load. Who is told to wait remembers whose load it waits for (Miss.answered), and
+//  2. An ending has the name of its load. Who is told to wait remembers whose load it waits for (Miss.asking), and
 //     asks again with that name; a record answers those who name its load, and everybody during the back-off
 //     (Slot.Ask); from a message only the ending of that load is taken, anything else means: look again. Checks:
 //     secondLoadForWaiter, errorFromBefore, anothersOutcome.
 //  3. A load that leaves no value leaves a record in the lease's place, if the lease is still its own (Slot.Conclude),
 //     so that a lost message costs no second load. A change removes it, and so does a lease. If the result is for one caller,
-//     each of the others loads for itself, waits for nobody and takes no turns (Miss.left, Miss.answered, Miss.begin).
+//     each of the others loads for itself, waits for nobody and takes no turns (Miss.noValue, Miss.asking, Miss.begun).
 //     Checks: secondLoadForWaiter, errorAfterRepair, leaseAndRecord, waitsForOthers, asksApart.
 //  4. A lease that is gone seals the flight: the load goes on for those who have joined, and is not stored. If another
 //     load has it, the load is cancelled and its callers follow the other (Miss.leading). After MaxRestarts a process
@@ -50,7 +50,7 @@
 //     before it, and again after it, also if the store has failed; another process seals when the message arrives, and
 //     seals every flight when messages arrive again after a break. Checks: joinsOld, olderThanTold, olderThanChange.
 //  7. A mark leaves the value, which may be served as stale, and ends the lease in the same step (Slot.MarkStale). A
-//     refresh that nobody waits for does not wait for others (Miss.answered). Checks: olderThanChange, waitsForNobody.
+//     refresh that nobody waits for does not wait for others (Miss.asking). Checks: olderThanChange, waitsForNobody.
 //  8. A claim removes the value and takes the lease over in one step, whoever holds it (Slot.Claim): what was loaded
 //     before is refused. A write that has lost its lease goes on, for it may be half done; if its result isn't stored, or it
 //     has failed, its caller invalidates, and no record tells of it (Miss.leading). When it returns, its process seals its
@@ -62,7 +62,7 @@
 //     a value that the asker hasn't seen (Slot.Ask). Those who wait are told, and listen before they ask. Checks:
 //     secondLoad, twoLoadsOfOne, notPushed.
 //  13. Nobody waits for another load with a slot in hand (Miss.endTurn), and nobody is granted a lease without one: a question in
-//     the place of a look-up has it beforehand (Miss.begin). Who is refused one is told so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
+//     the place of a look-up has it beforehand (Miss.begun). Who is refused one is told so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
 //  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
 //     an end. Checks: waitsForEver, waitsTooLong.
 //

@@ -173,19 +173,19 @@ func (m *Miss) Step(e Event) (Do, Landing) {
 	}
 	switch m.State {
 	case Begun:
-		return m.begin(e)
+		return m.begun(e)
 	case Queued:
 		return m.turned(e, Ask, Asking)
 	case Asking:
-		return m.answered(e)
+		return m.asking(e)
 	case Leading:
 		return m.leading(e)
 	case Settling:
-		return m.settled(e, LandOwn)
+		return m.settling(e, LandOwn)
 	case Failing:
-		return m.settled(e, LandOwnError)
+		return m.settling(e, LandOwnError)
 	case Following:
-		return m.told(e)
+		return m.following(e)
 	case Leaving:
 		return m.leaving(e)
 	case Spared:
@@ -196,7 +196,7 @@ func (m *Miss) Step(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-func (m *Miss) begin(e Event) (Do, Landing) {
+func (m *Miss) begun(e Event) (Do, Landing) {
 	switch {
 	case e.Kind != Begin:
 		return 0, 0
@@ -229,9 +229,9 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	return 0, 0
 }
 
-// answered: granted, lead; held, give the slot back and follow. One that asked in the place of a look-up has not begun if that
+// asking: granted, lead; held, give the slot back and follow. One that asked in the place of a look-up has not begun if that
 // brought a value, which is looked at first, or no answer, which says nothing about a value that can be read.
-func (m *Miss) answered(e Event) (Do, Landing) {
+func (m *Miss) asking(e Event) (Do, Landing) {
 	unseen := m.Unseen
 	switch m.Unseen = false; {
 	case unseen && e.Kind == Value:
@@ -266,7 +266,7 @@ func (m *Miss) answered(e Event) (Do, Landing) {
 		}
 		return m.found(do, e, true)
 	case Outcome:
-		return m.left(m.endTurn(), e.Left)
+		return m.noValue(m.endTurn(), e.Left)
 	}
 	return 0, 0
 }
@@ -323,7 +323,7 @@ func (m *Miss) lose() Do {
 	return Seal
 }
 
-func (m *Miss) settled(e Event, landing Landing) (Do, Landing) {
+func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	switch e.Kind {
 	case Stored, Told:
 		return m.land(0, landing)
@@ -336,8 +336,8 @@ func (m *Miss) settled(e Event, landing Landing) (Do, Landing) {
 	return 0, 0
 }
 
-// told is what a miss that follows is told.
-func (m *Miss) told(e Event) (Do, Landing) {
+// following is what a miss that follows is told.
+func (m *Miss) following(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Changed:
 		m.Restarts++
@@ -345,7 +345,7 @@ func (m *Miss) told(e Event) (Do, Landing) {
 	case Filled:
 		return m.found(0, e, false)
 	case Over:
-		return m.left(0, e.Left)
+		return m.noValue(0, e.Left)
 	case Woken:
 		return m.again(0)
 	case Overdue:
@@ -372,8 +372,8 @@ func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 	return m.again(do)
 }
 
-// left takes what became of a load that left no value.
-func (m *Miss) left(do Do, left Left) (Do, Landing) {
+// noValue takes what became of a load that left no value.
+func (m *Miss) noValue(do Do, left Left) (Do, Landing) {
 	switch left {
 	case Failure:
 		return m.land(do, LandTheirError)
