@@ -187,14 +187,7 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 		return
 	}
 	if err != nil {
-		c.down(r.ctx, &c.leasing, m.name, err)
-		m.storeErr = err
-		if m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
-			m.had.good, m.Seen = protocol.Shown, protocol.Shown
-		}
-		c.pause(m, pauseWithoutLeases, nil)
-		e.Kind = protocol.Unanswered
-		r.step(m, e)
+		r.noLeases(m, err)
 		return
 	}
 	c.up(r.ctx, &c.leasing)
@@ -235,6 +228,18 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 		e.Kind, e.Left = protocol.Outcome, r.takeOutcome(m, false)
 	}
 	r.step(m, e)
+}
+
+// noLeases goes on with a miss for which the store could not be asked for the lease.
+func (r *run[V]) noLeases(m *miss[V], err error) {
+	c := r.cache
+	c.down(r.ctx, &c.leasing, m.name, err)
+	m.storeErr = err
+	if m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
+		m.had.good, m.Seen = protocol.Shown, protocol.Shown
+	}
+	c.pause(m, pauseWithoutLeases, nil)
+	r.step(m, protocol.Event{Kind: protocol.Unanswered, Sent: m.asked.sent, Now: r.now()})
 }
 
 // takeFound takes a value that was found, which may be the one of the load that was awaited.

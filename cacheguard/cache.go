@@ -22,11 +22,7 @@ import (
 type Cache[V any] struct {
 	store Store
 	opts  Options[V] // with all defaults in place
-	codec uint32     // fingerprint of opts.Codec
-
-	protocol    protocol.Config // what opts mean for it
-	tookTooLong error           // the cause with which LoadTimeout ends a load
-	sentinels   sentinels
+	meaning
 
 	flights flights[V]
 	waits   watch.Board[Message] // of those flights, for loads in other processes
@@ -39,6 +35,14 @@ type Cache[V any] struct {
 	listeners
 	health
 	doubts
+}
+
+// meaning is what the options mean.
+type meaning struct {
+	codec       uint32          // fingerprint of Options.Codec
+	protocol    protocol.Config // for the state machine
+	tookTooLong error           // the cause with which LoadTimeout ends a load
+	sentinels   sentinels
 }
 
 // memory is what this process knows of keys and tags beside their values.
@@ -77,7 +81,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache[V]{store: store, opts: opts, codec: fingerprint(opts.Codec), life: life{Life: lifetime.New(), ends: lifetime.New()}}
+	c := &Cache[V]{store: store, opts: opts, life: life{Life: lifetime.New(), ends: lifetime.New()}}
+	c.codec = fingerprint(opts.Codec)
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.sentinels = sentinelsOf(opts.Errors)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}

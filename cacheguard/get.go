@@ -172,14 +172,14 @@ func (c *Cache[V]) leadRead(ctx context.Context, f *flight.Flight[outcome[V]], k
 	got, r, err := c.lookUp(ctx, f, key, k, &load)
 	if r != nil { // it has asked for the lease already
 		go r.work()
-		return c.awaitOwn(ctx, f, r.misses[0], res)
+		return c.awaitOwn(ctx, r.misses[0], res)
 	}
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
 		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
 		m := c.missOf(key, k, load, got, nil)
-		m.Solo = true
-		return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
+		m.Solo, m.flight = true, flight.Solo[outcome[V]]()
+		return c.detach(ctx, m, res)
 	}
 	if err == nil && got.isOneOfSeveral(ctx) {
 		stale := got
@@ -211,14 +211,12 @@ func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 		return failed
 	}
-	if got.servable() && err == nil && c.opts.SoftTimeout > 0 {
-		f.Hold()
-		f.Offer(outcome[V]{res: got.res, also: &aside[V]{at: time.Now()}}, time.Now().Add(got.keeps))
+	m := c.missOf(key, k, load, *got, err)
+	m.Reads, m.flight = true, f
+	if c.offer(m) {
 		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 	}
-	m := c.missOf(key, k, load, *got, err)
-	m.Reads = true
-	return c.detach(ctx, f, m, res)
+	return c.detach(ctx, m, res)
 }
 
 // atOnce says what a caller is told who waits for no load: a fresh value; a stale one, where that will do or because a load has

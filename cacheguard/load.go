@@ -148,7 +148,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 		var outs []loaded[V]
 		err := errGoexit
 		defer func() { w.loadEnded(outs) }()
-		ended := func(error, bool) {}
+		var ended func(error, bool)
 		defer func() {
 			if v := recover(); v != nil {
 				err = panicError(v)
@@ -160,7 +160,9 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 			for _, out := range outs {
 				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
 			}
-			ended(err, notFound)
+			if ended != nil {
+				safely(func() { ended(err, notFound) })
+			}
 			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err})
 		}()
 		ctx, ended = c.trace(ctx, name, &w.note)

@@ -11,8 +11,7 @@ import (
 )
 
 // lookUp finds what the store has. With lead it may ask for the lease at once; then the run goes on that has asked. The error means that
-// the store can't be used; if only this caller's time is over, that is not the store's fault nor the others' problem: it is as if
-// nothing were there, and who asks for the lease looks again.
+// the store can't be used.
 func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, lead *loader[V]) (
 	got found[V], goesOn *run[V], storeErr error) {
 	whole := false
@@ -33,17 +32,24 @@ func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key
 		if !got.servable() {
 			c.observeMiss(ctx, key, got)
 		}
-	case errors.Is(err, ErrOverloaded):
-		storeErr = err
-	case !timeIsUp(ctx):
-		c.down(ctx, &c.reading, key, err)
-		storeErr = err
-	}
-	if storeErr != nil {
-		got = c.tier.last(k.Key)
+	default:
+		storeErr = c.unread(ctx, key, k.Key, &got, err)
 	}
 	whole = true
 	return got, goesOn, storeErr
+}
+
+// unread goes on with a value that could not be read. If only this caller's time is over, that is not the store's fault nor the others'
+// problem: it is as if nothing were there, and who asks for the lease looks again. Else it is an error, and what the local tier has must do.
+func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
+	if !errors.Is(err, ErrOverloaded) {
+		if timeIsUp(ctx) {
+			return nil
+		}
+		c.down(ctx, &c.reading, key, err)
+	}
+	*got = c.tier.last(id)
+	return err
 }
 
 // timeIsUp reports whether ctx has ended, also if its timer is a moment late.

@@ -105,8 +105,8 @@ type many[V any] struct {
 	asOf   uint64     // when that was read
 	since  uint64     // what was found before it won't do
 	again  []string   // keys of which only that was to be had
-	joined []*miss[V] // of those, the ones that have to wait for another caller's flight
-	began  []*miss[V] // and the ones that lead one
+	waits  []*miss[V] // for whose flights the call waits: first for those of other callers, then for its own
+	leads  int        // how many are its own
 }
 
 // all gets what there is of the keys, each of which counts once.
@@ -236,18 +236,10 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	for i, key := range keys {
 		id, got := ks[i].Key, &all[i]
 		err := errs[i]
-		switch {
-		case err == nil && !got.servable():
-			c.observeMiss(ctx, key, *got)
-		case err != nil && !errors.Is(err, ErrOverloaded):
-			if timeIsUp(ctx) { // only this caller's time is over: as if nothing were there
-				err = nil
-			} else {
-				c.down(ctx, &c.reading, key, err)
-			}
-		}
 		if err != nil {
-			*got = c.tier.last(id)
+			err = c.unread(ctx, key, id, got, err)
+		} else if !got.servable() {
+			c.observeMiss(ctx, key, *got)
 		}
 		switch kind, failed, behind := c.atOnce(id, got, err); kind {
 		case EventHit, EventStale:
@@ -279,10 +271,11 @@ func (m *many[V]) refreshBehind(ctx context.Context) {
 func (m *many[V]) join(ctx context.Context) {
 	c := m.cache
 	seen := make(map[string]bool, len(m.missed))
+	var began []*miss[V]
 	offered, ended := false, false
 	defer func() {
 		if !ended { // Goexit in an observer
-			for _, p := range m.began {
+			for _, p := range began {
 				p.flight.Land(outcome[V]{err: errGoexit})
 			}
 		}
@@ -304,51 +297,41 @@ func (m *many[V]) join(ctx context.Context) {
 			continue
 		case !leads:
 			p.flight = f
-			m.joined = append(m.joined, p)
+			m.waits = append(m.waits, p)
 			continue
 		}
 		p.flight = f
-		m.began = append(m.began, p)
+		began = append(began, p)
 		if c.changed.Count(id) != p.asked.changed { // who joins from now on must not get what was read before
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
-		if c.opts.SoftTimeout > 0 && p.had.servable() && p.storeErr == nil {
-			f.Hold()
-			f.Offer(outcome[V]{res: p.had.res, also: &aside[V]{at: p.at}}, p.until())
-			offered = true
-		}
+		offered = c.offer(p) || offered
 	}
 	ended = true
 	if offered { // a load that reads this may leave, and the work goes on without it
 		ctx = outsideSlots(ctx)
 	}
-	if len(m.began) > 0 {
-		c.runAll(ctx, m.load, m.began...)
+	m.waits, m.leads = append(m.waits, began...), len(began)
+	if len(began) > 0 {
+		c.runAll(ctx, m.load, began...)
 	}
 }
 
 // wait waits for every flight, one after another, and notes what came of it.
 func (m *many[V]) wait(ctx context.Context) {
 	c, began := m.cache, time.Now()
-	for _, p := range m.joined {
+	for _, p := range m.waits {
 		c.urge(ctx, p.flight)
 	}
-	for _, p := range m.began {
-		c.urge(ctx, p.flight)
-	}
-	for len(m.joined)+len(m.began) > 0 {
-		from, leads := &m.joined, false
-		if len(m.joined) == 0 {
-			from, leads = &m.began, true
-		}
-		p := (*from)[0]
-		*from = (*from)[1:]
+	for len(m.waits) > 0 {
+		p := m.waits[0]
+		m.waits = m.waits[1:]
 		out, err := m.result(ctx, p, began)
 		var res Result[V]
 		switch {
 		case err != nil:
-		case leads:
+		case len(m.waits) < m.leads:
 			err = c.led(ctx, p, out, began, &res)
 		case c.opts.StrongReads && m.since == 0 && c.tooOld(out, p.flight, m.asOf):
 			m.again = append(m.again, p.name)
@@ -371,10 +354,7 @@ func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*out
 
 // leave ends the memberships of a call that was ended by Goexit.
 func (m *many[V]) leave() {
-	for _, p := range m.joined {
-		p.flight.Leave()
-	}
-	for _, p := range m.began {
+	for _, p := range m.waits {
 		p.flight.Leave()
 	}
 }

@@ -87,12 +87,21 @@ func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 // until is when what it has seen can't be used any more.
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
-// detach hands a flight over to a run that outlives this caller, and waits for it like everybody else.
-func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
-	m.flight = f
+// offer gives those who wait for a miss the stale value that it has seen, for when they lose patience, and reports whether it has one.
+func (c *Cache[V]) offer(m *miss[V]) bool {
+	if c.opts.SoftTimeout <= 0 || !m.had.servable() || m.storeErr != nil {
+		return false
+	}
+	m.flight.Hold()
+	m.flight.Offer(outcome[V]{res: m.had.res, also: &aside[V]{at: m.at}}, m.until())
+	return true
+}
+
+// detach hands a miss over to a run that outlives this caller, and waits for its flight like everybody else.
+func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
 	recursive := c.inside(ctx, m.key.Key)
 	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
-		f.Leave()
+		m.flight.Leave()
 	}
 	switch begun := c.runAll(ctx, nil, m); {
 	case !begun:
@@ -100,11 +109,12 @@ func (c *Cache[V]) detach(ctx context.Context, f *flight.Flight[outcome[V]], m *
 	case recursive:
 		return recursion(m.name)
 	}
-	return c.awaitOwn(ctx, f, m, res)
+	return c.awaitOwn(ctx, m, res)
 }
 
 // awaitOwn waits for the flight that the caller has handed over.
-func (c *Cache[V]) awaitOwn(ctx context.Context, f *flight.Flight[outcome[V]], m *miss[V], res *Result[V]) (err error) {
+func (c *Cache[V]) awaitOwn(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
+	f := m.flight
 	began := c.beganToWait(f)
 	var out *outcome[V]
 	if d := desk.From(ctx); d != nil {
@@ -140,8 +150,8 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 		got = *marker
 	}
 	m := c.missOf(key, c.key(keyID(key)), load, got, nil)
-	m.Solo, m.Apart = true, true
-	return c.detach(ctx, flight.Solo[outcome[V]](), m, res)
+	m.Solo, m.Apart, m.flight = true, true, flight.Solo[outcome[V]]()
+	return c.detach(ctx, m, res)
 }
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among

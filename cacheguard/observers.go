@@ -23,14 +23,8 @@ type observers []Observer
 
 func (all observers) Observe(ctx context.Context, e Event) {
 	for _, o := range all {
-		observeSafely(ctx, o, e)
+		safely(func() { o.Observe(ctx, e) }) // a panic of one is not the others'
 	}
-}
-
-// observeSafely keeps a panic of one from the others.
-func observeSafely(ctx context.Context, o Observer, e Event) {
-	defer func() { _ = recover() }()
-	o.Observe(ctx, e)
 }
 
 // StartLoad starts all tracers. See LoadTracer.
@@ -58,7 +52,7 @@ func (all observers) StartLoad(ctx context.Context, cache, key string) (context.
 	}
 	return ctx, note, func(err error, notFound bool) {
 		for _, end := range slices.Backward(ends) {
-			endSafely(end, err, notFound)
+			safely(func() { end(err, notFound) })
 		}
 	}
 }
@@ -66,11 +60,6 @@ func (all observers) StartLoad(ctx context.Context, cache, key string) (context.
 func startSafely(ctx context.Context, tracer LoadTracer, cache, key string) (next context.Context, note []byte, end func(error, bool)) {
 	defer func() { _ = recover() }()
 	return tracer.StartLoad(ctx, cache, key)
-}
-
-func endSafely(end func(error, bool), err error, notFound bool) {
-	defer func() { _ = recover() }()
-	end(err, notFound)
 }
 
 // Attach attaches to all that do. See Attacher.

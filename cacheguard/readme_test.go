@@ -95,6 +95,7 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 		t.Errorf("ARCHITECTURE.md has %d lines, at most 200 are its size", n)
 	}
 	namesTests(t, "../ARCHITECTURE.md", 25)
+	namesParts(t, text, 25)
 	for _, named := range regexp.MustCompile("`((?:internal|cacheguard|middleware|bench|examples)/[\\w/.]+?)(?:/\\.\\.\\.)?`").FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat("../" + named[1]); err != nil {
 			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
@@ -107,20 +108,52 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// namesTests sees that the tests and fuzz targets which a file names are there, at least that many.
-func namesTests(t *testing.T, file string, least int) {
+// The same of the tests that the protocol's rules name.
+func TestProtocolNamesWhatIsThere(t *testing.T) { namesTests(t, "../internal/protocol/doc.go", 20) }
+
+// namesParts sees that what a text says is in a file is there, at least that many.
+func namesParts(t *testing.T, text string, least int) {
 	t.Helper()
-	var tests strings.Builder
+	files := map[string]string{}
+	for _, name := range goFiles(t) {
+		files[filepath.Base(name)] += read(t, name)
+	}
+	named := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`(?: of `\\w+`)? in `(?:\\w+/)*(\\w+\\.go)`").FindAllStringSubmatch(text, -1)
+	if len(named) < least {
+		t.Errorf("%d names of parts of files only", len(named))
+	}
+	for _, name := range named {
+		if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t|var |const )` + name[1] + `\b`).MatchString(files[name[2]]) {
+			t.Errorf("%s isn't in %s", name[1], name[2])
+		}
+	}
+}
+
+// goFiles are those of the project.
+func goFiles(t *testing.T) (names []string) {
+	t.Helper()
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			tests.WriteString(read(t, path))
+		if err == nil && strings.HasSuffix(path, ".go") {
+			names = append(names, path)
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(read(t, file), -1)
+	return names
+}
+
+// namesTests sees that the tests and fuzz targets which a file names are there, at least that many.
+func namesTests(t *testing.T, file string, least int) {
+	t.Helper()
+	var tests strings.Builder
+	for _, name := range goFiles(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			tests.WriteString(read(t, name))
+		}
+	}
+	named := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w+)\b`).FindAllStringSubmatch(read(t, file), -1)
 	if len(named) < least {
 		t.Errorf("%s names %d tests only", file, len(named))
 	}

@@ -33,5 +33,7 @@ func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[
 func (c *Cache[V]) reload(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
 	// What stands there now is what the lease is asked for in spite of.
 	got, _, err := c.lookUp(ctx, f, key, k, nil)
-	return c.detach(ctx, f, c.missOf(key, k, load, got, err), res)
+	m := c.missOf(key, k, load, got, err)
+	m.flight = f
+	return c.detach(ctx, m, res)
 }

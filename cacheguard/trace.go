@@ -31,26 +31,14 @@ func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	return nil
 }
 
-// trace has the tracer begin to follow a load, and returns the load's context and what ends the following.
-func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(err error, notFound bool)) {
+// trace has the tracer begin to follow a load, and returns the load's context and what ends the following, or nil.
+func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(error, bool)) {
 	if c.tracer == nil {
-		return ctx, untraced
+		return ctx, nil
 	}
-	return c.traced(ctx, key, noted)
-}
-
-func untraced(error, bool) {} // a literal in a generic method is allocated
-
-func (c *Cache[V]) traced(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(err error, notFound bool)) {
-	loadCtx, end = ctx, func(error, bool) {}
+	loadCtx = ctx
 	defer func() { _ = recover() }()
-	traced, note, ended := c.tracer.StartLoad(ctx, c.opts.Name, key)
-	if ended != nil {
-		end = func(err error, notFound bool) {
-			defer func() { _ = recover() }()
-			ended(err, notFound)
-		}
-	}
+	traced, note, end := c.tracer.StartLoad(ctx, c.opts.Name, key)
 	if madeOf(traced, ctx) {
 		loadCtx = traced
 	}
@@ -58,6 +46,12 @@ func (c *Cache[V]) traced(ctx context.Context, key string, noted *atomic.Pointer
 		noted.Store(&note)
 	}
 	return loadCtx, end
+}
+
+// safely does something of the user's that must not be able to kill a load.
+func safely(do func()) {
+	defer func() { _ = recover() }()
+	do()
 }
 
 // madeOf reports whether a tracer's context looks as if it were made of ctx. One that isn't would neither end with it nor

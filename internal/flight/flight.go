@@ -43,21 +43,37 @@ type Flight[T any] struct {
 	open    bool          // newcomers may join
 	landed  bool          // result is final
 	done    chan struct{} // closed when landed; made when somebody waits
-	abandon func()        // cancels detached work
-	urged   bool          // a member can't wait for the work to get its turn
-	urge    func()        // tells the work so
-	offered chan struct{} // closed when interim is set; made when somebody waits for it
-	offers  bool          // interim is set
 	next    *Flight[T]    // that members have gone on with
-	word    any           // what was announced last
-	spoken  chan struct{} // closed when there is another word; made when somebody waits for it
+	detached
+	announced
+	offer[T]
 
-	detached atomic.Pointer[time.Time] // set once, by DetachTo
+	result T      // set once, before done is closed
+	asOf   uint64 // with result: what was so at this moment, on the clock of Now, is in it
+}
 
-	interim T         // set once, before offered is closed
-	expires time.Time // when interim is no longer offered
-	result  T         // set once, before done is closed
-	asOf    uint64    // with result: what was so at this moment, on the clock of Now, is in it
+// detached is work that goes on without the leader's goroutine.
+type detached struct {
+	since atomic.Pointer[time.Time] // set once, by DetachTo
+
+	// guarded by shard.mu
+	abandon func() // cancels the work
+	urged   bool   // a member can't wait for the work to get its turn
+	urge    func() // tells the work so
+}
+
+// announced is what the work tells the members before it ends; guarded by shard.mu.
+type announced struct {
+	word   any           // the last one
+	spoken chan struct{} // closed when there is another word; made when somebody waits for it
+}
+
+// offer is what members get instead of the result who lose patience.
+type offer[T any] struct {
+	interim T             // set once, before offered is closed
+	expires time.Time     // when interim is no longer offered
+	offers  bool          // interim is set; guarded by shard.mu, and so is offered
+	offered chan struct{} // closed when interim is set; made when somebody waits for it
 }
 
 // now orders the beginnings of flights, of all groups, among each other and with the moments of Now.
@@ -217,7 +233,7 @@ func (f *Flight[T]) Seal() {
 // its turn. It may be called again when the work is done by somebody else.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
-	f.detached.CompareAndSwap(nil, &now)
+	f.since.CompareAndSwap(nil, &now)
 	f.shard.mu.Lock()
 	f.abandon, f.urge = abandon, urge
 	if f.done == nil {
@@ -235,7 +251,7 @@ func (f *Flight[T]) DetachTo(abandon, urge func()) {
 
 // Detached returns when DetachTo was called first, or the zero Time if it wasn't yet.
 func (f *Flight[T]) Detached() (at time.Time) {
-	if detached := f.detached.Load(); detached != nil {
+	if detached := f.since.Load(); detached != nil {
 		at = *detached
 	}
 	return at
@@ -314,8 +330,8 @@ func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	}
 }
 
-// offer returns the channel that is closed when there is an offer.
-func (f *Flight[T]) offer() <-chan struct{} {
+// offering returns the channel that is closed when there is an offer.
+func (f *Flight[T]) offering() <-chan struct{} {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	if f.offered == nil {
@@ -341,7 +357,7 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (res
 		case <-f.done:
 			return f.result, false, nil
 		case <-ctx.Done():
-		case <-f.offer():
+		case <-f.offering():
 			if time.Now().Before(f.expires) {
 				if f.Leave() {
 					return f.interim, true, nil

@@ -66,8 +66,31 @@
 //  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
 //     an end. Checks: waitsForEver, waitsTooLong.
 //
-// What the numbers leave out is not decided here: tags, the local tier, versions of frames and the grouping of many
-// keys.
+// # Rules of the driver and the stores
+//
+// These are not decided here. With each stands where it is kept and a test that fails without it; paths are from package cacheguard.
+//
+//  5. A load that ignores its context keeps its slot until it returns (load.go): TestAbandonedLoadKeepsItsSlot.
+//  6. An invalidation goes on when its caller's context ends, is sent although a breaker is open, and names the keys of which the
+//     store could not be told (write.go, deliver.go): TestWritesGoThrough, TestFailedInvalidateSeals,
+//     TestRestoredSealsFlights.
+//  9. Each grant has a stamp, the clock of the node that keeps the generations from before the load. An invalidation by tag sets the
+//     tag's generation to that clock, and a value counts if its stamp is later than the generations of its cache and of all its tags: a tie is
+//     a miss. What is missing of the generations is set to the clock, never counted up (look.go, redisstore/clock.lua): TestTieIsAMiss,
+//     TestGenerationsAreLost, and model/tags.pml.
+//  10. Before the store is asked, the moment of the local tier is taken; what is found is kept if nothing has changed since. After a
+//     break the tier is emptied before it is trusted again. Who has loaded keeps the result if the fill was stored (local.go,
+//     internal/local): TestLocalTierDoesntKeepWhatChanged, TestLocalTierDuringABreak, and model/localtier.pml.
+//  11. A value from the future, by the store's clock, or beyond its end is good for nothing (freshness.go): TestAgeBelowZero.
+//  13. A load that asks for its own key is told so, also through other loads (chain.go): TestRecursion.
+//  14. Each key of a batch has a token of its own. What was granted is loaded before anything is waited for, a key that is absent from the
+//     load's map doesn't exist, and keys that are loaded here are joined by others (many.go): TestGetMany, TestGetManyCoalesces.
+//  15. The version of the frame is part of a value's name, and a change removes the values of both versions (redisstore/names.go):
+//     TestTwoVersionsSideBySide.
+//  16. Something else in a lease's place, or a lease without an end, is overwritten (redisstore/lease.lua): TestGarbageLease.
+//     A stale value whose lease is held is not asked for again until that ends: TestHeldIsRemembered. The process whose load has
+//     failed asks a moment later than the others (backoff.go): TestSickProcessGoesLast. Without messages a waiter asks from time to
+//     time (follow.go): TestPollingWithoutMessages.
 //
 // # The explorer
 //
