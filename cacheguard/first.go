@@ -6,16 +6,14 @@ import (
 	"io"
 	"net"
 
-	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // find looks for a value: by a read, or where there is likely none by asking for the lease at once. That question has the double check
 // inside: a value comes as a read would have brought it, and nothing is granted. With any other answer the run goes on.
-func (c *Cache[V]) find(ctx context.Context, f *flight.Flight[outcome[V]], name string, k Key, lead *loader[V], expected knowledge.Expected) (
-	got found[V], goesOn *run[V], err error) {
-	if r := c.firstRun(ctx, f, name, k, lead, expected); r != nil {
+func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) (got found[V], goesOn *run[V], err error) {
+	if r := c.firstRun(ctx, of, mayLead, e); r != nil {
 		m := r.misses[0]
 		switch err = r.asksFirst(ctx); {
 		case m.State != protocol.Begun:
@@ -26,7 +24,7 @@ func (c *Cache[V]) find(ctx context.Context, f *flight.Flight[outcome[V]], name 
 			return got, nil, err
 		}
 	}
-	got, err = c.read(ctx, k)
+	got, err = c.read(ctx, of.key)
 	return got, nil, err
 }
 
@@ -39,9 +37,9 @@ func unanswered(err error) bool {
 // firstRun makes a run that asks for the lease before anything else. It returns nil if there likely is a value, if a load couldn't begin
 // at once, for want of a slot, if the store has trouble, which is another one for reads, after a load that failed, and inside the load
 // of this very key.
-func (c *Cache[V]) firstRun(ctx context.Context, f *flight.Flight[outcome[V]], name string, k Key, lead *loader[V], e knowledge.Expected) *run[V] {
-	if lead == nil || !c.presence.Lacks(e) || c.reading.said.Load() || c.leasing.said.Load() ||
-		c.failures.Recent(k.Key) != nil || c.inside(ctx, k.Key) || !c.life.Begin() {
+func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
+	if !mayLead || !c.presence.Lacks(e) || c.reading.said.Load() || c.leasing.said.Load() ||
+		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
 		return nil
 	}
 	slot := c.opts.Limiter.try(ctx)
@@ -49,8 +47,8 @@ func (c *Cache[V]) firstRun(ctx context.Context, f *flight.Flight[outcome[V]], n
 		c.life.End()
 		return nil
 	}
-	m := c.missOf(name, k, *lead, found[V]{}, nil)
-	m.Reads, m.Unseen, m.flight, m.turn = true, true, f, &turn{release: slot, members: 1}
+	m := c.missOf(of, found[V]{}, nil)
+	m.Reads, m.Unseen, m.turn = true, true, &turn{release: slot, members: 1}
 	return c.newRun(ctx, nil, m)
 }
 

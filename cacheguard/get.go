@@ -143,14 +143,14 @@ func (c *Cache[V]) endValue(ctx context.Context, key string, call *call[V]) (V, 
 
 // lead is the way of the caller that leads the flight.
 func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
-	k := c.key(keyID(key))
+	of := target[V]{f, key, c.key(keyID(key)), call.load}
 	switch call.group {
 	case refreshes:
-		return c.reload(ctx, f, key, k, call.load, res)
+		return c.reload(ctx, &of, res)
 	case parted:
-		return c.pursue(ctx, f, key, k, call.load, call.stale, nil, res)
+		return c.pursue(ctx, &of, call.stale, nil, res)
 	}
-	return c.leadRead(ctx, f, key, k, call.load, res)
+	return c.leadRead(ctx, &of, res)
 }
 
 // getLocal answers from the process-local tier, if it can.
@@ -160,7 +160,7 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 		return false, nil
 	}
 	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {
-		c.refreshBehind(ctx, key, c.key(id), load, got)
+		c.refreshBehind(ctx, &target[V]{nil, key, c.key(id), load}, got)
 	}
 	return true, c.answer(ctx, key, res)
 }
@@ -168,51 +168,50 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V],
 // look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
 //
 //go:noinline
-func (c *Cache[V]) leadRead(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
-	got, r, err := c.lookUp(ctx, f, key, k, &load)
+func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {
+	got, r, err := c.lookUp(ctx, of, true)
 	if r != nil { // it has asked for the lease already
 		go r.work()
 		return c.awaitOwn(ctx, r.misses[0], res)
 	}
 	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
 		marker := got
-		f.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
-		m := c.missOf(key, k, load, got, nil)
+		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
+		m := c.missOf(of, got, nil)
 		m.Solo, m.flight = true, flight.Solo[outcome[V]]()
 		return c.detach(ctx, m, res)
 	}
 	if err == nil && got.isOneOfSeveral(ctx) {
 		stale := got
-		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
-		return c.ofSeveral(ctx, key, load, &stale, res)
+		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
+		return c.ofSeveral(ctx, of.name, of.load, &stale, res)
 	}
-	return c.pursue(ctx, f, key, k, load, &got, err, res)
+	return c.pursue(ctx, of, &got, err, res)
 }
 
 // pursue is the way of a flight's leader from what a look-up has found.
-func (c *Cache[V]) pursue(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], got *found[V], err error,
-	res *Result[V]) error {
-	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
+func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err error, res *Result[V]) error {
+	switch kind, failed, behind := c.atOnce(of.key.Key, got, err); kind {
 	case EventHit, EventStale:
 		*res = got.res
 		res.Err = failed
-		f.Land(outcome[V]{res: *res})
+		of.flight.Land(outcome[V]{res: *res})
 		if behind {
 			had := *got // one of several is not this caller's alone
 			had.res.Err = failed
-			c.refreshBehind(ctx, key, k, load, had)
+			c.refreshBehind(ctx, of, had)
 		}
-		return c.answer(ctx, key, res)
+		return c.answer(ctx, of.name, res)
 	case EventCoalesced, EventOverloaded:
 		if kind == EventCoalesced {
 			res.Status = StatusCoalesced
 		}
-		f.Land(outcome[V]{res: *res, err: failed})
-		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
+		of.flight.Land(outcome[V]{res: *res, err: failed})
+		c.observe(ctx, Event{Kind: kind, Key: of.name, Err: failed})
 		return failed
 	}
-	m := c.missOf(key, k, load, *got, err)
-	m.Reads, m.flight = true, f
+	m := c.missOf(of, *got, err)
+	m.Reads = true
 	if c.offer(m) {
 		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
 	}

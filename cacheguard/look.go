@@ -6,34 +6,33 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// lookUp finds what the store has. With lead it may ask for the lease at once; then the run goes on that has asked. The error means that
+// lookUp finds what the store has. If it mayLead, it may ask for the lease at once; then the run goes on that has asked. The error means that
 // the store can't be used.
-func (c *Cache[V]) lookUp(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, lead *loader[V]) (
-	got found[V], goesOn *run[V], storeErr error) {
+func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
 		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
-			f.Land(outcome[V]{err: errGoexit})
+			of.flight.Land(outcome[V]{err: errGoexit})
 		}
 	}()
-	before, expected := c.tier.moment(k.Key), c.presence.Of(k.Key)
-	got, goesOn, err := c.find(ctx, f, key, k, lead, expected)
+	id := of.key.Key
+	before, expected := c.tier.moment(id), c.presence.Of(id)
+	got, goesOn, err := c.find(ctx, of, mayLead, expected)
 	switch {
 	case goesOn != nil:
 		c.presence.Looked(expected, false, 0)
 	case err == nil:
 		c.up(ctx, &c.reading)
 		c.presence.Looked(expected, got.id != nil, got.keeps)
-		c.tier.keep(k.Key, before, got)
+		c.tier.keep(id, before, got)
 		if !got.servable() {
-			c.observeMiss(ctx, key, got)
+			c.observeMiss(ctx, of.name, got)
 		}
 	default:
-		storeErr = c.unread(ctx, key, k.Key, &got, err)
+		storeErr = c.unread(ctx, of.name, id, &got, err)
 	}
 	whole = true
 	return got, goesOn, storeErr

@@ -218,7 +218,7 @@ func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
 
 // refresh notes that a value is to be refreshed behind the caller's back.
 func (m *many[V]) refresh(key, id string, got found[V]) {
-	m.behind = append(m.behind, m.cache.missOf(key, m.cache.key(id), m.one(key), got, nil))
+	m.behind = append(m.behind, m.cache.missOf(&target[V]{nil, key, m.cache.key(id), m.one(key)}, got, nil))
 }
 
 // read answers with what the store has, as get does, and notes the rest as missed.
@@ -253,7 +253,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 			m.give(key, Result[V]{}, failed)
 			continue
 		}
-		p := c.missOf(key, ks[i], m.one(key), *got, err)
+		p := c.missOf(&target[V]{nil, key, ks[i], m.one(key)}, *got, err)
 		p.Reads, p.asked.changed = true, before[i]
 		m.missed = append(m.missed, p)
 	}

@@ -20,11 +20,7 @@ var errAbandoned = errors.New("cacheguard: every caller has left")
 // happens on it, and a run does that.
 type miss[V any] struct {
 	protocol.Miss
-	flight *flight.Flight[outcome[V]]
-	name   string // the key as the caller gave it
-	key    Key    // the key as the store sees it
-	load   loader[V]
-
+	target[V]
 	sight[V]
 	asked     question // for the lease
 	ans       LeaseAnswer
@@ -35,6 +31,14 @@ type miss[V any] struct {
 	work      *work[V] // its load
 	plan      plan
 	uncounted atomic.Bool // the run does not go on for this one any more
+}
+
+// target is what a flight is after.
+type target[V any] struct {
+	flight *flight.Flight[outcome[V]]
+	name   string // the key as the caller gave it
+	key    Key    // the key as the store sees it
+	load   loader[V]
 }
 
 // sight is what was seen of the store last.
@@ -72,8 +76,8 @@ type plan struct {
 }
 
 // missOf makes a miss of what a look-up found, or of why the store could not be used.
-func (c *Cache[V]) missOf(name string, k Key, load loader[V], got found[V], storeErr error) *miss[V] {
-	m := &miss[V]{name: name, key: k, load: load}
+func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] {
+	m := &miss[V]{target: *of}
 	m.storeErr = storeErr
 	m.Config, m.Down = c.protocol, storeErr != nil
 	m.saw(got)
@@ -149,16 +153,16 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 	if marker != nil {
 		got = *marker
 	}
-	m := c.missOf(key, c.key(keyID(key)), load, got, nil)
-	m.Solo, m.Apart, m.flight = true, true, flight.Solo[outcome[V]]()
+	m := c.missOf(&target[V]{flight.Solo[outcome[V]](), key, c.key(keyID(key)), load}, got, nil)
+	m.Solo, m.Apart = true, true
 	return c.detach(ctx, m, res)
 }
 
 // refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
 // the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
 // the budget of loads, and ended by Close. If it fails, that stays in the store as a back-off for everybody.
-func (c *Cache[V]) refreshBehind(ctx context.Context, name string, k Key, load loader[V], got found[V]) {
-	m := c.missOf(name, k, load, got, nil)
+func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V]) {
+	m := c.missOf(of, got, nil)
 	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
 		c.runBehind(ctx, nil, m)
 	}

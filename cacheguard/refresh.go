@@ -1,10 +1,6 @@
 package cacheguard
 
-import (
-	"context"
-
-	"github.com/cacheguard/cacheguard/internal/flight"
-)
+import "context"
 
 // Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load of the key that
 // is under way when Refresh is called is waited for and counts; so does one that has failed, for as long as its
@@ -30,10 +26,8 @@ func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[
 // reload is the way of the caller that leads a flight of refreshes.
 //
 //go:noinline
-func (c *Cache[V]) reload(ctx context.Context, f *flight.Flight[outcome[V]], key string, k Key, load loader[V], res *Result[V]) error {
+func (c *Cache[V]) reload(ctx context.Context, of *target[V], res *Result[V]) error {
 	// What stands there now is what the lease is asked for in spite of.
-	got, _, err := c.lookUp(ctx, f, key, k, nil)
-	m := c.missOf(key, k, load, got, err)
-	m.flight = f
-	return c.detach(ctx, m, res)
+	got, _, err := c.lookUp(ctx, of, false)
+	return c.detach(ctx, c.missOf(of, got, err), res)
 }

@@ -260,7 +260,7 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 		m.own.out.frame = nil
 		c.background(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, 0) })
 	case protocol.Refresh:
-		c.refreshBehind(r.ctx, m.name, m.key, m.load, m.had)
+		c.refreshBehind(r.ctx, &m.target, m.had)
 	case protocol.LetGo:
 		kind := protocol.Wanted
 		if m.flight.LetGo() || r.stopping() {

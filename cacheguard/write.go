@@ -206,8 +206,8 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	if !c.life.Begin() {
 		return res, ErrClosed
 	}
-	m := c.missOf(key, c.key(id), write, found[V]{}, nil)
-	m.Claims, m.flight = true, flight.Solo[outcome[V]]()
+	m := c.missOf(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), write}, found[V]{}, nil)
+	m.Claims = true
 	r := c.newRun(ctx, nil, m)
 	runs := false
 	defer func() {
