@@ -186,7 +186,6 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 		failures, r.Ending.Failures = 0, 0
 	}
 	const format = "%v: number %d, of %s for %d quarters of an hour, %q, %v %q %q %q, after %d failures"
-	quarters := func(d time.Duration) int { return int((d + 5*time.Minute) / (15 * time.Minute)) }
 	o, e := got.Outcome, r.Ending
 	if r.Kind == protocol.Granted {
 		e = protocol.Ending{}
@@ -195,6 +194,9 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 			uint8(o.Kind), o.Text, o.Frame, o.Note, got.Failures),
 		fmt.Sprintf(format, state, r.Number, r.Load[:], quarters(r.Left), r.Frame, e.Kind, e.Text, e.Frame, e.Note, failures), nil
 }
+
+// quarters are those of an hour: shorter ones are what the steps themselves take.
+func quarters(d time.Duration) int { return int((d + 5*time.Minute) / (15 * time.Minute)) }
 
 func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redisSays, slotSays any, err error) {
 	g := m.grant()
@@ -266,6 +268,13 @@ func (m *mirror) differ(ctx context.Context, steps int) error {
 		}
 		if string(f) != m.slot.Frame {
 			return fmt.Errorf("Redis has the value\n%q\nand the slot\n%q", f, m.slot.Frame)
+		}
+		left, err := m.other.PTTL(ctx, m.value).Result() // below zero: there is none, or it has no end
+		if err != nil {
+			return err
+		}
+		if here := max(m.slot.Until-present, 0); quarters(left) != quarters(here) {
+			return fmt.Errorf("Redis has the value for %v\nand the slot for %v", left, here)
 		}
 	}
 	if err := m.store.Release(ctx, m.key, mirrorID(0)); err != nil { // none is there
@@ -418,6 +427,7 @@ func TestBrokenScriptsDiffer(t *testing.T) {
 		{"an invalidation leaves those who were told", redisstore.InvalidateScript, "unpack(KEYS)", "KEYS[1], KEYS[2], KEYS[3]"},
 		{"a mark leaves those who were told", redisstore.MarkScript, "unpack(KEYS, 2)", "KEYS[2], KEYS[3]"},
 		{"a claim leaves those who were told", redisstore.ClaimScript, "KEYS[6] or KEYS[3]", "KEYS[3]"},
+		{"a claim leaves tags for ever", redisstore.ClaimScript, "left, 'KEEPTTL'", "left"},
 		{"a claim leaves the id", redisstore.ClaimScript, "string.byte(head, 3) + 128", "string.byte(head, 3)"},
 		{"a claim leaves the note", redisstore.ClaimScript, "2 + (string.byte(extension, 1, 1) or 255)", "2"},
 		{"a claim leaves tags of none", redisstore.ClaimScript, "if tags == '' then", "if false then"},
