@@ -21,6 +21,8 @@ var peers = program.Peers{
 		{Name: "redsync", Open: openRedsync},
 		{Name: "bsm-linear", Open: bsm(linear)},
 		{Name: "bsm-exponential", Open: bsm(exponential)},
+		{Name: "rueidislock", OwnClient: true, Open: openRueidislock},
+		{Name: "rueidislock", OwnClient: true, Open: openRueidislock},
 	},
 	Contenders: []contender.Contender{
 		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender, rocksStrongContender,

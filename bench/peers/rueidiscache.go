@@ -14,11 +14,11 @@ var rueidisCacheContender = contender.Contender{
 	Note: of("github.com/redis/rueidis") + ", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from the memory of the " +
 		"process: compare them with cacheguard-local. rueidisaside, another module of its authors, is not compared. It needs a redis-server, not an embedded one.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
-		client, err := rueidis.NewClient(rueidisOptions(r))
+		client, err := rueidis.NewClient(rueidisOptions(r.Redis))
 		if err != nil {
 			return nil, err
 		}
-		locker, err := openRueidisLocker(r)
+		locker, err := openRueidisLocker(r.Redis, r.LockTTL)
 		if err != nil {
 			client.Close()
 			return nil, err

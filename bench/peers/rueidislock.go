@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/bench/internal/program"
 )
 
 var rueidislockContender = contender.Contender{
@@ -15,7 +18,7 @@ var rueidislockContender = contender.Contender{
 		"Some callers of a burst get no answer from it; why is not known, and without NoLoopTracking it is the same. " +
 		"It needs a redis-server, not an embedded one.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
-		locker, err := openRueidisLocker(r)
+		locker, err := openRueidisLocker(r.Redis, r.LockTTL)
 		if err != nil {
 			return nil, err
 		}
@@ -27,13 +30,41 @@ var rueidislockContender = contender.Contender{
 	},
 }
 
-func rueidisOptions(r contender.Rig) rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: []string{r.Redis.Options().Addr}}
+// rueidisPatience is after what a call of handover that waits is ended and made anew: some are never woken, which is said in the
+// contender's note.
+const rueidisPatience = time.Second
+
+// openRueidislock is rueidislock for handover, with the validity that others have there.
+func openRueidislock(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
+	locker, err := openRueidisLocker(rdb, bsmTTL)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		for {
+			within, cancel := context.WithCancel(ctx) // no deadline: the lock would end with it
+			patience := time.AfterFunc(rueidisPatience, cancel)
+			_, unlock, err := locker.WithContext(within, name)
+			switch inTime := patience.Stop(); {
+			case err == nil && inTime:
+				return func(context.Context) error { unlock(); cancel(); return nil }, nil // it doesn't say whether that went well
+			case err == nil:
+				unlock()
+			case inTime || ctx.Err() != nil:
+				cancel()
+				return nil, err
+			}
+		}
+	}, locker.Close, rdb.Ping(ctx).Err()
 }
 
-func openRueidisLocker(r contender.Rig) (rueidislock.Locker, error) {
+func rueidisOptions(rdb *redis.Client) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{rdb.Options().Addr}}
+}
+
+func openRueidisLocker(rdb *redis.Client, validity time.Duration) (rueidislock.Locker, error) {
 	return rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidisOptions(r), KeyMajority: 1, KeyValidity: r.LockTTL, NoLoopTracking: true,
+		ClientOption: rueidisOptions(rdb), KeyMajority: 1, KeyValidity: validity, NoLoopTracking: true,
 	})
 }
 

@@ -24,9 +24,9 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 			figure(ts, "%.2f", func(t handoverTally) float64 { return float64(t.P90) / 1e6 }),
 			figure(ts, "%.2f", func(t handoverTally) float64 { return float64(t.P99) / 1e6 }),
 			figure(ts, "%.2f", func(t handoverTally) float64 { return float64(t.Max) / 1e6 }),
-			figure(ts, "%.1f", func(t handoverTally) float64 { return t.Trips }),
+			p.counted(name, figure(ts, "%.1f", func(t handoverTally) float64 { return t.Trips })),
 			figure(ts, "%.1f", func(t handoverTally) float64 { return t.Commands }),
-			figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages }))
+			p.counted(name, figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages })))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 			figure(ts, "%.0f", func(t aloneTally) float64 { return float64(t.P50) / 1e3 }),
 			figure(ts, "%.0f", func(t aloneTally) float64 { return float64(t.P99) / 1e3 }),
 			figure(ts, "%.2f", func(t aloneTally) float64 { return t.OverFloor }),
-			figure(ts, "%.1f", func(t aloneTally) float64 { return t.Trips }),
+			p.counted(name, figure(ts, "%.1f", func(t aloneTally) float64 { return t.Trips })),
 			figure(ts, "%.1f", func(t aloneTally) float64 { return t.Commands }))
 	}
 	if err := t.Flush(); err != nil {
@@ -65,11 +65,19 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 	for _, name := range p.Lockers {
 		fmt.Fprintf(t, "%s\t", name)
 		for _, one := range seen.Growth[name] {
-			fmt.Fprintf(t, "%.2f / %.1f\t", one.Messages, one.Commands)
+			fmt.Fprintf(t, "%s / %.1f\t", p.counted(name, fmt.Sprintf("%.2f", one.Messages)), one.Commands)
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// counted is what a process counted of what its own client sends and hears, or "-" for a locker with another client.
+func (p handoverPlan) counted(locker, text string) string {
+	if slices.ContainsFunc(p.of, func(l Locker) bool { return l.Name == locker && l.OwnClient }) {
+		return "-"
+	}
+	return text
 }
 
 // figure is the median of the repetitions, and from where to where they go if there is more than one.

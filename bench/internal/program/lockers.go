@@ -17,7 +17,8 @@ import (
 
 // Locker is a way to lock names by one Redis, as handover compares them.
 type Locker struct {
-	Name string
+	Name      string
+	OwnClient bool // it asks Redis with a client of its own, whose trips and messages nobody counts
 
 	// Open makes it ready to be used in this process. The client is closed by whoever made it, after stop.
 	Open func(ctx context.Context, rdb *redis.Client) (lock LockFunc, stop func(), err error)
@@ -31,15 +32,15 @@ const lockTTL = 10 * time.Second
 
 // lockers are those of this module, and what one writes without a library.
 var lockers = []Locker{
-	{"redislock", ours(redislock.Options{})},
-	{"redislock-fair", ours(redislock.Options{Fair: true})},
-	{"list", list},
-	{"poll", poll},
-	{"broadcast", broadcast},
+	{Name: "redislock", Open: ours(redislock.Options{})},
+	{Name: "redislock-fair", Open: ours(redislock.Options{Fair: true})},
+	{Name: "list", Open: list},
+	{Name: "poll", Open: poll},
+	{Name: "broadcast", Open: broadcast},
 }
 
 // floor is the least that a lock costs that nobody else wants. It knows no others, and not whose it is.
-var floor = Locker{"set+del", func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		err := rdb.SetArgs(ctx, name, "held", redis.SetArgs{Mode: "NX", TTL: lockTTL}).Err()
 		return func(ctx context.Context) error { return rdb.Del(ctx, name).Err() }, err
