@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -175,5 +177,46 @@ func TestDurationsOnly(t *testing.T) {
 		if len(a) != len(b) || differ != 1 {
 			t.Errorf("a second later it is not only the owner that differs:\n%q\n%q", a, b)
 		}
+	}
+}
+
+// Tokens grow while the server's clock stands still, by each way to a lock.
+func TestTokensGrowWhileTheClockStandsStill(t *testing.T) {
+	const prefix = "fence"
+	server := miniredis.RunT(t)
+	server.SetTime(time.Now())
+	rdb := client(t, server.Addr())
+	a, b := locker(t, server.Addr(), redislock.Options{Prefix: prefix}), locker(t, server.Addr(), redislock.Options{Prefix: prefix})
+	for how, next := range map[string]func(name string, held lock.Lock) lock.Lock{
+		"asked": func(name string, held lock.Lock) lock.Lock {
+			unlock(t, held)
+			return locked(t, a, name)
+		},
+		"given": func(name string, held lock.Lock) lock.Lock {
+			waits := calls(t.Context(), b, name)
+			line(t, rdb, prefix, name, 1)
+			unlock(t, held)
+			return waits.lock(t)
+		},
+		"seized": func(name string, _ lock.Lock) lock.Lock {
+			held, err := a.SeizeUnsafely(t.Context(), name)
+			must(t, err)
+			return held
+		},
+		"continued": func(name string, held lock.Lock) lock.Lock {
+			held, err := b.Continue(t.Context(), name, held.Token())
+			must(t, err)
+			return held
+		},
+	} {
+		held := locked(t, a, how)
+		for range 2 {
+			after := next(how, held)
+			if after.Token() <= held.Token() {
+				t.Errorf("%s: %d follows %d", how, after.Token(), held.Token())
+			}
+			held = after
+		}
+		unlock(t, held)
 	}
 }

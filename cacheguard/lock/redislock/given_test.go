@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,27 +89,37 @@ func TestGivenTokenIsRemembered(t *testing.T) {
 	unlock(t, next)
 }
 
-// One that leaves while the lock is free, for the first can't be told, passes it on to the next one.
+// One that leaves while the lock is free, for the first can't be told, passes it on to the next one, with a token that is larger
+// than the last one: also when the clock was set back, and when the last one was forgotten.
 func TestLeavingFirstPassesOn(t *testing.T) {
-	const prefix, name = "leavingfirst", "n"
-	addr := redistest.Shared(t).Addr()
-	rdb := client(t, addr)
-	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: time.Hour}
-	a, b := locker(t, addr, opts), locker(t, addr, opts)
-	held := locked(t, a, name)
-	waits := calls(t.Context(), b, name)
-	line(t, rdb, prefix, name, 1)
-	stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
-	unlock(t, held)
-	line(t, rdb, prefix, name, 2)
-	last := time.Now().Add(time.Hour).UnixMicro() // a clock that was set back
-	must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), last, time.Hour).Err())
-	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
-	next := waits.lock(t)
-	if next.Token() <= last {
-		t.Errorf("token %d follows %d", next.Token(), last)
+	for _, forgotten := range []bool{false, true} {
+		t.Run(fmt.Sprint(forgotten), func(t *testing.T) {
+			prefix, name := "leavingfirst", fmt.Sprint(forgotten)
+			addr := redistest.Shared(t).Addr()
+			rdb := client(t, addr)
+			opts := redislock.Options{Prefix: prefix, Fair: true, Lease: time.Hour}
+			a, b := locker(t, addr, opts), locker(t, addr, opts)
+			held := locked(t, a, name)
+			waits := calls(t.Context(), b, name)
+			line(t, rdb, prefix, name, 1)
+			stand(t, rdb, prefix, name, "deaf/1", time.Now().Add(time.Hour))
+			unlock(t, held)
+			line(t, rdb, prefix, name, 2)
+			last := held.Token()
+			if forgotten {
+				must(t, rdb.Del(t.Context(), redislock.FenceName(prefix, name)).Err())
+			} else {
+				last = time.Now().Add(time.Hour).UnixMicro()
+				must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), last, time.Hour).Err())
+			}
+			must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
+			next := waits.lock(t)
+			if next.Token() <= last {
+				t.Errorf("token %d follows %d", next.Token(), last)
+			}
+			unlock(t, next)
+		})
 	}
-	unlock(t, next)
 }
 
 // A message that is older than the last answer tells of a lock that has ended: one who stood still, and was given the lock
@@ -126,17 +137,25 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 			owner := line(t, rdb, prefix, name, 1)[0]
 			process, _, _ := strings.Cut(owner, "/")
 			seen := func() string { return rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() }
-			for _, token := range []int64{held.Token() - 1, held.Token()} {
+			hears := func(message string) {
+				t.Helper()
 				before := seen()
-				must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", token)).Err())
+				must(t, rdb.Publish(t.Context(), prefix+":"+process, message).Err())
 				await(t, "it asks, or returns", func() bool { return waits.returned() || seen() != before })
 			}
-			unlock(t, held)
-			if next := waits.lock(t); next.Token() <= held.Token() {
-				t.Errorf("while one had the lock with the token %d, another believed a message of %d", held.Token(), next.Token())
+			hears(fmt.Sprint(owner, " ", held.Token()-1))
+			hears(fmt.Sprint(owner, " ", held.Token()))
+			taken, err := a.SeizeUnsafely(t.Context(), name)
+			must(t, err)
+			hears(owner) // and is told of that one
+			hears(fmt.Sprint(owner, " ", taken.Token()))
+			unlock(t, taken)
+			if next := waits.lock(t); next.Token() <= taken.Token() {
+				t.Errorf("while one had the lock with the token %d, another believed a message of %d", taken.Token(), next.Token())
 			} else {
 				unlock(t, next)
 			}
+			_ = held.Unlock(t.Context()) // it was lost
 		})
 	}
 }
@@ -195,6 +214,116 @@ func TestGivenLockEndsInTime(t *testing.T) {
 	}
 }
 
+// asking is what a client does with scripts.
+type asking func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+func (a asking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		return a(ctx, cmd, next)
+	}
+}
+
+func (a asking) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a asking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Who hears of a lock that it was given when that has ended asks anew: a lock that is lost already is of no use to its caller.
+func TestGivenLockThatHasEnded(t *testing.T) {
+	const prefix, name, lease = "hasended", "n", 2 * time.Second
+	addr := redistest.Shared(t).Addr()
+	rdb := client(t, addr)
+	var deaf atomic.Bool
+	asks := make(chan struct{}, 10)
+	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if !deaf.Load() {
+			return next(ctx, cmd)
+		}
+		asks <- struct{}{}
+		<-ctx.Done()
+		cmd.SetErr(ctx.Err())
+		return ctx.Err()
+	}))
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
+	a, b := locker(t, addr, opts), open(t, rdb, opts)
+	must(t, b.Warm(t.Context()))
+	held := locked(t, a, name)
+	waits := calls(t.Context(), b, name)
+	line(t, client(t, addr), prefix, name, 1)
+	deaf.Store(true)
+	<-asks // and hears nothing else until OpTimeout is over, more than a lease after the question that was answered
+	unlock(t, held)
+	<-asks // the same question once more
+	select {
+	case <-asks: // the next one
+	case <-waits.done:
+	}
+	deaf.Store(false)
+	next := waits.lock(t)
+	must(t, next.Err())
+	unlock(t, next)
+}
+
+// An answer that is read when the lock it grants has ended is no lock: Lock asks anew, and TryLock says what happened.
+func TestAnswerThatIsReadTooLate(t *testing.T) {
+	const prefix, lease = "readlate", time.Second
+	addr := redistest.Shared(t).Addr()
+	rdb, operator := client(t, addr), client(t, addr)
+	var stands atomic.Bool
+	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if stands.CompareAndSwap(true, false) { // this process, until the lock has ended
+			await(t, "the lock has ended", func() bool {
+				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"), redislock.LockName(prefix, "try")).Val() == 0
+			})
+		}
+		return err
+	}))
+	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: lease})
+	must(t, l.Warm(t.Context()))
+	stands.Store(true)
+	held := locked(t, l, "lock")
+	must(t, held.Err())
+	unlock(t, held)
+	stands.Store(true)
+	_, err := l.TryLock(t.Context(), "try")
+	says(t, err, "when the lock had ended again")
+}
+
+// A lease counts from its question, not from the answer: Redis may have begun it long before that was read.
+func TestLeaseCountsFromItsQuestion(t *testing.T) {
+	const prefix, name, lease = "fromquestion", "n", 3 * time.Second
+	addr := redistest.Shared(t).Addr()
+	rdb, operator := client(t, addr), client(t, addr)
+	var asked atomic.Pointer[time.Time]
+	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		now := time.Now()
+		err := next(ctx, cmd)
+		await(t, "the answer is old", func() bool {
+			return operator.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() < lease-lease/10
+		})
+		asked.Store(&now)
+		return err
+	}))
+	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
+	held := locked(t, l, name)
+	counts := func(what string) time.Time {
+		t.Helper()
+		until := held.Until()
+		if most := asked.Load().Add(lease); until.After(most) {
+			t.Errorf("%s: the lock counts as held for %v longer than Redis may have it", what, until.Sub(most))
+		}
+		return until
+	}
+	until := counts("asked for")
+	await(t, "it is renewed", func() bool { return held.Until() != until })
+	counts("renewed")
+	unlock(t, held)
+}
+
 // Who finds the lock held before it can be woken asks once more when it can, and then has a place.
 func TestColdLockerGetsAPlace(t *testing.T) {
 	const prefix, name = "cold", "n"
@@ -222,7 +351,7 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 	await(t, "it has connections", func() bool { return rdb.PoolStats().IdleConns >= 4 })
 	gate := make(chan struct{})
 	late := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // nearer than OpTimeout, so that the call leaves without its answer
 	leaves := calls(ctx, a, name)
 	<-late.Struck()
 	cancel()
@@ -232,5 +361,6 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 		must(t, through.Ping(t.Context()).Err())
 	}
 	close(gate)
+	must(t, a.Close()) // which waits for both
 	unlock(t, locked(t, b, name))
 }

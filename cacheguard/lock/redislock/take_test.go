@@ -41,6 +41,20 @@ func TestTakeWhoseAnswerIsLost(t *testing.T) {
 	unlock(t, locked(t, past, "n"))
 }
 
+// Only the holder's whole token continues its lock.
+func TestContinueComparesWholeTokens(t *testing.T) {
+	over, past, _, held := taking(t, "taketoken", time.Hour)
+	token := held.Token()
+	for _, wrong := range []int64{token - 1, token + 1, token / 10, token % 1e15, token % 10, 0, -token} {
+		if next, err := over.Continue(t.Context(), "n", wrong); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Continue with %d of %d: %v, %v; want ErrLost", wrong, token, next, err)
+		}
+	}
+	must(t, held.Err())
+	unlock(t, held)
+	unlock(t, locked(t, past, "n"))
+}
+
 // When nobody hears of a lock that was taken over, it is not given back: or another one would have it before its holder has
 // heard that it is lost.
 func TestTakeThatFailsFreesNothing(t *testing.T) {
