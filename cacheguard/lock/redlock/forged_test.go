@@ -98,14 +98,19 @@ func TestForgedKeys(t *testing.T) {
 	_, err := l.Lock(t.Context(), "list")
 	says(t, err, fmt.Sprintf("%q", key), "string", "delete it")
 
-	key = set(3, "hand", hand)
-	for _, ask := range []func(context.Context, string) (lock.Lock, error){l.Lock, l.TryLock} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err := ask(ctx, "hand")
-		cancel()
-		says(t, err, fmt.Sprintf("%q", key), "no end", "3 of 5 masters", "SeizeUnsafely")
-		if !errors.Is(err, lock.ErrHeld) {
-			t.Error(err)
+	years := func(rdb *redis.Client, key string) error {
+		return rdb.Set(t.Context(), key, "1", 10000*time.Hour).Err()
+	}
+	for name, put := range map[string]func(*redis.Client, string) error{"hand": hand, "years": years} {
+		key = set(3, name, put)
+		for _, ask := range []func(context.Context, string) (lock.Lock, error){l.Lock, l.TryLock} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			_, err := ask(ctx, name)
+			cancel()
+			says(t, err, fmt.Sprintf("%q", key), "no end", "3 of 5 masters", "SeizeUnsafely")
+			if !errors.Is(err, lock.ErrHeld) {
+				t.Error(err)
+			}
 		}
 	}
 	seized, err := l.SeizeUnsafely(t.Context(), "hand")

@@ -139,6 +139,36 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 	})
 }
 
+// While the second name of a server, which was found out, is silent, nobody waits for it: NodeTimeout would be the price of each lock.
+func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, opts())
+	p.SetNodeTimeout(2 * patience)
+	_, err := p.TryLock(t.Context(), "known")
+	says(t, err, "are one server")
+	must(t, p.second.Refuse(true))
+	p.second.Cut()
+	tries := 0
+	await(t, "the name is silent", func() bool {
+		tries++
+		if held, err := p.TryLock(t.Context(), fmt.Sprint(tries)); err == nil {
+			must(t, held.Unlock(t.Context()))
+		}
+		return slices.Equal(p.Silent(), []int{1})
+	})
+	p.second.Blackhole(true)
+	must(t, p.second.Refuse(false))
+	defer mute(p.second, false)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	held, err := p.TryLock(ctx, "k")
+	must(t, err)
+	must(t, held.Unlock(ctx))
+	if !p.Doubts() {
+		t.Error("it is forgotten while one of the names is silent")
+	}
+}
+
 // A lock that one server has, by two names, is not renewed by a majority.
 func TestSecondNameDoesNotRenew(t *testing.T) {
 	t.Parallel()
