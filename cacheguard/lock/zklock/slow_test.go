@@ -68,15 +68,26 @@ func carry(to, from net.Conn, way time.Duration) {
 }
 
 // TestZooKeeperIsFarAway has the answers take so long that a lock would rather begin with more time left. It is had, and
-// kept.
+// kept, for as long as the questions allow: ZooKeeper's time runs from there, and not from the answers.
 func TestZooKeeperIsFarAway(t *testing.T) {
 	server := zktest.Shared(t)
-	const way = 90 * time.Millisecond
-	p := open(t, far(t, server.Addr(), way), zklock.Options{Prefix: "/far", Lease: 6 * time.Second})
+	const way, lease = 180 * time.Millisecond, 12 * time.Second
+	p := open(t, far(t, server.Addr(), way), zklock.Options{Prefix: "/far", Lease: lease, OpTimeout: lease / 2})
 	began := time.Now()
 	held := acquire(t, p, "a")
+	until := held.Until()
+	if left, most := time.Until(until), lease*5/12-2*way; left > most {
+		t.Errorf("at first the lock counts as held for %v; want %v at most", left, most)
+	}
 	t.Logf("Lock took %v", time.Since(began))
-	<-time.After(3 * time.Second) // longer than it counts without a verification
+	for n := range 2 { // half a lease, which is longer than it counts without a verification
+		eventually(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
+		until = held.Until()
+		// Two answers have come since its question, and it counts from the one before, an eighth of a Lease ago or more.
+		if left, most := time.Until(until), lease-4*way-lease/8; left > most {
+			t.Errorf("after verification %d the lock counts as held for %v; want %v at most", n, left, most)
+		}
+	}
 	if err := held.Err(); err != nil {
 		t.Errorf("half a lease later: %v", err)
 	}
