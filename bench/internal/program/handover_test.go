@@ -15,12 +15,12 @@ import (
 
 // testPeers are lockers that must be seen to be wrong.
 var testPeers = Peers{Lockers: []Locker{
-	{"everybody", func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+	{Name: "everybody", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 		return func(context.Context, string) (func(context.Context) error, error) {
 			return func(context.Context) error { return nil }, nil
 		}, func() {}, nil
 	}},
-	{"failing", func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+	{Name: "failing", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 		return func(ctx context.Context, name string) (func(context.Context) error, error) {
 			return func(context.Context) error { return nil }, rdb.Do(ctx, "NO.SUCH.COMMAND").Err()
 		}, func() {}, nil
