@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -207,13 +208,13 @@ func (p *running) end(t *testing.T) {
 	}
 }
 
-// Replicas that sell and relay are killed, at random and at each point of a sale and of its delivery. After each death,
-// as soon as what was committed has been delivered by those that live, nobody is answered with what was before; no
-// delivery is lost, and none comes before an earlier one.
+// Replicas that sell and relay are killed, at random and at each point of a sale and of its delivery, and so are some of the relays
+// that take over. After each death, as soon as what was committed has been delivered by those that live, nobody is answered with
+// what was before; no delivery is lost, and none comes before an earlier one.
 func TestKilled(t *testing.T) {
-	rounds := 15
+	deaths, mostSales := 15, 200
 	if redistest.Soak() {
-		rounds = 500
+		deaths, mostSales = 500, 1000
 	}
 	onEach(t, func(t *testing.T, s system) {
 		db := s.db(t)
@@ -257,30 +258,59 @@ func TestKilled(t *testing.T) {
 				}
 			}
 		}
-		for n := range rounds {
+		of := make(map[string]int) // deaths by where they were
+		var took []time.Duration   // from a relay's begin to nothing left
+		relay := func(r replica) (done bool) {
+			p := r.start(t)
+			defer p.end(t)
+			began, flushed := time.Now(), make(chan error, 1)
+			ctx, cancel := context.WithCancel(soon(t))
+			defer cancel()
+			go func() { flushed <- box.Flush(ctx) }()
+			select {
+			case err := <-flushed:
+				if err != nil {
+					t.Fatal(err)
+				}
+				took = append(took, time.Since(began))
+				return true
+			case <-p.sold: // it sells nothing: it is dead
+				of["a relay, "+r.DieAt]++
+				return false
+			}
+		}
+		for n := 0; n < deaths; n++ {
 			check() // and have something in the cache
 			doomed := r
 			doomed.Writes = true
 			if n%6 == 0 {
 				p := doomed.start(t)
-				for range rand.N(1000) { // the lock's lease is over in the middle of it
+				for range rand.N(mostSales) { // the lock's lease is over in the middle of it
 					<-p.sold
 				}
 				p.end(t)
+				of["at random"]++
 			} else {
 				doomed.DieAt, doomed.Nth = points[n%6-1], 1+rand.N[int64](10)
 				p := doomed.start(t)
 				for range p.sold { // until it dies
 				}
 				p.end(t)
+				of[doomed.DieAt]++
 			}
-			next := r.start(t) // it relays when the lock's lease is over
-			if err := box.Flush(soon(t)); err != nil {
-				t.Fatal(err)
+			next := r // it relays when the lock's lease is over
+			if rand.N(2) == 0 {
+				if next.DieAt, next.Nth = points[2+rand.N(3)], 1; !relay(next) {
+					n++
+				}
+				next.DieAt = ""
 			}
+			relay(next)
 			check()
-			next.end(t)
 		}
+		slices.Sort(took)
+		t.Logf("a relay begins to nothing left: %v, 99 %% %v, longest %v; deaths: %v",
+			took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), of)
 		wantInOrder(t, rdb, r.Prefix+":delivered", db, s)
 	})
 }
