@@ -141,10 +141,14 @@
 // # Failovers
 //
 // A replica that takes its master's place has what it was told before: a lease that it wasn't told of costs at most one
-// more load, and an invalidation of the last 30 seconds that it wasn't told of is repeated by the process that made it, when
-// that has noticed: at once with Sentinel, within 3 seconds in a cluster, where nothing else breaks than the connections to
-// that node. Until then, or if that process has ended, other processes may serve the old value. Sentinels that are asked for a
-// failover by hand let the old master go on for a moment, so that changes get lost then, too; CLUSTER FAILOVER loses nothing.
+// more load, and a change of the last 30 seconds before the master was gone that it wasn't told of is repeated by the process
+// that made it, when that has noticed: at once with Sentinel, within 3 seconds in a cluster, where nothing else breaks than the
+// connections to that node. So a process that only writes is subscribed, too. Until then, or if that process has ended, other
+// processes may serve the old value. Sentinels that are asked for a failover by hand let the old master go on for a moment, so
+// that changes get lost then, too; CLUSTER FAILOVER loses nothing.
+//
+// If as many connections as the client's PoolSize have been refused in a row, go-redis tries again once a second only: changes
+// that wait for Redis can arrive that much later.
 //
 // A cluster client is told to look for the new master as soon as a step gets no answer; by itself it would do so within
 // a minute. A node that hangs can keep it from finding out for twice its ReadTimeout, 5 seconds unless you say
@@ -189,8 +193,8 @@
 //
 //	fmt.Print(store.Diagnose(ctx))
 //
-//	Redis 7.0                   works; every test runs on it
-//	Redis 6.2, Valkey 8.0       works; the suites of stores and lockers pass
+//	Redis 7.0.15                works; every test runs on it
+//	Valkey 8.0.1, Redis 6.2.16  works; the tests of the store, of both lockers on Redis and of the middleware pass
 //	Redis before 6.2            refused
 //	a replica                   refused: it takes no writes
 //	a node of a cluster         refused behind the client of a single server, as redis.NewUniversalClient makes one of one
