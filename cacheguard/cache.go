@@ -3,14 +3,12 @@ package cacheguard
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync/atomic"
 
+	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/lifetime"
 	"github.com/cacheguard/cacheguard/internal/protocol"
@@ -151,21 +149,8 @@ func (c *Cache[V]) seal(id string) {
 	c.tier.values.Drop(id)
 }
 
-// Keys up to this length stand in the store as they are, longer ones as their hash.
-const (
-	maxKey     = 512
-	hashedMark = "#sha256:"
-)
-
-// keyID is the key as the store sees it: any bytes, but not many. A key that looks like a hashed one is hashed too, so
-// no two keys have the same id.
-func keyID(key string) string {
-	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return hashedMark + hex.EncodeToString(sum[:])
-}
+// keyID is the key as the store sees it.
+func keyID(key string) string { return frame.KeyID(key) }
 
 func (c *Cache[V]) key(id string) Key { return Key{Cache: c.opts.Name, Key: id} }
 

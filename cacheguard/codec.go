@@ -2,7 +2,8 @@ package cacheguard
 
 import (
 	"encoding/json"
-	"hash/fnv"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // Codec turns values into bytes and back. It is used by many goroutines at once. Decode must not keep or change src.
@@ -61,7 +62,5 @@ func fingerprint(codec any) uint32 {
 	if !ok {
 		return 0
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(named.Name()))
-	return h.Sum32()
+	return frame.Fingerprint(named.Name())
 }

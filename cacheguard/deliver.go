@@ -12,6 +12,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // delivery sees that the store is told of every change. What it could not be told of is repeated until it was, and what it was
@@ -48,7 +49,7 @@ const (
 )
 
 // loadedBy is the latest stamp of what may have been loaded by now.
-func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(clockSlack).UnixMicro() }
+func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
 
 // deliver begins to repeat changes, unless that is being done. It returns what says so in the error for who made them.
 func (c *Cache[V]) deliver() (pending func(error) error) {

@@ -11,45 +11,6 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// clockSlack is how far in the future a value may have been made without counting as nonsense: processes estimate the
-// store's clock, each with an error of up to half a round trip.
-const clockSlack = 250 * time.Millisecond
-
-// stampsAhead is how far in the future the stamp of a value may be. Generations go on from where they were when the store's
-// clock is set back, but a store lets none be further ahead than a day: what is loaded then could not be invalidated by tag
-// before its TTL is over once they are put right.
-const stampsAhead = 24*time.Hour + time.Second
-
-// judge says how old a value is, for how long its soft TTL has been over, and what it is good for. A mark ends the soft
-// TTL early. An age that can't be (the clock was set, or the store fell back to another machine with another clock) is
-// good for nothing, not for ever.
-func judge(h frame.Header, now time.Time) (age, over time.Duration, good protocol.Use) {
-	age = now.Sub(h.Created)
-	over = age - h.Soft
-	if age < -clockSlack {
-		return age, over, protocol.Shown
-	}
-	age = max(age, 0)
-	over = age - h.Soft
-	if !h.Marked.IsZero() {
-		over = max(over, now.Sub(h.Marked), 0)
-	}
-	return age, over, goodFor(over, h.Revalidate, h.IfError)
-}
-
-// goodFor is what a value is good for whose soft TTL has been over for so long.
-func goodFor(over, revalidate, ifError time.Duration) protocol.Use {
-	switch {
-	case over < 0:
-		return protocol.Fresh
-	case over < revalidate:
-		return protocol.Meanwhile
-	case over < ifError:
-		return protocol.OnError
-	}
-	return protocol.Shown
-}
-
 // drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
 // still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015,
 // figure 3: now - took * beta * ln(draw) >= expiry.
@@ -126,7 +87,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 		return
 	}
 	gone, mark := c.unsent.Has(asked, id, h.Tags, h.Stamp)
-	if gone || h.Stamp > now.Add(stampsAhead).UnixMicro() {
+	if gone || protocol.TooFarAhead(h.Stamp, now) {
 		return
 	}
 	if !mark.IsZero() && (h.Marked.IsZero() || mark.Before(h.Marked)) {
@@ -143,7 +104,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 	got.load, got.took, got.stamp, got.note = h.ID, h.Took, h.Stamp, h.Note
 	got.res.NotFound = h.Null
 	var over time.Duration
-	got.res.Age, over, got.good = judge(h, now)
+	got.res.Age, over, got.good = protocol.Judge(h, now)
 	got.revalidate, got.ifError = h.Revalidate, h.IfError
 	got.res.FreshFor = -over
 	got.res.Status = StatusStale
@@ -171,7 +132,7 @@ func (got *found[V]) mark(ago time.Duration) {
 		return
 	}
 	got.res.FreshFor = -over
-	got.good = min(got.good, goodFor(over, got.revalidate, got.ifError))
+	got.good = min(got.good, protocol.GoodFor(over, got.revalidate, got.ifError))
 	got.res.Status = StatusStale
 	got.keeps = 0
 	if got.servable() {

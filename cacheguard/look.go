@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/knowledge"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // lookUp finds what the store has. If it mayLead, it may ask for the lease at once; then the run goes on that has asked. The error means that
@@ -201,7 +202,7 @@ func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got
 // loaded, and ages it if one of its soft tags was. at says where the tags are after the first of the generations; nil: in the
 // order in which the value has them.
 func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
-	if got.stamp <= gens[0] { // in the same microsecond nobody knows which was first
+	if !protocol.Counts(got.stamp, gens[0]) {
 		got.forget()
 		return
 	}
@@ -214,7 +215,7 @@ func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock int
 			n = at[tag]
 		}
 		switch generation := gens[1+n]; {
-		case got.stamp > generation:
+		case protocol.Counts(got.stamp, generation):
 		case got.tags.Soft(i):
 			got.mark(clock.Now().Sub(time.UnixMicro(generation)))
 		default:

@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"reflect"
 	"strings"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
 // sentinels are the errors that are themselves in every process: what a load's error wraps of them stands behind its text in the outcome,
@@ -56,23 +58,14 @@ func (s sentinels) marked(text string, err error) string {
 
 // parse takes a marked text apart. Marks that nobody has made are a part of the text.
 func (s sentinels) parse(marked string) (text string, is []error) {
-	at := strings.LastIndexByte(marked, 0)
-	if at < 0 {
-		return marked, nil
-	}
-	marks, err := hex.DecodeString(marked[at+1:])
-	if err != nil || len(marks)%markSize != 0 {
-		return marked, nil
-	}
-	for ; len(marks) > 0; marks = marks[markSize:] {
-		if i := int(marks[0]); i < len(s) && string(sumOf(s[i])) == string(marks[1:markSize]) {
+	text, marks := frame.Unmark(marked)
+	for ; len(marks) > 0; marks = marks[frame.MarkSize:] {
+		if i := int(marks[0]); i < len(s) && string(sumOf(s[i])) == string(marks[1:frame.MarkSize]) {
 			is = append(is, s[i])
 		}
 	}
-	return marked[:at], is
+	return text, is
 }
-
-const markSize = 1 + 4
 
 func sumOf(err error) []byte {
 	h := fnv.New32a()

@@ -4,6 +4,9 @@
 // Both are comparable values with total step functions. Package cacheguard drives Misses, package memstore keeps Slots,
 // and package redisstore does a Slot's steps in Lua; a test there has random steps answer and tell the same on both.
 //
+// Judge says what a value is good for by its age, and Counts whether it outlives an invalidation: to caches, and to those who inspect what
+// stands in a store.
+//
 // # States
 //
 //	Begun      nothing was done yet
