@@ -31,6 +31,8 @@ var layers = map[string]string{
 	"examples/...":         "examples/... middleware/... cacheguard/... internal/...",
 	"bench/...":            "bench/... examples/... middleware/... cacheguard/... internal/...",
 	"bench/peers":          "bench/internal/program bench/internal/contender/... cacheguard/... internal/...",
+
+	"cacheguard/redisstore/inspect": "cacheguard/redisstore cacheguard/compresscodec cacheguard/msgpackcodec internal/...",
 }
 
 // ownModules are folders with modules of their own whose packages these rules are for too. What is only in such a module
@@ -52,7 +54,7 @@ const (
 var libraries = map[string]string{
 	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
 	"github.com/maypok86/otter/v2/...":     "cacheguard internal/... bench/peers",
-	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore cacheguard/lock/redislock cacheguard/lock/redlock internal/redislink internal/redistest examples/... bench/...",
+	"github.com/redis/go-redis/v9/...":     "cacheguard/redisstore/... cacheguard/lock/redislock cacheguard/lock/redlock internal/redislink internal/redistest examples/... bench/...",
 	"github.com/google/uuid":               "cacheguard/redisstore cacheguard/lock/* internal/redislink middleware/... examples/... bench/...",
 	"github.com/go-chi/chi/v5/...":         "middleware/... examples/... bench/...",
 	"github.com/dunglas/httpsfv":           "middleware",
@@ -155,6 +157,9 @@ func TestDependencyRules(t *testing.T) {
 		{"cacheguard/memstore", "google.golang.org/protobuf/proto", !test, wrong},
 		{"cacheguard/otelobserver", "go.opentelemetry.io/otel/metric", !test, fine},
 		{"cacheguard/promobserver", "go.opentelemetry.io/otel/metric", !test, wrong},
+		{"cacheguard/redisstore/inspect", module + "/cacheguard/redisstore", !test, fine},
+		{"cacheguard/redisstore/inspect", module + "/cacheguard/msgpackcodec", !test, fine},
+		{"cacheguard/redisstore/inspect", module + "/cacheguard/memstore", !test, wrong},
 		{"cacheguard/lock/redislock", module + "/cacheguard/lock", !test, fine},
 		{"cacheguard/lock/redislock", module + "/cacheguard/lock/redlock", !test, wrong},
 		{"cacheguard/lock/redislock", module + "/cacheguard/redisstore", !test, wrong},

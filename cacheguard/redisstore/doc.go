@@ -205,6 +205,20 @@
 //	  scripts
 //	noeviction, memory full     what is stored is served, nothing new is stored, and the log says so
 //
+// # Inspecting
+//
+// Store.Inspect says what stands under a key of a cache and what a caller would get, and Store.Scan what stands there of a cache. A
+// command does both:
+//
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
+//
+// They run no script and write nothing, so a replica can be asked, too. A user of Redis 7 for whom this holds whatever they do:
+//
+//	ACL SETUSER inspector on >secret %R~cg:* resetchannels +get +pttl +zmscore +time +multi +exec +scan +getrange +strlen +hello
+//
+// Redis 6.2 knows no %R: ~cg:* there. In a cluster add +cluster|slots, for another database than 0 +select, with Sentinel nothing.
+//
 // # Limits
 //
 // A Ring is refused: it moves keys to other shards while one is down. So is a cluster client that reads from

@@ -47,12 +47,15 @@ func escape(key string) string {
 	return ""
 }
 
+// head is what the names of all that stands under keys of a cache begin with, and no others.
+func (n names) head(cache string) string { return n.prefix + ":" + segment(cache) + ":{" }
+
 // values makes the names of many values of one cache, in one piece of memory.
 func (n names) values(keys []cacheguard.Key) []string {
 	if len(keys) == 0 {
 		return nil
 	}
-	head := n.prefix + ":" + segment(keys[0].Cache) + ":{"
+	head := n.head(keys[0].Cache)
 	size := 0
 	for _, k := range keys {
 		size += len(head) + len(k.Key) + 2

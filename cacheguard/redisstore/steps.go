@@ -184,14 +184,13 @@ func parseFill(reply string) (cacheguard.FillAnswer, error) {
 // Conclude ends a lease without a value.
 func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
 	letter, payload := encodeOutcome(o)
-	record := fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, g.Token, millis(keep), millis(backoff), o.Failures, payload)
 	message := encodeMessage(kindOutcome, k, g.Token, append([]byte{letter}, payload...)...)
 	value, drop := s.names.value(k), "0"
 	if o.Drop {
 		drop = "1"
 	}
 	return s.run(ctx, look, concludeScript, s.waited(value, s.names.lease(value), value),
-		s.holder(g), record, millis(keep), drop, message, s.channelOf(k.Cache), s.names.channel())
+		s.holder(g), encodeRecord(g.Token, keep, backoff, o), millis(keep), drop, message, s.channelOf(k.Cache), s.names.channel())
 }
 
 // Renew prolongs a lease.

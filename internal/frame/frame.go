@@ -180,7 +180,20 @@ func New(h Header, body []byte) []byte {
 
 // Parse returns the header and the body of a frame. The body aliases f. Any error means that f is not a value that
 // this program may use.
-func Parse(f []byte) (Header, []byte, error) {
+func Parse(f []byte) (Header, []byte, error) { return parse(f, true) }
+
+// MaxHead is how many bytes a frame has before its body at most.
+const MaxHead = HeaderSize + 1 + MaxNote + MaxTags*(1+MaxTag)
+
+// Head returns the header of a frame of which only the beginning is at hand, without knowing whether the frame is whole. If the
+// extension is not in there, it returns ErrTruncated.
+func Head(f []byte) (Header, error) {
+	h, _, err := parse(f, false)
+	return h, err
+}
+
+// parse takes a frame apart: all of it, or its beginning.
+func parse(f []byte, whole bool) (Header, []byte, error) {
 	if len(f) == 0 {
 		return Header{}, nil, ErrTruncated
 	}
@@ -193,7 +206,7 @@ func Parse(f []byte) (Header, []byte, error) {
 	if f[1]&^(flagNull|flagUnshared) != 0 {
 		return Header{}, nil, ErrFlags
 	}
-	if binary.BigEndian.Uint32(f[offSum:]) != sum(f) {
+	if whole && binary.BigEndian.Uint32(f[offSum:]) != sum(f) {
 		return Header{}, nil, ErrChecksum
 	}
 	h := Header{
@@ -213,10 +226,13 @@ func Parse(f []byte) (Header, []byte, error) {
 	h.Revalidate, ok2 = duration(binary.BigEndian.Uint64(f[offRevalidate:]))
 	h.IfError, ok3 = duration(binary.BigEndian.Uint64(f[offIfError:]))
 	extension, body, ok4 := split(f)
+	if !ok4 && !whole {
+		return Header{}, nil, ErrTruncated
+	}
 	if ok4 {
 		h.Extension, ok4 = parseExtension(extension)
 	}
-	if !ok1 || !ok2 || !ok3 || !ok4 || h.Stamp < 0 || (h.Null && len(body) != 0) {
+	if !ok1 || !ok2 || !ok3 || !ok4 || h.Stamp < 0 || (whole && h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
 	}
 	return h, body, nil

@@ -316,3 +316,41 @@ func TestRedisstoreDocumentsThisFrame(t *testing.T) {
 		t.Errorf("redisstore says:\n%s\nand this package:\n%s", got, want)
 	}
 }
+
+// The head of a frame says of it what all of it says, or that it is too short.
+func TestHead(t *testing.T) {
+	h := Header{
+		ID: [16]byte{1, 2}, Created: time.UnixMicro(1_700_000_000_000_000), Soft: time.Minute, Stamp: 5,
+		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"a", "bc"}))},
+	}
+	f := New(h, []byte("body"))
+	want, _, err := Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(f) - len("body")
+	for n := range len(f) + 1 {
+		got, err := Head(f[:n])
+		switch {
+		case n < end && !errors.Is(err, ErrTruncated):
+			t.Errorf("of %d bytes: %v", n, err)
+		case n >= end && (err != nil || !reflect.DeepEqual(got, want)):
+			t.Errorf("of %d bytes: %+v, %v; want %+v", n, got, err, want)
+		}
+	}
+	for _, at := range []int{0, 1} {
+		other := bytes.Clone(f)
+		other[at] = 9
+		if _, err := Head(other); err == nil {
+			t.Errorf("with another byte %d: no error", at)
+		}
+	}
+	most := make([]string, MaxTags)
+	for i := range most {
+		most[i] = strings.Repeat("t", MaxTag)
+	}
+	h.Extension = Extension{Note: make([]byte, MaxNote), Tags: must(MakeTags(most))}
+	if n := len(New(h, nil)); n != MaxHead {
+		t.Errorf("the largest head has %d bytes; MaxHead is %d", n, MaxHead)
+	}
+}

@@ -1,0 +1,536 @@
+package redisstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// Inspection is what Inspect has found under a key. Its JSON has durations as integers of nanoseconds, in members whose names end in
+// _ns. What ends by itself and has no end has -1 there.
+type Inspection struct {
+	Cache string    `json:"cache"`
+	Key   string    `json:"key"`
+	Name  string    `json:"name"` // of the value in Redis
+	Now   time.Time `json:"now"`  // the clock by which values age
+
+	State State    `json:"state"`
+	Why   []string `json:"why"` // what that means for callers, of the value and of the lease
+
+	Value   *InspectedValue   `json:"value,omitempty"` // nil: nothing is there
+	Tags    []InspectedTag    `json:"tags,omitempty"`  // first the cache as a whole, without a name
+	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing stands under its name
+	Waiters *InspectedWaiters `json:"waiters,omitempty"`
+
+	// NewerLeft is how long the value of a later program stays, which stands beside this one. Zero: there is none.
+	NewerLeft time.Duration `json:"newer_left_ns,omitempty"`
+}
+
+// State is what a value is good for.
+type State string
+
+// The states of a value.
+const (
+	StateAbsent     State = "absent"
+	StateFresh      State = "fresh"
+	StateStale      State = "stale"          // served at once while it is refreshed
+	StateOnError    State = "stale on error" // served when a load fails
+	StateExpired    State = "expired"        // shown to the next load, no more
+	StateInvalid    State = "invalid"        // its cache or one of its tags was invalidated after its load began
+	StateUnshared   State = "unshared"       // each caller loads for itself (hit-for-miss)
+	StateRemnant    State = "remnant"        // the tags of a value that a writer has removed
+	StateUnreadable State = "unreadable"     // not a value: the next load overwrites it
+)
+
+// InspectedValue is what stands under the name of a value.
+type InspectedValue struct {
+	Size    int           `json:"size"`            // in Redis, in bytes
+	Left    time.Duration `json:"left_ns"`         // until Redis removes it
+	Err     string        `json:"error,omitempty"` // why it is unreadable; then only Version, Flags and Load may mean something
+	Version byte          `json:"version"`         // of the frame
+	Flags   byte          `json:"flags"`
+	Load    string        `json:"load,omitempty"` // the load that made it, in hexadecimal
+
+	NotFound    bool   `json:"not_found"`
+	Fingerprint uint32 `json:"fingerprint"`     // of the codec; 0: it has no name
+	Codec       string `json:"codec,omitempty"` // its name, if it is one of this module's
+
+	Made time.Time     `json:"made,omitzero"`
+	Age  time.Duration `json:"age_ns"`
+	Took time.Duration `json:"took_ns"` // the load
+
+	// For so long after Made it is fresh, and after that served at once while it is refreshed, and served when a load fails. What is
+	// left of each counts marks and invalidated soft tags; FreshLeft below zero says since when it is over.
+	Fresh          time.Duration `json:"fresh_ns"`
+	FreshLeft      time.Duration `json:"fresh_left_ns"`
+	Revalidate     time.Duration `json:"revalidate_ns"`
+	RevalidateLeft time.Duration `json:"revalidate_left_ns"`
+	IfError        time.Duration `json:"if_error_ns"`
+	IfErrorLeft    time.Duration `json:"if_error_left_ns"`
+
+	Marked time.Time `json:"marked,omitzero"` // stale, by MarkStale
+	Stamp  time.Time `json:"stamp,omitzero"`  // when its load began, on the clock of the generations
+	Note   string    `json:"note,omitempty"`  // an observer's, in hexadecimal
+
+	Body []byte `json:"-"` // as the codec wrote it; of what is unreadable all there is
+}
+
+// InspectedTag is a tag of a value, or the whole of its cache, and what invalidations of it do to the value.
+type InspectedTag struct {
+	Name        string    `json:"name"`
+	Soft        bool      `json:"soft"`
+	Invalidated time.Time `json:"invalidated,omitzero"` // last; of a whole cache also when it was first used. Zero: never, or not known
+	State       State     `json:"state,omitempty"`      // fresh: it takes nothing from the value; stale, or invalid. Empty: it doesn't matter
+}
+
+// InspectedLease is what stands under the name of a lease: the lease, or in its place the record of how the last load ended.
+type InspectedLease struct {
+	Left    time.Duration `json:"left_ns"`
+	Err     string        `json:"error,omitempty"` // why it is neither; then the rest is empty
+	Load    string        `json:"load,omitempty"`  // who has it, or whose end it is, in hexadecimal
+	Granted time.Time     `json:"granted,omitzero"`
+	Awaited bool          `json:"awaited"` // somebody waits on the common channel
+	Inboxes bool          `json:"inboxes"` // its end is told to the Waiters
+
+	Outcome *InspectedOutcome `json:"outcome,omitempty"` // nil: it is a lease
+}
+
+// InspectedOutcome is how a load ended that left no value.
+type InspectedOutcome struct {
+	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: a later program's
+	Text        string        `json:"text,omitempty"`     // of a load that failed: its error
+	Size        int           `json:"size,omitempty"`     // of a result that could not be stored, in bytes
+	Failures    int           `json:"failures,omitempty"` // in a row
+	Backoff     time.Duration `json:"backoff_ns"`         // for so long after its end everybody who would load gets this outcome
+	BackoffLeft time.Duration `json:"backoff_left_ns"`
+}
+
+// InspectedWaiters are the processes that are told when a lease ends.
+type InspectedWaiters struct {
+	Err       string        `json:"error,omitempty"`     // why it is no note of them; then the rest is empty
+	All       bool          `json:"all"`                 // all that have the cache open
+	Processes int           `json:"processes,omitempty"` // that had it open when the first of them came
+	Inboxes   []string      `json:"inboxes,omitempty"`
+	Left      time.Duration `json:"left_ns"`
+}
+
+// codecNames are those of the codecs of this module that have a name each. protocodec's have one for each type.
+var codecNames = func() map[uint32]string {
+	names := make(map[uint32]string)
+	for _, name := range []string{
+		"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
+	} {
+		names[frame.Fingerprint(name)] = name
+	}
+	return names
+}()
+
+var outcomeNames = map[cacheguard.OutcomeKind]string{
+	cacheguard.OutcomeFailed:   "failed",
+	cacheguard.OutcomeUnstored: "unstored",
+	cacheguard.OutcomeUnshared: "unshared",
+}
+
+// Inspect says what stands in Redis under a key of a cache, and what follows for callers, as Cache.Get would judge it. What processes know
+// besides is not in it: their local tiers, and changes that Redis could not be told of yet. It only reads, in up to three trips, and
+// asks Redis whatever its breakers say. The error says why Redis can't be asked; whatever stands there is none.
+//
+// The documentation of the package has the rights that it needs.
+func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
+	if err := checkCache(cache); err != nil {
+		return Inspection{}, err
+	}
+	k := cacheguard.Key{Cache: cache, Key: frame.KeyID(key)}
+	found, err := s.sight(ctx, k)
+	if err != nil {
+		return Inspection{}, s.blind(ctx, err)
+	}
+	i := found.judged()
+	i.Cache, i.Key, i.Name = cache, key, s.names.value(k)
+	return i, nil
+}
+
+// checkCache returns why no cache has this name.
+func checkCache(cache string) error {
+	if cache == "" || strings.ContainsAny(cache, "{}") {
+		return fmt.Errorf("redisstore: no cache can have the name %q", cache)
+	}
+	return nil
+}
+
+// blind adds to an error of a step that only reads what its reader may want to know of the server.
+func (s *Store) blind(ctx context.Context, err error) error {
+	if !redislink.NoAnswer(err) && s.identify(ctx).mode == "sentinel" {
+		return fmt.Errorf("redisstore: %w: %w", errSentinel, err)
+	}
+	return err
+}
+
+// entry is what stands under one name.
+type entry struct {
+	b       []byte // nil: nothing
+	foreign bool   // no string
+	left    time.Duration
+}
+
+func (e entry) there() bool { return e.b != nil || e.foreign }
+
+// reading is an entry that is being read.
+type reading struct {
+	get  *redis.StringCmd
+	pttl *redis.DurationCmd
+}
+
+func read(ctx context.Context, pipe redis.Pipeliner, name string) reading {
+	return reading{pipe.Get(ctx, name), pipe.PTTL(ctx, name)}
+}
+
+// entry returns what was read, and an error if nothing was.
+func (r reading) entry() (e entry, err error) {
+	e.b, err = r.get.Bytes()
+	switch {
+	case isWrongType(err):
+		e.foreign = true
+	case errors.Is(err, redis.Nil):
+		return entry{}, nil
+	case err != nil:
+		return e, err
+	case e.b == nil:
+		e.b = []byte{}
+	}
+	e.left, err = remaining(r.pttl)
+	return e, err
+}
+
+// remaining is what PTTL says: go-redis has its -1 and -2, no end and nothing, as so many nanoseconds.
+func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
+	d, err := cmd.Result()
+	return max(d, -1), err
+}
+
+// sight is all that was read for one key.
+type sight struct {
+	now                   time.Time
+	value, lease, waiters entry
+	newer                 time.Duration // how long the value of the next format stays; 0: there is none
+
+	whole  string                 // the generation of the cache as it stands alone
+	scores cacheguard.Generations // that of the cache, and those of the value's tags
+}
+
+// sight reads what stands under the names of a key, at one moment, and then when its cache and its tags were invalidated.
+func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err error) {
+	pipeline := redis.UniversalClient.TxPipeline
+	found, err = s.sightOf(ctx, k, pipeline)
+	if isTryAgain(err) || answered(err, "ASK") { // on its way to another node each name alone is found
+		found, err = s.sightOf(ctx, k, redis.UniversalClient.Pipeline)
+	}
+	if err != nil {
+		return found, err
+	}
+	if h, _, err := frame.Parse(found.value.b); err == nil {
+		if found.whole, found.scores, err = s.scores(ctx, k.Cache, h.Tags.All()); err != nil {
+			return found, err
+		}
+	}
+	found.now, err = s.serverTime(ctx)
+	return found, err
+}
+
+func (s *Store) sightOf(ctx context.Context, k cacheguard.Key, pipeline func(redis.UniversalClient) redis.Pipeliner) (sight, error) {
+	value := s.names.value(k)
+	return twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (found sight, err error) {
+		pipe := pipeline(rdb)
+		readings := []reading{read(ctx, pipe, value), read(ctx, pipe, s.names.lease(value)), read(ctx, pipe, s.names.waiters(value))}
+		newer := pipe.PTTL(ctx, s.names.next(value))
+		_, all := pipe.Exec(ctx)
+		for n, to := range []*entry{&found.value, &found.lease, &found.waiters} {
+			if *to, err = readings[n].entry(); err != nil {
+				return found, cmp.Or(firstAnswer(all), err)
+			}
+		}
+		if found.newer, err = newer.Result(); found.newer == -2 {
+			found.newer = 0
+		}
+		return found, err
+	})
+}
+
+// firstAnswer is the error of a transaction, if it says more than that it was aborted.
+func firstAnswer(err error) error {
+	if err == nil || errors.Is(err, redis.Nil) || answered(err, "EXECABORT") {
+		return nil
+	}
+	return err
+}
+
+// scores reads the generations of a cache and of tags, and changes nothing: where something is lost or wrong, there is less.
+func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole string, of cacheguard.Generations, err error) {
+	_, err = twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
+		pipe := rdb.Pipeline()
+		alone := pipe.Get(ctx, s.names.whole(cache))
+		read := pipe.ZMScore(ctx, s.names.generations(cache), append([]string{""}, tags...)...)
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		for _, err := range []error{alone.Err(), read.Err()} {
+			if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
+				return struct{}{}, err
+			}
+		}
+		whole, of = alone.Val(), nil
+		if scores, err := read.Result(); err == nil && len(scores) == 1+len(tags) {
+			of = generationsOf(scores)
+		}
+		return struct{}{}, nil
+	})
+	return whole, of, err
+}
+
+// serverTime reads the clock by which values age, without a script.
+func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
+	return twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (time.Time, error) {
+		if c, ok := rdb.(*redis.ClusterClient); ok {
+			node, err := c.MasterForKey(ctx, s.names.clock())
+			if err != nil {
+				return time.Time{}, err
+			}
+			return node.Time(ctx).Result()
+		}
+		return rdb.Time(ctx).Result()
+	})
+}
+
+// judged says what was found, and what follows.
+func (found sight) judged() Inspection {
+	i := Inspection{Now: sane(found.now), State: StateAbsent, NewerLeft: found.newer}
+	i.Why = []string{"nothing is stored"}
+	if found.value.there() {
+		i.Value = &InspectedValue{Size: len(found.value.b), Left: found.value.left}
+		i.Why[0] = i.judgeValue(found)
+	}
+	if found.lease.there() {
+		i.Lease = leaseIn(found.lease)
+		i.Why = append(i.Why, i.Lease.means())
+	} else if i.State != StateFresh && i.State != StateUnshared {
+		i.Why = append(i.Why, "no load is under way: the next caller begins one")
+	}
+	if found.waiters.there() {
+		i.Waiters = waitersIn(found.waiters)
+	}
+	return i
+}
+
+// judgeValue fills in what is said of a value, and returns what it means for callers.
+func (i *Inspection) judgeValue(found sight) string {
+	v, b := i.Value, found.value.b
+	if len(b) > 0 {
+		v.Version = b[0]
+	}
+	if len(b) > 1 {
+		v.Flags = b[1]
+	}
+	v.Load = hex.EncodeToString(frame.ID(b))
+	if tags, ok := frame.RemnantTags(b); ok {
+		i.State, i.Tags = StateRemnant, tagsOf(tags)
+		return "a writer has removed the value, and its tags are kept for the one to come"
+	}
+	h, body, err := frame.Parse(b)
+	if found.value.foreign {
+		err = errors.New("what stands there is no string")
+	}
+	if err != nil {
+		i.State, v.Err, v.Body = StateUnreadable, err.Error(), b
+		return "what stands there is no value (" + v.Err + "): the next load overwrites it"
+	}
+	v.Body = body
+	return i.judgeHeader(h, found)
+}
+
+// judgeHeader is judgeValue for a value that can be read.
+func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
+	v := i.Value
+	v.NotFound, v.Fingerprint, v.Codec = h.Null, h.Codec, codecNames[h.Codec]
+	v.Made, v.Took, v.Note = sane(h.Created), h.Took, hex.EncodeToString(h.Note)
+	v.Fresh, v.Revalidate, v.IfError = h.Soft, h.Revalidate, h.IfError
+	if h.Stamp > 0 {
+		v.Stamp = sane(time.UnixMicro(h.Stamp))
+	}
+	if !h.Marked.IsZero() {
+		v.Marked = sane(h.Marked)
+	}
+	invalid := i.judgeTags(&h, found)
+	age, over, good := protocol.Judge(h, found.now)
+	v.Age, v.FreshLeft = age, -over
+	v.RevalidateLeft, v.IfErrorLeft = max(h.Revalidate-max(over, 0), 0), max(h.IfError-max(over, 0), 0)
+	if invalid != "" {
+		i.State = StateInvalid
+		return invalid
+	}
+	return i.means(h, good)
+}
+
+// tagsOf is a list of tags of which no more is known.
+func tagsOf(tags frame.Tags) (all []InspectedTag) {
+	for n, tag := range tags.All() {
+		all = append(all, InspectedTag{Name: strings.TrimPrefix(tag, "\x00"), Soft: tags.Soft(n)})
+	}
+	return all
+}
+
+// judgeTags says what invalidations have done to a value, and returns why it is none any more, if so. A soft tag that was invalidated
+// marks it.
+func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
+	of := found.generations(len(h.Tags) > 0)
+	i.Tags = append([]InspectedTag{{State: StateFresh}}, tagsOf(h.Tags)...)
+	if protocol.TooFarAhead(h.Stamp, found.now) {
+		invalid = "invalid: its load has a stamp from the future, as a clock that was set back leaves it"
+	}
+	for n := range i.Tags {
+		tag := &i.Tags[n]
+		switch {
+		case of == nil && n == 0:
+			tag.State = StateInvalid
+			invalid = "invalid: since when its cache is invalidated is lost, or damaged, so all that was loaded before now counts for nothing"
+			continue
+		case of == nil:
+			continue
+		}
+		tag.State = StateFresh
+		if of[n] > 0 {
+			tag.Invalidated = sane(time.UnixMicro(of[n]))
+		}
+		switch {
+		case protocol.Counts(h.Stamp, of[n]):
+		case tag.Soft:
+			tag.State = StateStale
+			if at := time.UnixMicro(of[n]); h.Marked.IsZero() || at.Before(h.Marked) {
+				h.Marked = at
+			}
+		default:
+			tag.State = StateInvalid
+			what := "its cache"
+			if n > 0 {
+				what = "its tag " + strconv.Quote(tag.Name)
+			}
+			invalid = cmp.Or(invalid, "invalid: "+what+" was invalidated after its load began")
+		}
+	}
+	return invalid
+}
+
+// generations are those that a cache goes by: of a value without tags that which stands alone, unless it is lost. None: nobody knows.
+func (found sight) generations(tagged bool) cacheguard.Generations {
+	if whole := wholeOf(found.whole); whole != 0 && !tagged {
+		return cacheguard.Generations{whole}
+	}
+	if len(found.scores) == 0 || found.scores[0] == 0 {
+		return nil
+	}
+	return found.scores
+}
+
+// means says what a value is good for whose age was judged.
+func (i *Inspection) means(h frame.Header, good protocol.Use) string {
+	v, gets := i.Value, "a caller gets it"
+	if h.Null {
+		gets = "a caller is told that it does not exist"
+	}
+	switch {
+	case h.Unshared && good == protocol.Fresh:
+		i.State = StateUnshared
+		return "no value for anybody: each caller loads for itself, for " + spell(v.FreshLeft) + " more"
+	case h.Unshared:
+		i.State = StateExpired
+		return "that each caller loads for itself is over: it is as if nothing were there"
+	case good == protocol.Fresh:
+		i.State = StateFresh
+		return "fresh: " + gets + ", for " + spell(v.FreshLeft) + " more"
+	case good == protocol.Meanwhile:
+		i.State = StateStale
+		return "stale: " + gets + " at once and one process refreshes it, for " + spell(v.RevalidateLeft) + " more"
+	case good == protocol.OnError:
+		i.State = StateOnError
+		return "stale: " + gets + " if a load fails, for " + spell(v.IfErrorLeft) + " more"
+	}
+	i.State = StateExpired
+	if v.Age < 0 {
+		return "expired: made in the future, as a clock that was set back leaves it"
+	}
+	return "expired: only the next load sees it"
+}
+
+// sane is the zero Time for one that can't be: none of these, and no JSON.
+func sane(t time.Time) time.Time {
+	if year := t.UTC().Year(); year < 1 || year > 9999 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func leaseIn(e entry) *InspectedLease {
+	l := &InspectedLease{Left: e.left}
+	s, ok := parseStanding(string(e.b))
+	switch {
+	case !ok:
+		l.Err = "neither a lease nor a record"
+	case e.left < 0:
+		l.Err = "it has no end, as only another program's writes have"
+	case s.record:
+		l.Load = strings.ToLower(s.load)
+		text, _ := frame.Unmark(s.outcome.Text)
+		l.Outcome = &InspectedOutcome{
+			Kind: outcomeNames[s.outcome.Kind], Text: text, Size: len(s.outcome.Frame), Failures: s.outcome.Failures,
+			Backoff: duration(s.backoff), BackoffLeft: s.backoffLeft(e.left),
+		}
+	default:
+		l.Load, l.Awaited, l.Inboxes = strings.ToLower(s.load), s.awaited, s.inboxes
+		if s.number > 0 && s.number < pastAll {
+			l.Granted = sane(time.UnixMicro(s.number))
+		}
+	}
+	return l
+}
+
+// means says what follows for callers that would load.
+func (l *InspectedLease) means() string {
+	switch o := l.Outcome; {
+	case l.Err != "":
+		return "under the name of its lease stands " + l.Err + ": the next load overwrites that"
+	case o == nil:
+		return "a load is under way, and who would load waits for it, for " + spell(l.Left) + " at most unless its lease is renewed"
+	case o.BackoffLeft > 0 && o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
+		return "the last load has failed, and who would load gets its error, for " + spell(o.BackoffLeft) + " more"
+	case o.BackoffLeft > 0:
+		return "the last load has left no value, and who would load is told so, for " + spell(o.BackoffLeft) + " more"
+	case o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
+		return "the last load has failed, and the next may begin"
+	}
+	return "the last load has left no value, and the next may begin"
+}
+
+func waitersIn(e entry) *InspectedWaiters {
+	w := &InspectedWaiters{Left: e.left}
+	m := waitersForm.FindSubmatch(e.b)
+	switch {
+	case bytes.Equal(e.b, []byte("*")):
+		w.All = true
+	case m == nil:
+		w.Err = "no note of who waits"
+	default:
+		w.Processes, _ = strconv.Atoi(string(m[1]))
+		w.Inboxes = strings.Fields(string(m[2]))
+	}
+	return w
+}

@@ -1,0 +1,181 @@
+// Command inspect says what stands in Redis under a key of a cache, and what follows for callers: what the value is good for and why,
+// when its tags were invalidated, who loads it or how the last load failed, and who waits.
+//
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
+//
+// The first argument is Options.Name of the cache, the second the key as callers give it. With -value it shows the value, too: JSON,
+// MessagePack, text, and what compresscodec has compressed of these, for people to read, anything else in hexadecimal. With -scan it counts
+// what stands there of a cache: how many values, how large, how old, for how much longer, and what they are good for. With -json it
+// prints one object, described at redisstore.Inspection and redisstore.Scanned. The value is then its member body: as it is if it is
+// JSON, turned into JSON if it is MessagePack, a string if it is text. Anything else, and the beginning of what is longer than -bytes,
+// is in base64 in its member bytes.
+//
+// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis user that can't do more.
+//
+// # Connecting
+//
+// -redis takes host:port, several of them with commas between for -cluster and -sentinel, or a URL as go-redis knows them (redis://,
+// rediss://, unix://). If it isn't there, the environment variable REDIS_URL is used. The password is that of the URL, or stands in
+// the environment variable that -password-env names (REDIS_PASSWORD by default): other users of a machine can see a command's
+// arguments. With -tls the certificates of the system count, those in the file that SSL_CERT_FILE names, and -cert and -key are those
+// of the client.
+//
+// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't, and 2 for arguments that can't be understood.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+const usage = `usage: inspect [flags] CACHE KEY     what stands in Redis under a key
+       inspect [flags] -scan CACHE   what stands in Redis of a cache
+`
+
+// options are the command's flags, and what comes after them.
+type options struct {
+	server        server
+	prefix        string
+	timeout       time.Duration
+	value         bool
+	bytes         int
+	json, scan    bool
+	limit, count  int
+	pause         time.Duration
+	cache, wanted string
+}
+
+func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+	redis.SetLogger(silent{}) // what goes wrong is said once, by the error
+	opts, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	var rdb redis.UniversalClient
+	if err == nil {
+		rdb, err = opts.server.client(env, opts.timeout)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "inspect: %v\n", err)
+		return 2
+	}
+	defer rdb.Close()
+	if err := opts.inspect(ctx, rdb, stdout); err != nil {
+		fmt.Fprintf(stderr, "inspect: %v\n", opts.server.explained(err))
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (opts options, err error) {
+	flags := flag.NewFlagSet("inspect", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		_, _ = io.WriteString(stderr, usage)
+		flags.PrintDefaults()
+	}
+	opts.server.define(flags)
+	flags.StringVar(&opts.prefix, "prefix", "", "Options.Prefix of the store (default \"cg\")")
+	flags.DurationVar(&opts.timeout, "timeout", 5*time.Second, "for each step")
+	flags.BoolVar(&opts.value, "value", false, "show the value, too")
+	flags.IntVar(&opts.bytes, "bytes", 16<<10, "most bytes of the value to show, a sixteenth in hexadecimal")
+	flags.BoolVar(&opts.json, "json", false, "for machines")
+	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
+	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: most values to look at, -1: all")
+	flags.IntVar(&opts.count, "count", 500, "with -scan: names that Redis passes over in a step")
+	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: between two steps")
+	if err := flags.Parse(args); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			err = errors.New("see -help") // the rest was said
+		}
+		return opts, err
+	}
+	want := 2
+	if opts.scan {
+		want = 1
+	}
+	if flags.NArg() != want {
+		return opts, fmt.Errorf("%d arguments after the flags, want %d\n%s", flags.NArg(), want, strings.TrimSpace(usage))
+	}
+	opts.cache, opts.wanted = flags.Arg(0), flags.Arg(1)
+	switch {
+	case opts.timeout < 2*time.Millisecond:
+		return opts, fmt.Errorf("-timeout %v is too short", opts.timeout)
+	case opts.bytes < 0:
+		return opts, fmt.Errorf("-bytes %d is below zero", opts.bytes)
+	case opts.limit == 0 || opts.count < 1:
+		return opts, errors.New("-limit 0 or -count below 1 looks at nothing")
+	case opts.scan && opts.value:
+		return opts, errors.New("-scan shows no values")
+	}
+	if opts.pause <= 0 {
+		opts.pause = -1
+	}
+	return opts, nil
+}
+
+// inspect asks Redis and prints what it finds.
+func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout io.Writer) error {
+	store, err := redisstore.New(rdb, redisstore.Options{Prefix: o.prefix, OpTimeout: o.timeout, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if o.scan {
+		found, err := store.Scan(ctx, o.cache, redisstore.ScanOptions{Limit: o.limit, Count: o.count, Pause: o.pause})
+		if err != nil && found.Values == 0 {
+			return err
+		}
+		return errors.Join(err, o.print(stdout, found, found.String())) // also what it has counted until it was interrupted
+	}
+	found, err := store.Inspect(ctx, o.cache, o.wanted)
+	if err != nil {
+		return err
+	}
+	text := found.String()
+	if !o.value || found.Value == nil {
+		return o.print(stdout, found, text)
+	}
+	value := show(found.Value, o.bytes)
+	return o.print(stdout, struct {
+		redisstore.Inspection
+		shown
+	}{found, value}, text+"\n"+value.text)
+}
+
+func (o options) print(stdout io.Writer, v any, text string) error {
+	if !o.json {
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
+	out := json.NewEncoder(stdout)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}
+
+// silent drops what go-redis logs by itself.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
+	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// environment is one with these variables.
+type environment map[string]string
+
+// runs runs the command.
+func (e environment) runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, func(name string) string { return e[name] }, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// prints runs it, and returns what it prints.
+func (e environment) prints(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := e.runs(t, args...)
+	if code != 0 || errs != "" {
+		t.Fatalf("%q: exit code %d, %s", args, code, errs)
+	}
+	return out
+}
+
+func has(t *testing.T, text string, words ...string) {
+	t.Helper()
+	flat := strings.Join(strings.Fields(text), " ")
+	for _, w := range words {
+		if !strings.Contains(flat, w) {
+			t.Errorf("it doesn't say %q:\n%s", w, text)
+		}
+	}
+}
+
+// stored has a cache store a value of a codec of its own.
+func stored[V any](t *testing.T, rdb redis.UniversalClient, prefix, name string, codec cacheguard.Codec[V], v V) {
+	t.Helper()
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix, OpTimeout: 10 * time.Second})
+	must(t, err)
+	defer s.Close()
+	c, err := cacheguard.New(s, cacheguard.Options[V]{Name: name, Codec: codec, LeaseTTL: time.Minute})
+	must(t, err)
+	defer c.Close()
+	must(t, c.Set(t.Context(), "k", v))
+}
+
+type product struct {
+	Name  string   `json:"name"`
+	Sizes []int    `json:"sizes"`
+	More  []string `json:"more,omitempty"`
+}
+
+// The command says of each kind of value what it is, to people and to machines.
+func TestValues(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	compressed, err := compresscodec.New(compresscodec.Options[product]{Threshold: -1})
+	must(t, err)
+	zipped, err := compresscodec.New(compresscodec.Options[product]{Threshold: -1, Algorithm: compresscodec.Zstd, Inner: msgpackcodec.Codec[product]{}})
+	must(t, err)
+	small := product{Name: "lamp", Sizes: []int{1, 2}}
+	large := product{Name: "lamp", Sizes: []int{3}, More: []string{strings.Repeat("ab ", 1000)}}
+	stored(t, rdb, "shop:1", "json", nil, small)
+	stored(t, rdb, "shop:1", "msgpack", msgpackcodec.Codec[product]{}, small)
+	stored(t, rdb, "shop:1", "compressed", compressed, large)
+	stored(t, rdb, "shop:1", "zipped", zipped, large)
+	stored(t, rdb, "shop:1", "text", nil, "a lamp\x1b[31m\u202e, or two")
+	stored(t, rdb, "shop:1", "lines", nil, "a lamp\nor two")
+	stored(t, rdb, "shop:1", "json text", nil, `{"a":[1]}`)
+	stored(t, rdb, "shop:1", "bytes", nil, []byte{0xff, 0, 'l', 'a', 'm', 'p'})
+	stored(t, rdb, "shop:1", "deep", nil, strings.Repeat("[", 5000)+strings.Repeat("]", 5000))
+	e := environment{"REDIS_URL": "redis://" + rdb.Options().Addr}
+	for cache, test := range map[string]struct {
+		args []string
+		says []string
+		body string // in JSON
+	}{
+		"json":       {nil, []string{"codec json", `29 bytes, JSON: { "name": "lamp", "sizes": [ 1, 2 ] }`}, `{"name":"lamp","sizes":[1,2]}`},
+		"msgpack":    {nil, []string{"codec msgpack", "bytes, MessagePack as JSON:", `"Name": "lamp"`}, `{"More":null,"Name":"lamp","Sizes":[1,2]}`},
+		"compressed": {nil, []string{"codec compress(json)", "3039 bytes, ", " compressed, JSON:", `"ab ab`}, ""},
+		"zipped":     {[]string{"-bytes", "100"}, []string{"codec compress(msgpack)", "compressed, MessagePack as JSON:", "bytes more"}, ""},
+		"lines":      {nil, []string{"codec raw", "13 bytes, text: a lamp or two"}, `"a lamp\nor two"`},
+		"json text":  {nil, []string{"codec raw", `9 bytes, JSON: { "a": [ 1 ] }`}, `{"a":[1]}`},
+		"text":       {nil, []string{"codec raw", "00000000 61 20 6c 61 6d 70 1b"}, ""},
+		"bytes":      {[]string{"-bytes", "64"}, []string{"codec raw", "6 bytes: 00000000 ff 00 6c 61 ", "and 2 bytes more"}, ""},
+		"deep":       {nil, []string{"10000 bytes, JSON: [[[["}, ""},
+	} {
+		args := append(test.args, "-prefix", "shop:1", "-value", cache, "k")
+		text := e.prints(t, args...)
+		has(t, text, test.says...)
+		if strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("%s: not for a terminal: %q", cache, text)
+		}
+		if len(text) > 20<<10 {
+			t.Errorf("%s: %d bytes", cache, len(text))
+		}
+		var found struct {
+			State redisstore.State
+			Body  json.RawMessage
+			Bytes []byte
+		}
+		must(t, json.Unmarshal([]byte(e.prints(t, append([]string{"-json"}, args...)...)), &found))
+		var body bytes.Buffer
+		if found.Body != nil {
+			must(t, json.Compact(&body, found.Body))
+		}
+		if found.State != redisstore.StateFresh || test.body != "" && body.String() != test.body || (found.Body == nil) == (found.Bytes == nil) {
+			t.Errorf("%s: %+v, want %s", cache, found, test.body)
+		}
+	}
+	if text := e.prints(t, "-prefix", "shop:1", "json", "k"); strings.Contains(text, "lamp") {
+		t.Errorf("it shows a value without -value:\n%s", text)
+	}
+	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored") // with another prefix
+	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "json"), "values 1, of", "fresh 1 (100.0 %)")
+	var scanned redisstore.Scanned
+	must(t, json.Unmarshal([]byte(e.prints(t, "-prefix", "shop:1", "-scan", "-limit", "-1", "-pause", "0", "-json", "text")), &scanned))
+	if scanned.Values != 1 || !scanned.Whole || scanned.States[redisstore.StateFresh] != 1 {
+		t.Errorf("%+v", scanned)
+	}
+}
+
+// What can't be shown is shown in hexadecimal, and says why.
+func TestShow(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		codec, body string
+		says        string
+	}{
+		{"compress(json)", "\x07x", "can't be decompressed"},
+		{"compress(json)", "", "can't be decompressed"},
+		{"msgpack", "\xc1", "no MessagePack"},
+		{"msgpack", "\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", "can't be shown as JSON"}, // not a number
+		{"json", "{", "1 bytes, text: {"},
+		{"", "7", "1 bytes, JSON: 7"},
+		{"raw", "7", "1 bytes, text: 7"},
+		{"compress", "\x00{}", "2 bytes, 3 compressed, JSON: {}"},
+		{"", "\xff", "1 bytes: 00000000 ff"},
+		{"raw", "", "0 bytes, text:"},
+	} {
+		got := show(&redisstore.InspectedValue{Codec: test.codec, Body: []byte(test.body)}, 1<<10)
+		has(t, got.text, test.says)
+		if _, err := json.Marshal(got); err != nil {
+			t.Error(err)
+		}
+	}
+	has(t, show(&redisstore.InspectedValue{NotFound: true}, 10).text, "it does not exist")
+	if got := show(&redisstore.InspectedValue{Codec: "raw", Body: []byte("äöü")}, 3); !strings.Contains(got.text, "and 3 bytes more") || string(got.Bytes) != "äöü"[:3] {
+		t.Errorf("cut in a letter: %+v", got)
+	}
+}
+
+// FuzzShow: whatever a value is, it is shown to people and to machines, and is no command to a terminal.
+func FuzzShow(f *testing.F) {
+	for _, codec := range []string{"", "json", "raw", "msgpack", "compress(json)", "compress", "http-response-2"} {
+		f.Add(codec, []byte(`{"a":"\u001b\u202e"}`), 10)
+		f.Add(codec, []byte("\x81\xa1a\xc0"), 1000)
+		f.Add(codec, []byte("\x00text\x1b"), 0)
+	}
+	f.Fuzz(func(t *testing.T, codec string, body []byte, most int) {
+		most = max(0, min(most, 1<<16))
+		got := show(&redisstore.InspectedValue{Codec: codec, Body: body}, most)
+		if text := strings.NewReplacer("\n", "", "\t", "").Replace(got.text); printable(text) != text {
+			t.Errorf("not for a terminal: %q", got.text)
+		}
+		if len(got.text) > 12*most+1000 {
+			t.Errorf("%d bytes of text for %d", len(got.text), most)
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What can't be understood is said before anything is asked.
+func TestBadArguments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, test := range []struct {
+		args string
+		says string
+	}{
+		{"", "0 arguments after the flags, want 2"},
+		{"-redis localhost:6379 product", "1 arguments after the flags, want 2"},
+		{"-redis localhost:6379 -scan product 42", "2 arguments after the flags, want 1"},
+		{"product 42", "-redis host:port, or REDIS_URL"},
+		{"-redis localhost product 42", `-redis "localhost": want host:port`},
+		{"-redis a:1,b:2 product 42", "say -cluster, or -sentinel"},
+		{"-redis http://user:hidden@a product 42", "-redis is no URL that go-redis knows"},
+		{"-redis redis://user:hidden@a:x/0 product 42", "-redis is no URL that go-redis knows"},
+		{"-redis a:1 -cluster -sentinel m product 42", "exclude each other"},
+		{"-redis a:1 -cluster -db 1 product 42", "a cluster has no databases"},
+		{"-redis a:1 -timeout 0 product 42", "-timeout 0s is too short"},
+		{"-redis a:1 -bytes -1 product 42", "-bytes -1 is below zero"},
+		{"-redis a:1 -limit 0 -scan product", "looks at nothing"},
+		{"-redis a:1 -scan -value product", "-scan shows no values"},
+		{"-redis a:1 -cert c product 42", "are for -tls"},
+		{"-redis a:1 -tls -cert " + filepath.Join(dir, "c") + " -key k product 42", "-cert and -key: open"},
+		{"-unknown product 42", "flag provided but not defined: -unknown"},
+	} {
+		code, out, errs := environment{}.runs(t, strings.Fields(test.args)...)
+		if code != 2 || out != "" {
+			t.Errorf("%s: exit code %d, %q", test.args, code, out)
+		}
+		has(t, errs, test.says)
+		if strings.Contains(errs, "hidden") {
+			t.Errorf("%s: it shows a password: %s", test.args, errs)
+		}
+	}
+	for args, says := range map[string]string{"-redis a:1 {product 42": `no cache can have the name "{product"`, "-redis a:1 -prefix { product 42": "has a brace"} {
+		if code, _, errs := (environment{}).runs(t, strings.Fields(args)...); code != 1 || !strings.Contains(errs, says) {
+			t.Errorf("%s: exit code %d, %s", args, code, errs)
+		}
+	}
+	code, out, errs := environment{"REDIS_URL": "redis://:hidden@a:1"}.runs(t, "-help")
+	if code != 0 || out != "" || strings.Contains(errs, "hidden") {
+		t.Errorf("-help: exit code %d, %q", code, out)
+	}
+	has(t, errs, "usage: inspect [flags] CACHE KEY", "-password-env string")
+}
+
+// How Redis can be had, and what is said when it can't.
+func TestServers(t *testing.T) {
+	server := redistest.Start(t, "--requirepass", "hidden", "--databases", "4")
+	fill := func(rdb redis.UniversalClient) {
+		t.Helper()
+		defer rdb.Close()
+		stored(t, rdb, "", "product", nil, "lamp")
+	}
+	fill(redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "hidden", DB: 3, ContextTimeoutEnabled: true}))
+	cluster := redistest.StartCluster(t, 3, 0)
+	fill(redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true}))
+	sentinel := redistest.StartSentinel(t, 0, 1)
+	fill(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.SentinelMaster, SentinelAddrs: sentinel.Addrs(), ContextTimeoutEnabled: true}))
+
+	password := environment{"REDIS_PASSWORD": "hidden", "OTHER": "hidden"}
+	for _, test := range []struct {
+		env  environment
+		args string
+		says string
+	}{
+		{password, "-redis " + server.Addr() + " -db 3", ""},
+		{password, "-redis " + server.Addr() + " -db 3 -user default -password-env OTHER", ""},
+		{password, "-redis redis://default@" + server.Addr() + "/3", ""},
+		{environment{"REDIS_URL": "redis://:hidden@" + server.Addr() + "/3"}, "", ""},
+		{nil, "-redis " + cluster.Addrs()[0] + " -cluster", ""},
+		{nil, "-redis " + strings.Join(cluster.Addrs(), ",") + " -cluster", ""},
+		{nil, "-redis " + sentinel.Addrs()[0] + " -sentinel " + redistest.SentinelMaster, ""},
+
+		{nil, "-redis " + server.Addr(), "NOAUTH Authentication required. the user is -user, the password stands in the environment variable REDIS_PASSWORD"},
+		{environment{"REDIS_PASSWORD": "wrong"}, "-redis " + server.Addr(), "WRONGPASS"},
+		{nil, "-redis 127.0.0.1:1", "127.0.0.1:1: connect: connection refused"},
+		{nil, "-redis " + sentinel.Addrs()[0], "this is a Sentinel, which has no data"},
+		{nil, "-redis " + server.Addr() + " -tls -timeout 100ms", server.Addr() + " doesn't answer: is it the right port"},
+	} {
+		args := append(strings.Fields(test.args), "product", "k")
+		if test.says == "" {
+			has(t, test.env.prints(t, args...), "fresh: a caller gets it")
+			has(t, test.env.prints(t, append(strings.Fields(test.args), "-scan", "product")...), "values 1, of")
+			continue
+		}
+		code, out, errs := test.env.runs(t, args...)
+		if code != 1 || out != "" || strings.Contains(errs, "hidden") {
+			t.Errorf("%s: exit code %d, %q", test.args, code, out)
+		}
+		has(t, errs, test.says)
+	}
+	for _, addr := range cluster.Addrs() { // two of three don't have the key
+		if code, _, errs := (environment{}).runs(t, "-redis", addr, "product", "k"); code == 1 && strings.Contains(errs, "add -cluster") {
+			return
+		}
+	}
+	t.Error("no node says that it is one of a cluster")
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
+	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+// shown is a value, for people and for machines.
+type shown struct {
+	Body  any    `json:"body,omitempty"`
+	Bytes []byte `json:"bytes,omitempty"`
+	text  string
+}
+
+// show makes the best of a value that this program doesn't have the type of, and shows at most so many bytes of it.
+func show(v *redisstore.InspectedValue, most int) shown {
+	if v.NotFound {
+		return shown{text: "There is no value: it does not exist.\n"}
+	}
+	body, codec, packed := v.Body, v.Codec, ""
+	if strings.HasPrefix(codec, "compress") {
+		expanded, err := expand(body)
+		if err != nil {
+			return inHex(body, fmt.Sprintf("can't be decompressed: %v", err), most)
+		}
+		packed = fmt.Sprintf(", %d compressed", len(body))
+		body, codec = expanded, strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(codec, "compress"), "("), ")")
+	}
+	what := fmt.Sprintf("%d bytes%s, ", len(body), packed)
+	if codec == "msgpack" {
+		v, err := msgpackcodec.Codec[any]{}.Decode(body)
+		if err != nil {
+			return inHex(body, what+"no MessagePack: "+printable(err.Error()), most)
+		}
+		asJSON, err := json.Marshal(v)
+		if err != nil { // a number that JSON doesn't have
+			return inHex(body, what+"MessagePack that can't be shown as JSON: "+printable(err.Error()), most)
+		}
+		return inJSON(asJSON, what+"MessagePack as JSON", most)
+	}
+	switch {
+	case codec != "raw" && json.Valid(body), isObject(body):
+		return inJSON(body, what+"JSON", most)
+	case isText(body):
+		s := shown{text: titled(what+"text", cut(printable(string(body[:min(len(body), most)])), most, len(body)))}
+		if len(body) > most {
+			s.Bytes = body[:most]
+			return s
+		}
+		s.Body = string(body)
+		return s
+	}
+	return inHex(body, strings.TrimSuffix(what, ", "), most)
+}
+
+// expand decompresses what compresscodec has compressed, up to its bound.
+func expand(body []byte) ([]byte, error) {
+	codec, err := compresscodec.New(compresscodec.Options[[]byte]{})
+	if err != nil {
+		return nil, err
+	}
+	return codec.Decode(body)
+}
+
+// isObject reports whether a text that need not be JSON is meant to be.
+func isObject(body []byte) bool {
+	start := bytes.TrimLeft(body, " \t\r\n")
+	return len(start) > 0 && (start[0] == '{' || start[0] == '[') && json.Valid(body)
+}
+
+func isText(body []byte) bool {
+	if !utf8.Valid(body) {
+		return false
+	}
+	return !strings.ContainsFunc(string(body), func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
+}
+
+// JSON that is larger or nested more deeply is shown as it stands: indented, it could be as many times larger.
+const (
+	mostIndented = 1 << 20
+	mostNested   = 64
+)
+
+func inJSON(body []byte, what string, most int) shown {
+	text := string(body)
+	var indented bytes.Buffer
+	if len(body) <= mostIndented && nested(body) <= mostNested && json.Indent(&indented, body, "", "  ") == nil {
+		text = indented.String()
+	}
+	all := len(text)
+	s := shown{text: titled(what, cut(printable(text[:min(all, most)]), most, all))}
+	if len(body) > most {
+		s.Bytes = body[:most]
+		return s
+	}
+	s.Body = json.RawMessage(body)
+	return s
+}
+
+// nested is how deeply JSON is nested.
+func nested(body []byte) (deepest int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return deepest
+}
+
+func inHex(body []byte, what string, most int) shown {
+	some := body[:min(len(body), most)]
+	few := body[:min(len(body), most/16)]
+	return shown{Bytes: some, text: titled(what, cut(strings.TrimSuffix(hex.Dump(few), "\n"), most/16, len(body)))}
+}
+
+func titled(what, text string) string { return what + ":\n" + text + "\n" }
+
+// cut says how much of a text is not shown.
+func cut(text string, most, all int) string {
+	if all > most {
+		text += fmt.Sprintf("\n... and %d bytes more", all-most)
+	}
+	return text
+}
+
+// printable is a text without what a terminal would take for a command, or show as if it were something else.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text { // half a rune at a cut is one that says so
+		switch {
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r < 1<<16:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,29 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+)
+
+// What stands in Redis under a key, and what its callers get. For a human, there is a command: see "Inspecting" above.
+func ExampleStore_Inspect() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	store, err := redisstore.New(rdb, redisstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	found, err := store.Inspect(context.Background(), "product", "42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if found.State == redisstore.StateInvalid {
+		fmt.Print(found) // which tag was invalidated, and when, stands there
+	}
+}

@@ -1,0 +1,443 @@
+package redisstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+)
+
+// ScanOptions bounds a Scan. The zero value of a field means its default.
+type ScanOptions struct {
+	Limit int           // most values that are looked at. Default 100,000; negative: no limit
+	Count int           // how many names Redis passes over in a step, whatever they are of. Default 500
+	Pause time.Duration // between two steps. Default 10 ms; negative: none
+}
+
+// Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members whose names end in _ns.
+type Scanned struct {
+	Cache string `json:"cache"`
+	Whole bool   `json:"whole"` // all of it: neither the limit nor the context ended it before
+
+	Values    int           `json:"values"`
+	Bytes     int64         `json:"bytes"` // of values, without what Redis needs for each
+	Largest   int64         `json:"largest"`
+	States    map[State]int `json:"states"`    // of values
+	NotFound  int           `json:"not_found"` // of the fresh and stale ones, those that say so
+	Unchecked int           `json:"unchecked"` // values of more than 4 KiB, of which no more than the header and the tags was looked at
+	Leases    int           `json:"leases"`    // loads under way
+	Records   int           `json:"records"`   // of loads that left no value
+	Newer     int           `json:"newer"`     // values of later programs
+	Ages      []ScanBucket  `json:"ages"`      // of values that can be read
+	Lifetimes []ScanBucket  `json:"lifetimes"` // until Redis removes the values; those without an end are in the last one
+}
+
+// ScanBucket counts what is below a bound, and not below that of the bucket before it.
+type ScanBucket struct {
+	Below time.Duration `json:"below_ns"` // 0 of the last one, which has none
+	Count int           `json:"count"`
+}
+
+var scanBounds = []time.Duration{
+	time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 0,
+}
+
+func newBuckets() []ScanBucket {
+	all := make([]ScanBucket, len(scanBounds))
+	for n, below := range scanBounds {
+		all[n].Below = below
+	}
+	return all
+}
+
+// countIn adds one to the bucket of a duration; below zero is for ever.
+func countIn(all []ScanBucket, d time.Duration) {
+	for n, b := range all {
+		if b.Below == 0 || d >= 0 && d < b.Below {
+			all[n].Count++
+			return
+		}
+	}
+}
+
+const (
+	defaultScanLimit = 100_000
+	defaultScanCount = 500
+	defaultScanPause = 10 * time.Millisecond
+
+	scanHead = 4 << 10 // of a value
+	scanStep = 100     // values read in a pipeline
+)
+
+// Scan counts what stands in Redis of a cache, and reads the first 4 KiB of each value. It goes through all names that Redis has, in
+// steps with a pause between them, and changes nothing. In a cluster it goes from master to master; what moves meanwhile may be missed.
+//
+// When ctx ends before it, what it has counted is returned with the error. The documentation of the package has the rights that it needs.
+func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scanned, error) {
+	if err := checkCache(cache); err != nil {
+		return Scanned{}, err
+	}
+	opts.Limit, opts.Count = cmp.Or(opts.Limit, defaultScanLimit), cmp.Or(max(opts.Count, 0), defaultScanCount)
+	opts.Pause = cmp.Or(opts.Pause, defaultScanPause)
+	scan := &scanning{
+		s: s, opts: opts, head: s.names.head(cache), seen: make(map[string]struct{}),
+		Scanned: Scanned{Cache: cache, States: make(map[State]int), Ages: newBuckets(), Lifetimes: newBuckets()},
+	}
+	nodes, err := s.scanned(ctx)
+	for _, node := range nodes {
+		if err = scan.node(ctx, node); err != nil {
+			break
+		}
+	}
+	scan.Whole = err == nil
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	if err != nil && ctx.Err() == nil {
+		err = s.blind(ctx, err)
+	}
+	return scan.Scanned, err
+}
+
+var errEnough = errors.New("redisstore: enough was looked at")
+
+// scanned are the clients of the nodes that have a part of the names each; nil is the only one.
+func (s *Store) scanned(ctx context.Context) (nodes []*redis.Client, err error) {
+	c, ok := s.link.Client().(*redis.ClusterClient)
+	if !ok {
+		return []*redis.Client{nil}, nil
+	}
+	return redislink.Aside(ctx, func(ctx context.Context) ([]*redis.Client, error) {
+		var mu sync.Mutex // guards nodes
+		err := c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, node)
+			return nil
+		})
+		return nodes, err
+	})
+}
+
+// scanning is a Scan under way.
+type scanning struct {
+	Scanned
+	s    *Store
+	opts ScanOptions
+	head string              // what all names of the cache's values and leases begin with
+	seen map[string]struct{} // Redis may give a name twice
+}
+
+// node goes through the names of a node.
+func (scan *scanning) node(ctx context.Context, node *redis.Client) error {
+	type page struct {
+		names []string
+		next  uint64
+	}
+	for cursor := uint64(0); ; {
+		p, err := twice(ctx, scan.s, func(ctx context.Context, rdb redis.UniversalClient) (p page, err error) {
+			if node != nil {
+				rdb = node
+			}
+			p.names, p.next, err = rdb.Scan(ctx, cursor, globbed(scan.head)+"*", int64(scan.opts.Count)).Result()
+			return p, err
+		})
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(scan.fresh(p.names), scanStep) {
+			if err := scan.look(ctx, some); err != nil {
+				return err
+			}
+		}
+		if cursor = p.next; cursor == 0 {
+			return nil
+		}
+		if err := scan.pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// globbed is a text as a pattern that only it matches.
+func globbed(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
+}
+
+func (scan *scanning) pause(ctx context.Context) error {
+	if scan.opts.Pause < 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(scan.opts.Pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fresh leaves those of the names that were not there before.
+func (scan *scanning) fresh(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, twice := scan.seen[name]
+		scan.seen[name] = struct{}{}
+		return twice
+	})
+}
+
+// glance is what is read of a name.
+type glance struct {
+	name  string
+	value bool // else it is a lease
+	b     []byte
+	size  int64
+	left  time.Duration
+}
+
+// look reads what stands under some names, and counts it.
+func (scan *scanning) look(ctx context.Context, names []string) error {
+	var all []glance
+	values := 0
+	for _, name := range names {
+		switch {
+		case strings.HasSuffix(name, "}"):
+			if values++; scan.opts.Limit > 0 && scan.Values+values > scan.opts.Limit {
+				continue
+			}
+			all = append(all, glance{name: name, value: true})
+		case strings.HasSuffix(name, scan.s.names.lease("}")):
+			all = append(all, glance{name: name})
+		case strings.HasSuffix(name, scan.s.names.next("}")):
+			scan.Newer++
+		}
+	}
+	if err := scan.read(ctx, all, scanHead); err != nil {
+		return err
+	}
+	if err := scan.readTags(ctx, all); err != nil {
+		return err
+	}
+	now, err := scan.s.serverTime(ctx)
+	if err != nil {
+		return err
+	}
+	if err := scan.count(ctx, all, now); err != nil {
+		return err
+	}
+	if scan.opts.Limit > 0 && scan.Values >= scan.opts.Limit {
+		return errEnough
+	}
+	return nil
+}
+
+// read reads the first bytes of each.
+func (scan *scanning) read(ctx context.Context, all []glance, most int64) error {
+	if len(all) == 0 {
+		return nil
+	}
+	_, err := twice(ctx, scan.s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
+		pipe := rdb.Pipeline()
+		heads, sizes, lefts := make([]*redis.StringCmd, len(all)), make([]*redis.IntCmd, len(all)), make([]*redis.DurationCmd, len(all))
+		for n, g := range all {
+			heads[n], sizes[n], lefts[n] = pipe.GetRange(ctx, g.name, 0, most-1), pipe.StrLen(ctx, g.name), pipe.PTTL(ctx, g.name)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		for n := range all {
+			g := &all[n]
+			g.b, err = heads[n].Bytes()
+			if err == nil {
+				g.size, err = sizes[n].Result()
+			}
+			if err != nil && !isWrongType(err) {
+				return struct{}{}, err
+			}
+			if g.left, err = lefts[n].Result(); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// readTags reads more of those values whose tags go on beyond what was read.
+func (scan *scanning) readTags(ctx context.Context, all []glance) error {
+	var cut []glance
+	var places []int
+	for n, g := range all {
+		if _, err := frame.Head(g.b); g.value && int64(len(g.b)) < g.size && (errors.Is(err, frame.ErrTruncated) || g.b[0] == 0) {
+			cut, places = append(cut, g), append(places, n)
+		}
+	}
+	err := scan.read(ctx, cut, frame.MaxHead)
+	for n, g := range cut {
+		all[places[n]] = g
+	}
+	return err
+}
+
+const gone = -2 // what PTTL says of what isn't there any more
+
+// count counts what was read.
+func (scan *scanning) count(ctx context.Context, all []glance, now time.Time) error {
+	var headers []frame.Header
+	var tags []string
+	at := map[string]int{} // where a tag is in tags
+	for _, g := range all {
+		if g.left == gone {
+			continue
+		}
+		if !g.value {
+			scan.countLease(g)
+			continue
+		}
+		scan.Values++
+		scan.Bytes += g.size
+		scan.Largest = max(scan.Largest, g.size)
+		countIn(scan.Lifetimes, g.left)
+		h, err := scan.header(g)
+		if err != nil {
+			state := StateUnreadable
+			if _, ok := frame.RemnantTags(g.b); ok {
+				state = StateRemnant
+			}
+			scan.States[state]++
+			continue
+		}
+		countIn(scan.Ages, max(now.Sub(h.Created), 0))
+		headers = append(headers, h)
+		for _, tag := range h.Tags.All() {
+			if _, known := at[tag]; !known {
+				at[tag] = len(tags)
+				tags = append(tags, tag)
+			}
+		}
+	}
+	if len(headers) == 0 {
+		return nil
+	}
+	whole, of, err := scan.s.scores(ctx, scan.Cache, tags)
+	if err != nil {
+		return err
+	}
+	for _, h := range headers {
+		found := sight{now: now, whole: whole}
+		if len(of) > 0 {
+			found.scores = append(found.scores, of[0])
+			for _, tag := range h.Tags.All() {
+				found.scores = append(found.scores, of[1+at[tag]])
+			}
+		}
+		i := Inspection{Value: &InspectedValue{}}
+		i.judgeHeader(h, found)
+		scan.States[i.State]++
+		if served := i.State == StateFresh || i.State == StateStale || i.State == StateOnError; h.Null && served {
+			scan.NotFound++
+		}
+	}
+	return nil
+}
+
+func (scan *scanning) countLease(g glance) {
+	switch s, ok := parseStanding(string(g.b)); {
+	case ok && s.record:
+		scan.Records++
+	case ok:
+		scan.Leases++
+	}
+}
+
+// header is that of a value, and as far as all of it was read checked.
+func (scan *scanning) header(g glance) (h frame.Header, err error) {
+	if int64(len(g.b)) < g.size {
+		scan.Unchecked++
+		return frame.Head(g.b)
+	}
+	h, _, err = frame.Parse(g.b)
+	return h, err
+}
+
+// String is a report of some lines, for people.
+func (sc Scanned) String() string {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	part := "all of it"
+	if !sc.Whole {
+		part = "a part of it"
+	}
+	fmt.Fprintf(w, "cache\t%q, %s\n", sc.Cache, part)
+	fmt.Fprintf(w, "values\t%d, of %d bytes, the largest %d\n", sc.Values, sc.Bytes, sc.Largest)
+	for _, state := range states {
+		if n := sc.States[state]; n > 0 {
+			fmt.Fprintf(w, "  %s\t%s\n", state, share(n, sc.Values))
+		}
+	}
+	if sc.NotFound > 0 {
+		fmt.Fprintf(w, "  does not exist\t%s, fresh or stale\n", share(sc.NotFound, sc.Values))
+	}
+	if sc.Unchecked > 0 {
+		fmt.Fprintf(w, "unchecked\t%d of more than %d bytes, by their header only\n", sc.Unchecked, scanHead)
+	}
+	fmt.Fprintf(w, "leases\t%d loads under way, %d records of loads that left no value\n", sc.Leases, sc.Records)
+	if sc.Newer > 0 {
+		fmt.Fprintf(w, "newer\t%d values of later programs\n", sc.Newer)
+	}
+	_ = w.Flush()
+	histogram(&text, "age", sc.Ages)
+	histogram(&text, "lifetime left in Redis", sc.Lifetimes)
+	return text.String()
+}
+
+// states are those that a scan counts, in the order of a report.
+var states = []State{StateFresh, StateStale, StateOnError, StateExpired, StateInvalid, StateUnshared, StateRemnant, StateUnreadable}
+
+func share(n, of int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(of)) }
+
+// histogram writes a line for each bucket up to the last that has something.
+func histogram(text *bytes.Buffer, what string, all []ScanBucket) {
+	most, last := 0, -1
+	for n, b := range all {
+		if most = max(most, b.Count); b.Count > 0 {
+			last = n
+		}
+	}
+	if last < 0 {
+		return
+	}
+	const width = 40
+	fmt.Fprintf(text, "%s\n", what)
+	for _, b := range all[:last+1] {
+		bound := "longer, or for ever"
+		if b.Below > 0 {
+			bound = "below " + brief(b.Below)
+		}
+		bar := strings.Repeat("#", (width*b.Count+most-1)/most)
+		fmt.Fprintln(text, strings.TrimRight(fmt.Sprintf("  %-20s%9d  %s", bound, b.Count, bar), " "))
+	}
+}
+
+// brief is a duration of one unit.
+func brief(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		d    time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}} {
+		if d >= unit.d {
+			return fmt.Sprintf("%d %s", d/unit.d, unit.name)
+		}
+	}
+	return d.String()
+}
