@@ -170,9 +170,6 @@ func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
 			if all := r.take(do); len(all) > 0 {
-				for i := 0; watched.done != nil && i < len(all); i++ {
-					watched.done(all[i], do)
-				}
 				r.do(do, all)
 			}
 		}
@@ -195,6 +192,9 @@ func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 			continue
 		}
 		m.plan.do &^= do
+		if watched.done != nil {
+			watched.done(m, do)
+		}
 		if len(r.misses) == 1 {
 			return r.misses
 		}

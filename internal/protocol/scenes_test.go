@@ -147,6 +147,10 @@ var scenes = []scene{
 		may: budget{calls: 3, joins: 1, closes: 1},
 	},
 	{
+		name: "refreshes fail without a lease", processes: 1, together: 1, quickLook: true, start: isStale, fails: true, backoff: 1,
+		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, evictions: 1},
+	},
+	{
 		name: "refreshes, disturbed", processes: 1, together: 1, quickLook: true, start: isStale,
 		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, evictions: 1, closes: 1},
 	},
