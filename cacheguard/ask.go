@@ -150,7 +150,7 @@ func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, er
 // that nobody can say which of them have been invalidated.
 func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
-	var some []int
+	var some []*found[V]
 	for i, reply := range replies {
 		m, ans, checked := all[i], reply.Answer, true
 		switch {
@@ -165,10 +165,10 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 			}
 		}
 		if !checked {
-			some = append(some, i)
+			some = append(some, &there[i])
 		}
 	}
-	return there, r.cache.validate(ctx, there, some)
+	return there, r.cache.validate(ctx, some)
 }
 
 // leaseAnswered takes the answer to the question for the lease, with the value in it.

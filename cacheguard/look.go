@@ -102,61 +102,68 @@ func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byt
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
-// readMany is read for many keys.
-func (c *Cache[V]) readMany(ctx context.Context, keys []Key) ([]found[V], map[int]error) {
-	hints, asked := make([]*knowledge.Hint, len(keys)), knowledge.TagSet{All: []string{}}
-	for i, k := range keys {
-		hints[i] = c.hints.Of(k.Key)
-		asked.Add(hints[i].Tags)
+// readMany is read for many keys. It tells of each what was found, or why the store can't be used: first of those that one trip is enough
+// for, last of those that failed. What it tells is there until it tells the next.
+func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
+	asked := knowledge.TagSet{All: []string{}}
+	for _, k := range keys {
+		asked.Add(c.hints.Of(k.Key).Tags)
 	}
 	before, unsent := c.tier.moments(keys), c.unsent.Now()
 	replies, gens := c.store.GetMany(ctx, keys, asked.All)
+	replies = complete(replies, len(keys))
 	if len(gens) != 1+len(asked.All) || gens[0] == 0 {
 		gens = nil
 	}
-	all := make([]found[V], len(keys))
-	var unchecked []int // what has tags that weren't asked for
-	var errs map[int]error
-	failed := func(i int, err error) {
-		if errs == nil {
-			errs = make(map[int]error)
+	works := false
+	tellFound := func(i int, got *found[V]) {
+		if !works {
+			works = true
+			c.up(ctx, &c.reading)
 		}
-		errs[i] = err
+		if before != nil {
+			c.tier.keep(keys[i].Key, before[i], *got)
+		}
+		tell(i, got, nil)
 	}
+	var got found[V]          // one for all: a hundred of them are more than the values that they are of
+	var unchecked []*found[V] // have tags that weren't asked for
+	var which, failed []int
 	now := c.store.Now()
-	for i, r := range complete(replies, len(keys)) {
-		got := &all[i]
+	for i, r := range replies {
 		if r.Err != nil {
-			failed(i, r.Err)
+			failed = append(failed, i)
 			continue
 		}
+		got = found[V]{}
 		if r.Answer != nil {
-			c.openInto(got, unsent, keys[i].Key, r.Answer, now)
+			c.openInto(&got, unsent, keys[i].Key, r.Answer, now)
 		}
-		if got.res.Status == StatusMiss {
-			continue
-		}
-		if hints[i] != knowledge.Untagged || len(got.tags) > 0 {
-			c.hints.Note(keys[i].Key, got.tags)
-		}
-		if gens != nil && asked.Covers(got.tags) {
+		if got.res.Status != StatusMiss {
+			if len(asked.All) > 0 || len(got.tags) > 0 {
+				c.hints.Note(keys[i].Key, got.tags)
+			}
+			if gens == nil || !asked.Covers(got.tags) {
+				doubtful := got
+				unchecked, which = append(unchecked, &doubtful), append(which, i)
+				continue
+			}
 			got.checkAgainst(gens, asked.At, c.store)
+		}
+		tellFound(i, &got)
+	}
+	err := c.validate(ctx, unchecked)
+	for n, i := range which {
+		if err != nil {
+			tell(i, unchecked[n], err)
 		} else {
-			unchecked = append(unchecked, i)
+			tellFound(i, unchecked[n])
 		}
 	}
-	if err := c.validate(ctx, all, unchecked); err != nil {
-		for _, i := range unchecked {
-			failed(i, err)
-		}
+	for _, i := range failed {
+		got = found[V]{}
+		tell(i, &got, replies[i].Err)
 	}
-	if len(errs) < len(keys) {
-		c.up(ctx, &c.reading)
-	}
-	for i := range before {
-		c.tier.keep(keys[i].Key, before[i], all[i])
-	}
-	return all, errs
 }
 
 var (
@@ -166,20 +173,20 @@ var (
 
 // validate reads the generations of all tags of some values, in one trip, and leaves of what was invalidated that something
 // unusable is there. An error means that nobody can say what was: then that is so for all of them.
-func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) error {
+func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil
 	}
 	var asked knowledge.TagSet
-	for _, i := range some {
-		asked.Add(all[i].tags.All())
+	for _, got := range some {
+		asked.Add(got.tags.All())
 	}
 	gens, err := c.store.Generations(ctx, c.opts.Name, asked.All)
 	if err == nil && len(gens) != 1+len(asked.All) {
 		err = errGenerations
 	}
-	for _, i := range some {
-		if got := &all[i]; err != nil {
+	for _, got := range some {
+		if err != nil {
 			got.forget()
 		} else {
 			got.checkAgainst(gens, asked.At, c.store)
@@ -190,9 +197,8 @@ func (c *Cache[V]) validate(ctx context.Context, all []found[V], some []int) err
 
 // validateOne is validate for one value.
 func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], error) {
-	one := []found[V]{got}
-	err := c.validate(ctx, one, []int{0})
-	return one[0], err
+	err := c.validate(ctx, []*found[V]{&got})
+	return got, err
 }
 
 // forget leaves of a value that something unusable is there, and its tags for what takes its place.

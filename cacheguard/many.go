@@ -171,10 +171,10 @@ func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V]
 }
 
 // give notes how the call for one key ended.
-func (m *many[V]) give(key string, res Result[V], err error) {
+func (m *many[V]) give(key string, res *Result[V], err error) {
 	switch {
 	case err == nil && m.entries:
-		m.results[key] = res
+		m.results[key] = *res
 	case err == nil:
 		m.got[key] = res.Value
 	case errors.Is(err, ErrNotFound):
@@ -203,7 +203,7 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 		if got, early := e.dueEarly(res, c.opts.EarlyRefresh); early {
 			m.refresh(key, id, got)
 		}
-		m.answer(ctx, key, res)
+		m.answer(ctx, key, &res)
 	}
 	if len(others) > 0 {
 		c.store.Listening() // without messages the tier is of no use
@@ -211,8 +211,8 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	return others
 }
 
-func (m *many[V]) answer(ctx context.Context, key string, res Result[V]) {
-	err := m.cache.answer(ctx, key, &res)
+func (m *many[V]) answer(ctx context.Context, key string, res *Result[V]) {
+	err := m.cache.answer(ctx, key, res)
 	m.give(key, res, err)
 }
 
@@ -232,29 +232,29 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		ks[i] = c.key(keyID(key))
 		before[i] = c.changed.Count(ks[i].Key)
 	}
-	all, errs := c.readMany(ctx, ks)
-	for i, key := range keys {
-		id, got := ks[i].Key, &all[i]
-		err := errs[i]
-		if err != nil {
-			err = c.unread(ctx, key, id, got, err)
-		} else if !got.servable() {
-			c.observeMiss(ctx, key, *got)
+	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
+}
+
+// found answers with what was found of a key, or notes that it is missed. changed is from before the store was asked.
+func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
+	c := m.cache
+	if err != nil {
+		err = c.unread(ctx, key, k.Key, got, err)
+	} else if !got.servable() {
+		c.observeMiss(ctx, key, *got)
+	}
+	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
+	case EventHit, EventStale:
+		if got.res.Err = failed; behind {
+			m.refresh(key, k.Key, *got)
 		}
-		switch kind, failed, behind := c.atOnce(id, got, err); kind {
-		case EventHit, EventStale:
-			if got.res.Err = failed; behind {
-				m.refresh(key, id, *got)
-			}
-			m.answer(ctx, key, got.res)
-			continue
-		case EventCoalesced, EventOverloaded:
-			c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
-			m.give(key, Result[V]{}, failed)
-			continue
-		}
-		p := c.missOf(&target[V]{nil, key, ks[i], m.one(key)}, *got, err)
-		p.Reads, p.asked.changed = true, before[i]
+		m.answer(ctx, key, &got.res)
+	case EventCoalesced, EventOverloaded:
+		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
+		m.give(key, &Result[V]{}, failed)
+	default:
+		p := c.missOf(&target[V]{nil, key, k, m.one(key)}, *got, err)
+		p.Reads, p.asked.changed = true, changed
 		m.missed = append(m.missed, p)
 	}
 }
@@ -287,13 +287,13 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		seen[id] = true
 		if c.inside(ctx, id) { // a load must not wait for itself
-			m.give(p.name, Result[V]{}, recursion(p.name))
+			m.give(p.name, &Result[V]{}, recursion(p.name))
 			continue
 		}
 		f, leads := c.flights[reads].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
-			m.give(p.name, Result[V]{}, c.turnAway(ctx, p.name, id))
+			m.give(p.name, &Result[V]{}, c.turnAway(ctx, p.name, id))
 			continue
 		case !leads:
 			p.flight = f
@@ -339,7 +339,7 @@ func (m *many[V]) wait(ctx context.Context) {
 		default:
 			err = c.shared(ctx, p.flight, p.name, p.load, out, began, &res)
 		}
-		m.give(p.name, res, err)
+		m.give(p.name, &res, err)
 	}
 }
 

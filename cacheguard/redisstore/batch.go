@@ -33,46 +33,67 @@ type lane struct {
 
 // batch is reads that go in one trip.
 type batch struct {
-	names   []string
-	tags    map[string]*scores // by cache
-	readers atomic.Int32       // who still wait for it
-	done    chan struct{}      // closed when the fields below are set
+	args    []any         // MGET and the names of what is read
+	scores  []*scores     // one for each cache: there are few
+	readers atomic.Int32  // who still wait for it
+	done    chan struct{} // closed when the fields below are set
 
-	frames [][]byte
-	errs   []error // nil if none failed
-	err    error   // of all of them
+	frames
+	err error // of all of them
 }
+
+// newBatch has room for so many names, and the generation of a cache.
+func newBatch(names int) *batch {
+	b := &batch{args: make([]any, 1, 2+names)}
+	b.args[0] = "mget"
+	return b
+}
+
+// names are those of what is read.
+func (b *batch) names() []any { return b.args[1:] }
 
 // scores are the generations that a batch's readers want of one cache.
 type scores struct {
-	tags []string
-	at   map[string]int         // in tags
-	of   cacheguard.Generations // nil if they can't be read
+	cache string
+	tags  []string               // besides the cache itself
+	at    map[string]int         // in tags
+	of    cacheguard.Generations // nil if they can't be read
+}
+
+// of returns what is wanted of a cache, nil if that is nothing.
+func (b *batch) of(cache string) *scores {
+	for _, all := range b.scores {
+		if all.cache == cache {
+			return all
+		}
+	}
+	return nil
 }
 
 // want adds the cache itself and these tags.
 func (b *batch) want(cache string, tags []string) {
-	all := b.tags[cache]
+	all := b.of(cache)
 	if all == nil {
-		if b.tags == nil {
-			b.tags = make(map[string]*scores)
-		}
-		all = &scores{tags: []string{""}, at: map[string]int{"": 0}}
-		b.tags[cache] = all
+		all = &scores{cache: cache}
+		b.scores = append(b.scores, all)
 	}
 	for _, tag := range tags {
-		if _, ok := all.at[tag]; !ok {
-			all.at[tag] = len(all.tags)
-			all.tags = append(all.tags, tag)
+		if _, ok := all.at[tag]; ok {
+			continue
 		}
+		if all.at == nil {
+			all.at = make(map[string]int)
+		}
+		all.at[tag] = len(all.tags)
+		all.tags = append(all.tags, tag)
 	}
 }
 
 // generations are what was read of the cache itself and of these tags, or nil.
 func (b *batch) generations(cache string, tags []string) cacheguard.Generations {
-	all := b.tags[cache]
+	all := b.of(cache)
 	switch {
-	case all == nil || len(all.of) != len(all.tags):
+	case all == nil || len(all.of) != 1+len(all.tags):
 		return nil
 	case len(tags) == 0:
 		return all.of[:1:1] // nobody changes it
@@ -80,7 +101,7 @@ func (b *batch) generations(cache string, tags []string) cacheguard.Generations 
 	of := make(cacheguard.Generations, 1, 1+len(tags))
 	of[0] = all.of[0]
 	for _, tag := range tags {
-		of = append(of, all.of[all.at[tag]])
+		of = append(of, all.of[1+all.at[tag]])
 	}
 	return of
 }
@@ -106,21 +127,19 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	case <-a.rung:
 		return nil, nil, fmt.Errorf("redisstore: no answer within %v: %w", limit, context.DeadlineExceeded)
 	}
-	switch {
-	case b.err != nil:
+	if b.err != nil {
 		return nil, nil, b.err
-	case b.errs != nil && b.errs[i] != nil:
-		return nil, nil, b.errs[i]
 	}
-	if w.tags == nil {
-		return b.frames[i], nil, nil
+	frame, err := b.frame(i)
+	if err != nil || w.tags == nil {
+		return frame, nil, err
 	}
-	return b.frames[i], b.generations(w.cache, w.tags), nil
+	return frame, b.generations(w.cache, w.tags), nil
 }
 
 // join returns no batch when too many wait.
 func (r *reader) join(w want) (*batch, int) {
-	node := r.s.link.Node(w.name)
+	node, name := r.s.link.Node(w.name), any(w.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lanes[node]
@@ -133,15 +152,17 @@ func (r *reader) join(w want) (*batch, int) {
 		if len(l.waiting) >= mostBatches {
 			return nil, 0
 		}
-		b = &batch{done: make(chan struct{}), names: make([]string, 0, 16)}
+		b = newBatch(14)
+		b.done = make(chan struct{})
 		l.next = b
 	}
-	b.names = append(b.names, w.name)
+	b.args = append(b.args, name)
 	if w.tags != nil {
 		b.want(w.cache, w.tags)
 	}
 	b.readers.Add(1)
-	full := len(b.names) == batchReads
+	reads := len(b.names())
+	full := reads == batchReads
 	if full {
 		l.waiting = append(l.waiting, b)
 		l.next = nil
@@ -151,7 +172,7 @@ func (r *reader) join(w want) (*batch, int) {
 		r.running.Add(1)
 		go r.send(node, l)
 	}
-	return b, len(b.names) - 1
+	return b, reads - 1
 }
 
 // send sends a lane's batches until there is none that is full, and the last one of several until there is none at all.
@@ -181,101 +202,108 @@ func (r *reader) send(node *redis.Client, l *lane) {
 	}
 }
 
+// frames are what a batch has read.
 type frames struct {
-	frames [][]byte
-	errs   []error
+	texts []string // "" where nothing stands, or an empty string; or else
+	bytes [][]byte // nil where nothing stands
+	errs  []error
+}
+
+func (f frames) frame(i int) ([]byte, error) {
+	switch {
+	case f.errs != nil && f.errs[i] != nil:
+		return nil, f.errs[i]
+	case f.bytes != nil:
+		return f.bytes[i], nil
+	case f.texts[i] == "":
+		return nil, nil
+	}
+	return bytesOf(f.texts[i]), nil
 }
 
 func (r *reader) read(b *batch) {
-	began := time.Now()
-	got, err := twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+	began, names := time.Now(), b.names()
+	ask := r.s.manyAtOnce(b)
+	b.frames, b.err = twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
-			return r.s.readMany(ctx, rdb, b)
+			return ask(ctx, rdb)
 		}
-		return readEach(ctx, r.s, rdb, b.names)
+		return readEach(ctx, r.s, rdb, names)
 	})
-	b.frames, b.errs, b.err = got.frames, got.errs, err
 	took := time.Since(began)
 	var last *breaker
-	for i, name := range b.names { // those of one breaker together count once, if they are neighbours
+	for i, name := range names { // those of one breaker together count once, if they are neighbours
+		name := name.(string)
 		of := r.s.health.of(name)
 		if of == last {
 			continue
 		}
 		last = of
-		if err == nil && got.errs != nil {
-			of.answered(name, got.errs[i], took)
-		} else {
-			of.answered(name, err, took)
+		err := b.err
+		if err == nil && b.errs != nil {
+			err = b.errs[i]
 		}
+		of.answered(name, err, took)
 	}
 }
 
-// readMany is one command for all, and one for each cache of which the generations of tags are wanted. MGET gives nothing for
+// manyAtOnce is one command for all, and one for each cache of which the generations of tags are wanted. MGET gives nothing for
 // a value of a wrong type, which is a miss like any other.
-func (s *Store) readMany(ctx context.Context, rdb redis.UniversalClient, b *batch) (frames, error) {
-	args := make([]any, 0, 1+len(b.names)+len(b.tags))
-	args = append(args, "mget")
-	for _, name := range b.names {
-		args = append(args, name)
-	}
-	var untagged []*scores
-	var tagged []string
-	for cache, all := range b.tags {
-		if len(all.tags) == 1 {
-			untagged, args = append(untagged, all), append(args, s.reads.whole(cache))
+func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+	reads := len(b.names())
+	args := b.args
+	var untagged, tagged []*scores
+	for _, all := range b.scores {
+		if len(all.tags) == 0 {
+			untagged, args = append(untagged, all), append(args, s.reads.whole(all.cache))
 		} else {
-			tagged = append(tagged, cache)
+			tagged = append(tagged, all)
 		}
 	}
-	values := redis.NewStringSliceCmd(ctx, args...)
-	if len(tagged) == 0 {
-		_ = rdb.Process(ctx, values)
-	} else {
-		pipe := rdb.Pipeline()
-		_ = pipe.Process(ctx, values)
-		scores := make([]*redis.FloatSliceCmd, len(tagged))
-		for i, cache := range tagged {
-			scores[i] = pipe.ZMScore(ctx, s.names.generations(cache), b.tags[cache].tags...)
+	return func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+		values := redis.NewStringSliceCmd(ctx, args...)
+		if len(tagged) == 0 {
+			_ = rdb.Process(ctx, values)
+		} else {
+			pipe := rdb.Pipeline()
+			_ = pipe.Process(ctx, values)
+			read := make([]*redis.FloatSliceCmd, len(tagged))
+			for i, all := range tagged {
+				read[i] = pipe.ZMScore(ctx, s.names.generations(all.cache), append([]string{""}, all.tags...)...)
+			}
+			_, _ = pipe.Exec(ctx) // each command has its own error
+			for i, all := range tagged {
+				s.scored(read[i].Err())
+				all.of = generationsOf(read[i].Val())
+			}
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		for i, cache := range tagged {
-			s.scored(scores[i].Err())
-			b.tags[cache].of = generationsOf(scores[i].Val())
+		texts, err := values.Result()
+		if err != nil {
+			return frames{}, err
 		}
-	}
-	vals, err := values.Result()
-	if err != nil {
-		return frames{}, err
-	}
-	if len(vals) != len(args)-1 {
-		return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(vals), len(args)-1)
-	}
-	got := frames{frames: make([][]byte, len(b.names))}
-	for i, v := range vals[:len(b.names)] { // "" stands for nothing, too
-		if v != "" {
-			got.frames[i] = bytesOf(v)
+		if len(texts) != len(args)-1 {
+			return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(texts), len(args)-1)
 		}
+		for i, text := range texts[reads:] {
+			untagged[i].of = cacheguard.Generations{wholeOf(text)}
+		}
+		return frames{texts: texts[:reads]}, nil
 	}
-	for i, v := range vals[len(b.names):] {
-		untagged[i].of = cacheguard.Generations{wholeOf(v)}
-	}
-	return got, nil
 }
 
 // readEach is a pipeline, which a cluster client sends to the nodes that have the keys.
-func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []string) (frames, error) {
+func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []any) (frames, error) {
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, len(names))
 	for i, name := range names {
-		cmds[i] = pipe.Get(ctx, name)
+		cmds[i] = pipe.Get(ctx, name.(string))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && redislink.NoAnswer(err) {
 		return frames{}, err
 	}
-	got := frames{frames: make([][]byte, len(names)), errs: make([]error, len(names))}
+	got := frames{bytes: make([][]byte, len(names)), errs: make([]error, len(names))}
 	for i, cmd := range cmds {
-		got.frames[i], got.errs[i] = s.frameOf(cmd.Bytes())
+		got.bytes[i], got.errs[i] = s.frameOf(cmd.Bytes())
 	}
 	return got, nil
 }

@@ -28,21 +28,24 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 		}
 		return replies, of
 	}
-	replies := make([]cacheguard.Reply[[]byte], 0, len(keys))
+	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	var of cacheguard.Generations
+	done := 0
 	for some := range slices.Chunk(keys, 4*inOneTrip) {
-		b := &batch{names: s.names.values(some)}
+		b := newBatch(len(some))
+		b.args = s.names.values(b.args, some)
 		if tags != nil && of == nil {
 			b.want(keys[0].Cache, tags)
 		}
 		got, err := s.getManyAtOnce(ctx, b)
 		for i := range some {
-			r := cacheguard.Reply[[]byte]{Err: err}
-			if err == nil {
-				r.Answer = got.frames[i]
+			if r := &replies[done+i]; err != nil {
+				r.Err = err
+			} else {
+				r.Answer, r.Err = got.frame(i)
 			}
-			replies = append(replies, r)
 		}
+		done += len(some)
 		if err == nil && of == nil && tags != nil {
 			of = b.generations(keys[0].Cache, tags)
 		}
@@ -54,9 +57,7 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 	if err := s.knowTime(ctx); err != nil {
 		return frames{}, err
 	}
-	return look(ctx, s, b.names[0], func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
-		return s.readMany(ctx, rdb, b)
-	})
+	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
 // getManyEach has the batches of a cluster's nodes read the keys: what each node has goes in one trip.

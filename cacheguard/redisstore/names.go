@@ -50,11 +50,8 @@ func escape(key string) string {
 // head is what the names of all that stands under keys of a cache begin with, and no others.
 func (n names) head(cache string) string { return n.prefix + ":" + segment(cache) + ":{" }
 
-// values makes the names of many values of one cache, in one piece of memory.
-func (n names) values(keys []cacheguard.Key) []string {
-	if len(keys) == 0 {
-		return nil
-	}
+// values appends the names of many values of one cache, which are one piece of memory, to the arguments of a command.
+func (n names) values(args []any, keys []cacheguard.Key) []any {
 	head := n.head(keys[0].Cache)
 	size := 0
 	for _, k := range keys {
@@ -62,16 +59,15 @@ func (n names) values(keys []cacheguard.Key) []string {
 	}
 	var all strings.Builder
 	all.Grow(size)
-	names := make([]string, len(keys))
-	for i, k := range keys {
+	for _, k := range keys {
 		from := all.Len()
 		all.WriteString(head)
 		all.WriteString(escape(k.Key))
 		all.WriteString(k.Key)
 		all.WriteByte('}')
-		names[i] = all.String()[from:]
+		args = append(args, all.String()[from:])
 	}
-	return names
+	return args
 }
 
 func (n names) lease(value string) string       { return value + ":lease" }

@@ -64,7 +64,7 @@ func TestNamesAreApart(t *testing.T) {
 				t.Fatalf("the %s is in slot %d, its value in slot %d", who.of, got, want)
 			}
 		}
-		if all := n.values([]cacheguard.Key{k, {Cache: k.Cache, Key: "other"}}); all[0] != value {
+		if all := n.values(nil, []cacheguard.Key{k, {Cache: k.Cache, Key: "other"}}); all[0] != value {
 			t.Fatalf("among others %q is %q, alone %q", k, all[0], value)
 		}
 		if tag := hashTag(value); tag == value {
