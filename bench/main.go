@@ -10,6 +10,7 @@
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
 //	go run ./bench locks      the lockers, while processes and servers are stopped, continued, killed and emptied at random
+//	go run ./bench compare    two runs of hits or a scenario, printed with -json: fails if something got slower beside its floor
 //	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys
 //
 // Each has -json for machines and -help for the rest. The scenarios load from an origin in the program that conducts them, which
@@ -37,6 +38,8 @@
 //   - about: go, os, arch, cpus, redis (its version), redisFrom, date. Not of simulate without -validate.
 //   - plan: the flags as they were understood, named like these: sizes in bytes, rate in requests a second.
 //   - contenders, of scenarios: what is to be known of each, by name.
+//   - ratios, of scenarios and hits, what compare reads: name, floor and each, with one for each repetition: time to the floor's.
+//     Of scenarios: those of a cold key, where singleflight is among the contenders.
 //   - scenarios, a list: scenario, what (happens), processes, callers, failed (what a contender did that it must not, by its name;
 //     not there: nothing) and results, by contender, with one for each repetition.
 //     Such a result has requests, errors, error (one of them), stuck (callers without an answer when the patience was over), lost

@@ -39,6 +39,12 @@ type Protection interface {
 	Close() error
 }
 
+// Many is a Protection that has values of many keys in one trip.
+type Many interface {
+	// GetMany returns the values of keys that are all cached, by key.
+	GetMany(ctx context.Context, keys []string) (map[string]string, error)
+}
+
 // Contender is one of those that are compared.
 type Contender struct {
 	Name string

@@ -80,6 +80,12 @@ func (g *guard) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, err == nil, err
 }
 
+func (g *guard) GetMany(ctx context.Context, keys []string) (map[string]string, error) {
+	return g.cache.GetMany(ctx, keys, func(context.Context, []string) (map[string]string, error) {
+		return nil, errors.New("a load of what is cached")
+	})
+}
+
 func (g *guard) Invalidate(ctx context.Context, key string) error {
 	return g.cache.Invalidate(ctx, key)
 }

@@ -49,6 +49,18 @@ func (p *readThrough) look(ctx context.Context, key string) (string, bool, error
 	return v, true, nil
 }
 
+// GetMany is MGET, and nothing for what is missing.
+func (p *readThrough) GetMany(ctx context.Context, keys []string) (map[string]string, error) {
+	got, err := p.Redis.MGet(ctx, keys...).Result()
+	values := make(map[string]string, len(keys))
+	for i, v := range got {
+		if s, ok := v.(string); ok && s != missing {
+			values[keys[i]] = s
+		}
+	}
+	return values, err
+}
+
 func (p *readThrough) Invalidate(ctx context.Context, key string) error {
 	return p.Redis.Del(ctx, key).Err()
 }

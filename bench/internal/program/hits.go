@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// hitsFloor is what a hit is compared with: a GET, and nothing else.
+// hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and nothing else.
 const hitsFloor = "none"
 
 // hitsPlan is what hits measures: keys that are cached, and callers that ask for them, each one call after the other: several
@@ -26,6 +26,8 @@ type hitsPlan struct {
 	Sizes      []int         `json:"sizes"`     // bytes
 	Time       time.Duration `json:"timeNanos"` // of each run
 	Repeat     int           `json:"repeat"`
+	Many       int           `json:"many"` // keys of each call; 0: one
+	Floor      string        `json:"floor"`
 	Against    []string      `json:"contenders"`
 
 	redis string
@@ -64,7 +66,11 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 	var rows []*hitsRow
 	for _, size := range p.Sizes {
 		for _, goroutines := range p.Goroutines {
-			for _, keys := range slices.Compact([]int{1, goroutines}) {
+			fleets := slices.Compact([]int{1, goroutines})
+			if p.Many > 0 {
+				fleets = []int{p.Many}
+			}
+			for _, keys := range fleets {
 				some, err := p.measure(ctx, server, chosen, size, goroutines, keys, going)
 				if err != nil {
 					return err
@@ -85,20 +91,24 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
+	flags.IntVar(&p.Many, "many", 0, "each call asks for so many keys at once, of contenders that can; 0: for one")
 	var names []string
 	for _, c := range peers.contenders() {
 		names = append(names, c.Name)
 	}
 	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local", "which to compare, of "+strings.Join(names, ", "))
+	floor := flags.String("floor", hitsFloor, "the one of them that the others are compared with")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	var errs [3]error
+	var errs [4]error
 	p.Goroutines, errs[0] = counts("goroutines", *goroutines, 1, 100000)
 	p.Sizes, errs[1] = counts("sizes", *sizes, versionDigits, 64<<20)
 	p.Against, errs[2] = chosen("contenders", *against, names)
-	return p, cmp.Or(errs[0], errs[1], errs[2], within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
+	_, errs[3] = chosen("floor", *floor, names)
+	p.Floor = *floor
+	return p, cmp.Or(errs[0], errs[1], errs[2], errs[3], within("many", p.Many, 0, 10000), within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
 }
 
 // measure runs all contenders, one after the other in each repetition.
@@ -108,7 +118,7 @@ func (p hitsPlan) measure(
 	var floor *hitsRow
 	for _, c := range chosen {
 		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size})
-		if c.Name == hitsFloor {
+		if c.Name == p.Floor {
 			floor = rows[len(rows)-1]
 		}
 	}
@@ -145,7 +155,7 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
 		return err
 	}
-	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: common, Keys: row.Keys, Callers: row.Goroutines, Time: p.Time})
+	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: common, Keys: row.Keys, Callers: row.Goroutines, Time: p.Time, Many: p.Many > 0})
 	switch {
 	case !alive:
 		return errors.New("the replica has ended")
@@ -164,7 +174,7 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 
 func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if p.json {
-		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows, "ratios": p.ratios(rows)})
 	}
 	fmt.Fprintf(w, "keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -179,8 +189,26 @@ func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\na second: calls, the median of the repetitions. ratio: to those of %s, a plain GET, in the same repetition, the median.\np50, p99: of one call, medians of the repetitions.\n", hitsFloor)
+	_, err := fmt.Fprintf(w, "\na second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.\np50, p99: of one call, medians of the repetitions.\n", p.Floor)
 	return err
+}
+
+// ratios are the times of one call, all goroutines together.
+func (p hitsPlan) ratios(rows []*hitsRow) (all []floorRatio) {
+	for _, r := range rows {
+		i := slices.IndexFunc(rows, func(f *hitsRow) bool {
+			return f.Contender == p.Floor && f.Goroutines == r.Goroutines && f.Keys == r.Keys && f.Size == r.Size
+		})
+		if i < 0 || rows[i] == r {
+			continue
+		}
+		one := floorRatio{Name: fmt.Sprintf("hit of %d B, %d goroutines, %d keys, %d a call: %s", r.Size, r.Goroutines, r.Keys, max(p.Many, 1), r.Contender), Floor: p.Floor}
+		for n := range r.PerSecond {
+			one.Each = append(one.Each, rows[i].PerSecond[n]/r.PerSecond[n])
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // us is the middle one of several times, in microseconds.

@@ -2,10 +2,12 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/simulate"
 )
 
@@ -34,7 +36,7 @@ func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error
 	for i := range o.Callers {
 		all.Go(func() {
 			<-gate
-			n, one, err := r.hitUntil(ctx, o.keyOf(i), end)
+			n, one, err := hitUntil(r.hit(ctx, o, i), end)
 			mu.Lock()
 			defer mu.Unlock()
 			calls += n
@@ -60,7 +62,7 @@ func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error
 }
 
 // hitUntil asks until the end, and returns how often it did and what some of the calls took.
-func (r *contestant) hitUntil(ctx context.Context, key string, end <-chan struct{}) (n int64, took []int64, err error) {
+func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err error) {
 	every := int64(1)
 	for {
 		if n%every == 0 {
@@ -70,7 +72,7 @@ func (r *contestant) hitUntil(ctx context.Context, key string, end <-chan struct
 			default:
 			}
 			began := time.Now()
-			if err := r.hit(ctx, key); err != nil {
+			if err := hit(); err != nil {
 				return n, took, err
 			}
 			one := time.Since(began)
@@ -78,17 +80,40 @@ func (r *contestant) hitUntil(ctx context.Context, key string, end <-chan struct
 			if every == 1 && one < shortCall {
 				every = timed
 			}
-		} else if err := r.hit(ctx, key); err != nil {
+		} else if err := hit(); err != nil {
 			return n, took, err
 		}
 		n++
 	}
 }
 
-func (r *contestant) hit(ctx context.Context, key string) error {
-	value, found, err := r.Get(ctx, key)
-	if err == nil && (!found || len(value) != r.size) {
-		err = fmt.Errorf("got a wrong value of %d bytes", len(value))
+// hit is one call of the i-th caller.
+func (r *contestant) hit(ctx context.Context, o contestOrder, i int) func() error {
+	if !o.Many {
+		key := o.keyOf(i)
+		return func() error {
+			value, found, err := r.Get(ctx, key)
+			if err == nil && (!found || len(value) != r.size) {
+				err = fmt.Errorf("got a wrong value of %d bytes", len(value))
+			}
+			return err
+		}
 	}
-	return err
+	keys := make([]string, o.Keys)
+	for i := range keys {
+		keys[i] = o.keyOf(i)
+	}
+	return func() error {
+		many, ok := r.Protection.(contender.Many)
+		if !ok {
+			return errors.New("it has no call for many keys")
+		}
+		got, err := many.GetMany(ctx, keys)
+		for _, key := range keys {
+			if err == nil && len(got[key]) != r.size {
+				err = fmt.Errorf("got a wrong value of %d bytes", len(got[key]))
+			}
+		}
+		return err
+	}
 }

@@ -26,7 +26,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 	for _, printed := range []any{
 		about{}, matchReport{}, contestResult{}, hitsRow{}, growthRow{}, growthTimes{}, tally{}, expiryTally{}, outageTally{},
-		handoverResults{}, handoverTally{}, aloneTally{}, lockTally{}, comparison{}, extent{},
+		handoverResults{}, handoverTally{}, aloneTally{}, lockTally{}, comparison{}, extent{}, floorRatio{},
 	} {
 		for _, name := range members(t, printed) {
 			if !documented[name] {

@@ -24,7 +24,7 @@ func Main(peers Peers) {
 
 // commandNames are those that a user can give.
 func commandNames() []string {
-	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "proxy")
+	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "compare", "proxy")
 }
 
 // run is Main for tests too. It returns 2 for a wrong command line.
@@ -59,6 +59,8 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 		err = holdersProcess(ctx, stdin, stdout)
 	case "simulate":
 		err = simulation(ctx, args, stdout, stderr)
+	case "compare":
+		err = compare(args, stdout, stderr)
 	case "proxy":
 		err = proxy(ctx, args, stdout, stderr)
 	case "steady-replica": // what expiry and outage start

@@ -37,6 +37,7 @@ type contestOrder struct {
 	At       int64         // nanoseconds since 1970, when the callers of a burst ask
 	Patience time.Duration // after which a caller counts as stuck
 	Time     time.Duration // for which hits are asked for
+	Many     bool          // each of these asks for all keys at once
 }
 
 // contestAnswer is what came of it.

@@ -41,7 +41,7 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 		for _, c := range chosen {
 			notes[c.Name] = described(c)
 		}
-		return printJSON(w, map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports})
+		return printJSON(w, map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports, "ratios": p.ratios(reports)})
 	}
 	fmt.Fprintf(w, "a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
 		p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat), about)
