@@ -194,7 +194,8 @@
 //	fmt.Print(store.Diagnose(ctx))
 //
 //	Redis 7.0.15                works; every test runs on it
-//	Valkey 8.0.1, Redis 6.2.16  works; the tests of the store, of both lockers on Redis and of the middleware pass
+//	Valkey 8.0.1                works; the suites of the store, the lockers on Redis and the middleware pass
+//	Redis 6.2.16                works; so do these, but for tests that need options of later servers
 //	Redis before 6.2            refused
 //	a replica                   refused: it takes no writes
 //	a node of a cluster         refused behind the client of a single server, as redis.NewUniversalClient makes one of one
