@@ -1,6 +1,9 @@
 package cacheguard
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Early is the decision of XFetch.
 var Early = drawsEarly
@@ -11,3 +14,6 @@ func (c *Cache[V]) LooksFirst() {
 		c.presence.Looked(c.presence.Of("looks first"+strconv.Itoa(i)), true, 0)
 	}
 }
+
+// TokenAt is a token that somebody has made up.
+func TokenAt(t time.Time) Token { return Token{t.UnixMicro()} }
