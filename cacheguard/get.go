@@ -90,8 +90,8 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 		}
 	}
 	if linkOf(ctx) != nil && call.after == 0 {
-		if after := c.demanded(ctx); after > 0 {
-			return c.notOlder(ctx, key, call, after, res)
+		if call.after = c.demanded(ctx); call.after > 0 && desk.From(ctx) == nil { // who has a desk sees to it
+			return c.notOlder(ctx, key, call, res)
 		}
 	}
 	since := c.since(ctx, id)

@@ -103,25 +103,29 @@ func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	return 0
 }
 
+// Demanded is the token that reads with this context go by: that of NotOlderThan, or the zero Token if it is from a moment that has
+// not come yet.
+func (c *Cache[V]) Demanded(ctx context.Context) Token { return Token{c.demanded(ctx)} }
+
 // attempts is how often a read looks at what there is and takes part in a refresh until it loads alone. A load of another process
 // that was under way when the read came, and one of this process that it came too late for, can bring what is too old; what comes
 // after both is new enough, unless the store's clock has been set back or can't be read.
 const attempts = 3
 
 // notOlder is the read path of a call that demands something not older than that.
-func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], after int64, res *Result[V]) (err error) {
+func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], res *Result[V]) (err error) {
 	came := flight.Now()
 	for range attempts {
-		for _, group := range []group{reads, refreshes} {
-			if group < call.group {
-				continue
+		for _, group := range []group{reads, reads, refreshes} {
+			if group < call.group || group == reads && res.Status != StatusMiss && res.Status != StatusCoalesced {
+				continue // what is there has been looked at; a load that was waited for may have been followed by another one
 			}
-			if err = c.plainly(ctx, key, group, after, call.load, res); res.meets(err, after, came) {
+			if err = c.plainly(ctx, key, group, call, res); res.meets(err, call.after, came) {
 				return err
 			}
 		}
+		*res = Result[V]{}
 	}
-	*res = Result[V]{}
 	return c.loadUnshared(ctx, key, call.load, nil, res)
 }
 
@@ -131,9 +135,9 @@ func (r *Result[V]) meets(err error, after int64, came uint64) bool {
 }
 
 // plainly is a call of which nothing is demanded.
-func (c *Cache[V]) plainly(ctx context.Context, key string, group group, after int64, load loader[V], res *Result[V]) (err error) {
+func (c *Cache[V]) plainly(ctx context.Context, key string, group group, of *call[V], res *Result[V]) (err error) {
 	*res = Result[V]{}
-	call := call[V]{group: group, after: after, load: load}
+	call := call[V]{group: group, after: of.after, load: of.load}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
 		call.flight.Await(ctx.Done())
 	}
