@@ -62,6 +62,22 @@ func TestHitAllocations(t *testing.T) {
 	t.Run("strong reads", func(t *testing.T) {
 		check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "strong", StrongReads: true})))
 	})
+	// Tags are compared where they stand in the frame; the store's answer has their generations, and grows.
+	t.Run("tags", func(t *testing.T) {
+		c, err := cacheguard.New(store, cacheguard.Options[[]byte]{Name: "tagged"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		tagged := func(context.Context, cacheguard.Result[[]byte]) (cacheguard.Entry[[]byte], error) {
+			return cacheguard.Entry[[]byte]{Value: []byte("value"), TTL: time.Hour, Tags: []string{"a", "b", "c", "d", "e"}}, nil
+		}
+		get := func() (cacheguard.Result[[]byte], error) { return c.GetEntry(ctx, "key", tagged) }
+		if _, err := get(); err != nil {
+			t.Fatal(err)
+		}
+		check(t, 5, get)
+	})
 	t.Run("redis", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 		defer rdb.Close()

@@ -215,10 +215,10 @@ func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock int
 	if len(got.tags) == 0 {
 		return
 	}
-	for i, tag := range got.tags.All() {
+	for i, tag := range got.tags.Each() {
 		n := i
 		if at != nil {
-			n = at[tag]
+			n = at[string(tag)]
 		}
 		switch generation := gens[1+n]; {
 		case protocol.Counts(got.stamp, generation):

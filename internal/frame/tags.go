@@ -1,6 +1,9 @@
 package frame
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two equal lists have
 // equal bytes.
@@ -29,12 +32,23 @@ func MakeTags(tags []string) (Tags, error) {
 
 // All returns the tags of a list that MakeTags made or Parse returned.
 func (t Tags) All() (tags []string) {
-	for len(t) > 0 {
-		n := 1 + int(t[0])
-		tags = append(tags, string(t[1:n]))
-		t = t[n:]
+	for _, tag := range t.Each() {
+		tags = append(tags, string(tag))
 	}
 	return tags
+}
+
+// Each goes through the same tags, where they stand, and allocates nothing.
+func (t Tags) Each() iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for i := 0; len(t) > 0; i++ {
+			n := 1 + int(t[0])
+			if !yield(i, t[1:n]) {
+				return
+			}
+			t = t[n:]
+		}
+	}
 }
 
 // Soft reports whether the tag at this place of the list is a soft one: it begins with a zero byte.
