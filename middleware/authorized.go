@@ -67,14 +67,14 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.forced { // what is stored for all is fresh, and older
 		ask = c.loads.RefreshEntry
 	}
-	_, _ = ask(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	_, _ = ask(ctx, x.key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // those who wait go on for themselves
 		}
 		same := *found.Value
 		v := c.rejudged(x.r, &same, same.age+found.Age)
-		if !v.share {
+		if !v.share || v.provoked && prev.Value != nil && !prev.Value.unshared && prev.FreshFor > 0 {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		same.age, same.guessed = v.age, v.guessed

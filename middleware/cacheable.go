@@ -42,6 +42,9 @@ type verdict struct {
 	failed bool
 	// guessed: the freshness is that of the options.
 	guessed bool
+	// provoked: it is an error that only the options make fresh. Any client may have provoked it, by a field that the handler
+	// refuses.
+	provoked bool
 
 	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
 	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
@@ -86,6 +89,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		}
 	}
 	v.guessed = basis == guessed && !d.public
+	v.provoked = basis == guessed && status >= 400
 	v.fresh = (life - v.age).Truncate(time.Millisecond) // below that there is nothing in the store
 	v.drop = d.fields
 	v.mustRevalidate = d.mustRevalidate || d.proxyRevalidate || d.noCache || d.sMaxAge != notSaid

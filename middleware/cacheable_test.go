@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 		{"options/DefaultTTL", ttl, get, 200, http.Header{}, guessed},
 		{"options/DefaultTTL with a validator", ttl, get, 200, http.Header{"Etag": {tag}},
 			but(guessed, func(v *verdict) { v.keep = time.Hour })},
-		{"options/NegativeTTL", ttl, get, 404, http.Header{}, but(guessed, func(v *verdict) { v.fresh = 30 * s })},
+		{"options/NegativeTTL", ttl, get, 404, http.Header{}, but(guessed, func(v *verdict) { v.fresh, v.provoked = 30*s, true })},
 		{"options/DefaultTTL is not for every status", ttl, get, 403, http.Header{}, verdict{why: "no freshness"}},
 		{"5.4/Pragma in a response means nothing", plain, get, 200, with(cc("max-age=60"), "Pragma", "no-cache"), shared},
 		{"RFC 8246/immutable means nothing", plain, get, 200, cc("max-age=60, immutable"), shared},
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 		{"3.5/503, Authorization", ttl, auth, 503, http.Header{}, failed(own("Authorization"))},
 		{"5.2.2.4/503, no-cache", ttl, get, 503, cc("no-cache"), failed(verdict{mustRevalidate: true, why: "no-cache"})},
 		{"RFC 9110 15.1/501 is heuristically cacheable", ttl, get, 501, http.Header{},
-			but(guessed, func(v *verdict) { v.fresh = 30 * s })},
+			but(guessed, func(v *verdict) { v.fresh, v.provoked = 30*s, true })},
 		{"options/windows are not for failures", stale, get, 503, cc("max-age=60"), shared},
 
 		// Who asks.

@@ -49,10 +49,10 @@
 //
 // What a client asks for costs at most one run in each slot of Options.MaxLoads, and for GET and HEAD requests that can't be
 // answered from the cache in a share of slots beside it. No client holds a slot by reading slowly: a handler that waits for its
-// own client is not counted, and takes a place in that share again before it goes on. If a client asks for something newer than what is stored and fresh,
-// and gets what can't be shared, then what is stored stays, and others are answered with it. A 4xx without freshness says
-// something of its request, not of the resource: it is not remembered. A response below 400 that can't be shared is, also a 301, 302, 303,
-// 307, 206 or 304 that says nothing of freshness.
+// own client is not counted, and takes a place in that share again before it goes on. If a client asks for something newer than
+// what is stored and fresh, and gets what can't be shared, or an error that only the options make fresh, then what is stored stays,
+// and others are answered with it. A 4xx without freshness says something of its request, not of the resource: it is not
+// remembered. A response below 400 that can't be shared is, also a 301, 302, 303, 307, 206 or 304 that says nothing of freshness.
 //
 // # What a handler notices
 //

@@ -39,12 +39,15 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	if slices.Contains(heuristicStatuses, status) {
 		// RFC 9111, section 4.2.2, lets public do this for any status; but sites say it of all they answer, and mean their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
-		if ok && u.heuristic > 0 && modified.Before(made) && status < 500 {
-			share := float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic
-			return min(time.Duration(share), mostHeuristic), guessed
+		if ok && u.heuristic > 0 && modified.Before(made) {
+			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
+			if status >= 400 { // also what a client can provoke that names another method in a field
+				share = min(share, mostNegativeTTL)
+			}
+			return min(share, mostHeuristic), guessed
 		}
 		ttl := u.defaultTTL
-		if status >= 400 { // also what a client can provoke that names another method in a field
+		if status >= 400 {
 			ttl = u.negativeTTL
 		}
 		if ttl > 0 {

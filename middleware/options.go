@@ -36,8 +36,9 @@ type Options struct {
 	NegativeTTL time.Duration
 
 	// Heuristic is the share of the time since Last-Modified for which a response is fresh that has no other freshness
-	// (RFC 9111, section 4.2.2), for a day at most. It comes before DefaultTTL. Like that it never holds for requests with Cookie
-	// or Authorization, and for the same statuses, without 501. The RFC suggests 0.1. Default 0: off; at most 1.
+	// (RFC 9111, section 4.2.2), for a day at most: for 404, 405, 410, 414 and 501, 30 seconds at most. It comes before
+	// DefaultTTL. Like that it never holds for requests with Cookie or Authorization, and it holds for the same statuses. The RFC
+	// suggests 0.1. Default 0: off; at most 1.
 	Heuristic float64
 
 	// StaleWhileRevalidate and StaleIfError are those of responses that don't have the directive of that name (RFC

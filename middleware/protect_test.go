@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A client asks for something newer, in such a way that what it gets is for nobody else. What is stored for all stays, is
-// fresh, and is what everybody gets.
+// A client asks for something newer, in such a way that what it gets is for nobody else, or is an error that only the options
+// make fresh. What is stored for all stays, is fresh, and is what everybody gets.
 func TestReloadTurnsNothingOff(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"406":        func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotAcceptable) },
@@ -42,6 +42,15 @@ func TestReloadTurnsNothingOff(t *testing.T) {
 			w.Header().Set("Cache-Control", "max-age=0")
 			w.Header().Set("Etag", `"2"`)
 		},
+		"405, public, with a date": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "public")
+			w.Header().Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		},
+		"501, with a date": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
+			w.WriteHeader(http.StatusNotImplemented)
+		},
 		"500":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"panic": func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
 	} {
@@ -51,7 +60,7 @@ func TestReloadTurnsNothingOff(t *testing.T) {
 		} {
 			for _, local := range []int{0, 1 << 20} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, reload, local), func(t *testing.T) {
-					cache := newCache(t, middleware.Options{MaxBody: 100, LocalBytes: local})
+					cache := newCache(t, middleware.Options{MaxBody: 100, LocalBytes: local, NegativeTTL: 30 * time.Second, Heuristic: 0.5})
 					var runs atomic.Int32
 					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						runs.Add(1)

@@ -203,6 +203,9 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	if isStream(h) {
 		v = verdict{remember: true, why: "event stream"}
 	}
+	if v.provoked && u.leaves() {
+		v = verdict{failed: status >= 500, why: "no freshness"} // of its own
+	}
 	return v
 }
 
