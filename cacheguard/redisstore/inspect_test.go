@@ -152,7 +152,7 @@ func TestInspect(t *testing.T) {
 			if i.State != test.state {
 				t.Errorf("%s; want %s\n%s", i.State, test.state, i)
 			}
-			if i.Cache != "test" || i.Key != name || i.Name != r.valueName(name) || i.Now.Sub(time.Now()).Abs() > time.Minute {
+			if i.Cache != "test" || i.Key != name || i.Name != r.valueName(name) || time.Until(i.Now).Abs() > time.Minute {
 				t.Errorf("%+v", i)
 			}
 			says(t, i, test.says...)
