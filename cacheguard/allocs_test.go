@@ -70,7 +70,7 @@ func TestHitAllocations(t *testing.T) {
 		}
 		defer c.Close()
 		tagged := func(context.Context, cacheguard.Result[[]byte]) (cacheguard.Entry[[]byte], error) {
-			return cacheguard.Entry[[]byte]{Value: []byte("value"), TTL: time.Hour, Tags: []string{"a", "b", "c", "d", "e"}}, nil
+			return cacheguard.Entry[[]byte]{Value: []byte("value"), TTL: time.Hour, Tags: []string{"tag a", "tag b", "tag c", "tag d"}}, nil
 		}
 		get := func() (cacheguard.Result[[]byte], error) { return c.GetEntry(ctx, "key", tagged) }
 		if _, err := get(); err != nil {

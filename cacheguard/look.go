@@ -212,10 +212,9 @@ func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock int
 		got.forget()
 		return
 	}
-	if len(got.tags) == 0 {
-		return
-	}
-	for i, tag := range got.tags.Each() {
+	var tag []byte
+	for i, rest := 0, got.tags; len(rest) > 0; i++ { // where they stand: a copy of the list is an allocation for each tag
+		tag, rest = rest.Cut()
 		n := i
 		if at != nil {
 			n = at[string(tag)]

@@ -1,9 +1,6 @@
 package frame
 
-import (
-	"fmt"
-	"iter"
-)
+import "fmt"
 
 // Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two equal lists have
 // equal bytes.
@@ -32,23 +29,18 @@ func MakeTags(tags []string) (Tags, error) {
 
 // All returns the tags of a list that MakeTags made or Parse returned.
 func (t Tags) All() (tags []string) {
-	for _, tag := range t.Each() {
+	for len(t) > 0 {
+		var tag []byte
+		tag, t = t.Cut()
 		tags = append(tags, string(tag))
 	}
 	return tags
 }
 
-// Each goes through the same tags, where they stand, and allocates nothing.
-func (t Tags) Each() iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		for i := 0; len(t) > 0; i++ {
-			n := 1 + int(t[0])
-			if !yield(i, t[1:n]) {
-				return
-			}
-			t = t[n:]
-		}
-	}
+// Cut returns the first tag of such a list that isn't empty, where it stands, and the others.
+func (t Tags) Cut() (first []byte, others Tags) {
+	n := 1 + int(t[0])
+	return t[1:n], t[n:]
 }
 
 // Soft reports whether the tag at this place of the list is a soft one: it begins with a zero byte.
