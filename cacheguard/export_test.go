@@ -1,9 +1,6 @@
 package cacheguard
 
-import (
-	"strconv"
-	"time"
-)
+import "strconv"
 
 // Early is the decision of XFetch.
 var Early = drawsEarly
@@ -14,6 +11,3 @@ func (c *Cache[V]) LooksFirst() {
 		c.presence.Looked(c.presence.Of("looks first"+strconv.Itoa(i)), true, 0)
 	}
 }
-
-// TokenAt is a token that somebody has made up.
-func TokenAt(t time.Time) Token { return Token{t.UnixMicro()} }

@@ -3,7 +3,6 @@ package cacheguard
 import (
 	"context"
 	"fmt"
-	"math"
 )
 
 // Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
@@ -26,9 +25,9 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
 	}
-	id, after := keyID(key), c.demanded(ctx)
+	id := keyID(key)
 	if c.tier.values != nil {
-		if res, e := c.tier.get(id); e != nil && res.meets(nil, after, math.MaxUint64) {
+		if res, e := c.tier.get(id); e != nil {
 			return res, nil
 		}
 	}
@@ -45,7 +44,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if got.corrupt != nil {
 		c.observeMiss(ctx, key, got)
 	}
-	if got.unshared || !got.res.meets(nil, after, math.MaxUint64) {
+	if got.unshared {
 		return Result[V]{}, nil
 	}
 	return got.res, nil

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -167,15 +166,6 @@ func generation(v any) int64 {
 		return 0
 	}
 	return int64(n)
-}
-
-// Clock asks what the clock of a cache's generations says.
-func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
-	now, _, err := s.readGenerations(ctx, cache, nil)
-	if err == nil && now == 0 {
-		err = errors.New("redisstore: the generations script answered without the time")
-	}
-	return now, err
 }
 
 // stamp is the time on the clock of a cluster's generations. While the node that has them is away it is an estimate, and
