@@ -73,8 +73,9 @@ func (b *Box) Create(ctx context.Context) error {
 	if err := locks.Create(ctx); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}
-	// Under the lock, since PostgreSQL looks for the table and makes it in two steps.
-	held, err := locks.Lock(ctx, b.lockName())
+	// Under a lock, since PostgreSQL looks for the table and makes it in two steps. It is not the relay's, which holds that for
+	// as long as it works.
+	held, err := locks.Lock(ctx, b.lockName()+":create")
 	if err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}

@@ -34,6 +34,17 @@
 // read replica that lags is behind an outbox as it is behind any invalidation: loads have to read the primary, or a
 // replica that has the commit.
 //
+// # Pages
+//
+// Responses that package middleware has stored are invalidated by tag, with the name of their cache. URLTags of the middleware's
+// Cache returns the tags that stand for URLs:
+//
+//	tags, err := pages.URLTags("/products/42")
+//	...
+//	err = box.InvalidateTags(ctx, tx, "pages", tags...)
+//
+// Rows are delivered in the order in which they were written, so write those of pages after those of what the pages are made of.
+//
 // # The relay
 //
 // Run is the relay of a process. Of all processes that run one, one works at a time: the one that has the lock named

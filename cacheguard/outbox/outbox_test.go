@@ -347,7 +347,7 @@ func TestPgx(t *testing.T) {
 	l.await(t, "it", func(told []string) bool { return slices.Equal(told, []string{`key product "1"`, `key product "\xff"`}) })
 }
 
-// Many processes may make the tables at the same time, and again.
+// Many processes may make the tables at the same time, and again, also while one of them relays.
 func TestCreate(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		s.Table, s.LockTable = s.Table+"_new", s.LockTable+"_new"
@@ -361,6 +361,14 @@ func TestCreate(t *testing.T) {
 			})
 		}
 		all.Wait()
+		ledger, b := newLedger(t), s.box(t, nil)
+		relay := s.box(t, ledger)
+		run(t, relay)
+		in(t, s.db(t), func(tx *sql.Tx) error { return relay.Invalidate(soon(t), tx, "product", "a") })
+		ledger.await(t, "a", func(told []string) bool { return len(told) == 1 })
+		if err := b.Create(soon(t)); err != nil { // by a process that starts while another one relays
+			t.Error(err)
+		}
 		if schema := s.box(t, nil).Schema(); len(schema) != 2 || !strings.Contains(schema[0], s.Table) || !strings.Contains(schema[1], s.LockTable) {
 			t.Errorf("%q", schema)
 		}
