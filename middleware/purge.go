@@ -49,6 +49,10 @@ func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
 	return c.purge(ctx, tags, ownTag)
 }
 
+// URLTags returns the tags that stand for what Purge removes. Package outbox removes it, in one transaction with what the
+// responses are made of, if these tags are given to its InvalidateTags, and Options.Name as the cache.
+func (c *Cache) URLTags(urls ...string) ([]string, error) { return tagsFor(urls, c.urlTag) }
+
 // urlTag and prefixTag take names as users give them, who may not know how Options shape keys.
 func (c *Cache) urlTag(url string) (string, error)       { return urlTag(c.shape.url(url)) }
 func (c *Cache) prefixTag(prefix string) (string, error) { return prefixTag(c.shape.url(prefix)) }

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
@@ -132,5 +134,36 @@ func TestFleetPurgedWhileItIsMade(t *testing.T) {
 			cl.reply(t).want(t, 200, strings.Repeat("list", 4<<10))
 		}
 		f.wantRuns(2, "nine requests and a purge")
+	})
+}
+
+// The tags that stand for URLs purge them when they are invalidated by who knows the store alone, as the relay of an outbox.
+func TestFleetPurgedByItsTags(t *testing.T) {
+	onEachStore(t, 2, middleware.Options{Name: "pages"}, func(t *testing.T, f *fleet) {
+		f.route("/list", func(w http.ResponseWriter, r *http.Request) { page(w, "list") })
+		f.route("/other", func(w http.ResponseWriter, r *http.Request) { page(w, "other") })
+		for _, path := range []string{"/list", "/other", "/list", "/other"} {
+			f.start(0, get(path)).reply(t).want(t, 200, path[1:])
+		}
+		f.wantRuns(2, "two pages, asked for twice")
+		tags, err := f.replicas[1].cache.URLTags(shop + "/list")
+		if err != nil {
+			t.Fatal(err)
+		}
+		relay, err := cacheguard.New(f.replicas[1].spy.Store, cacheguard.Options[[]byte]{Name: "pages", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer relay.Close()
+		if err := relay.InvalidateTags(t.Context(), tags...); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/list", "/other"} {
+			f.start(1, get(path)).reply(t).want(t, 200, path[1:])
+		}
+		f.wantRuns(3, "the page that was purged is made again, and no other")
+		if _, err := f.replicas[0].cache.URLTags("::"); err == nil {
+			t.Error("no error for what is no URL")
+		}
 	})
 }
