@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
@@ -22,15 +24,37 @@ const (
 	leaseTTL     = 12 * time.Second
 )
 
+// The outbox's relay. Its database is on this machine, so it can look often; another process' relay takes over when its lease
+// is over.
+const (
+	relayLease = 2 * time.Second
+	relayPoll  = 20 * time.Millisecond
+)
+
+// tellTimeout is how long who renames waits until all caches are told.
+const tellTimeout = 2 * redisTimeout
+
 // notFoundTTL is how long it is kept that there is no category of an id, at most.
 const notFoundTTL = 30 * time.Second
 
 // loadTimeout is how long a load may take.
 func loadTimeout(o options) time.Duration { return o.originDelay + leaseTTL }
 
-// caches are one replica's: of the tree, of single categories, and of the page that is made of the tree.
+// The names of the caches.
+const (
+	treeCache     = "catalog"
+	categoryCache = "category"
+	pageCache     = "pages"
+)
+
+// caches are one replica's: of the tree, of single categories, and of the page that is made of the tree. The outbox tells
+// them, and those of the other replicas, what is not so any more.
 type caches struct {
 	origin     *origin
+	box        *outbox.Box
+	stopRelay  func()  // of the outbox, and waits until it has
+	staged     *staged // if the tree is cached by a stage, which knows no outbox
+	pageTags   []string
 	rdb        *redis.Client
 	store      *redisstore.Store
 	trees      trees
@@ -60,26 +84,55 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	loadTimeout := loadTimeout(f.opts)
 	if f.opts.stage == ownStage {
 		c.trees, err = openGuarded(c.store, c.origin, cacheguard.Options[tree]{
-			Name: "catalog", TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
+			Name: treeCache, TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
 			Observer: cacheguard.Observers(observer, t), Logger: f.log,
 		})
 	} else {
-		c.trees, err = openStaged(c.rdb, f, t)
+		if c.staged, err = openStaged(c.rdb, f, t); err == nil {
+			c.trees = c.staged
+		}
 	}
 	if err != nil {
 		return err
 	}
 	c.categories, err = cacheguard.New(c.store, cacheguard.Options[category]{
-		Name: "category", TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL),
+		Name: categoryCache, TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL),
 		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Observer: observer, Logger: f.log,
 	})
 	if err != nil {
 		return err
 	}
 	c.pages, err = middleware.New(c.store, middleware.Options{
-		Name: "pages", StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout, Observer: observer, Logger: f.log,
+		Name: pageCache, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout, Observer: observer, Logger: f.log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if c.pageTags, err = c.pages.URLTags(pagePath); err != nil {
+		return err
+	}
+	return c.openBox(ctx, f)
+}
+
+// openBox begins to deliver what is in the outbox, whichever process has put it there.
+func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
+	c.box, err = outbox.New(f.db.DB, c.store, outbox.Options{Dialect: f.db.dialect, Lease: relayLease, Poll: relayPoll, Logger: f.log})
+	if err != nil {
+		return err
+	}
+	if err := c.box.Create(ctx); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- c.box.Run(ctx) }()
+	c.stopRelay = func() {
+		stop()
+		if err := <-done; err != nil {
+			f.log.Error("the outbox has no relay", "error", err)
+		}
+	}
+	return nil
 }
 
 // category returns one category with its children. That there is none is kept, too, so that the database isn't asked each
@@ -99,45 +152,60 @@ func (c *caches) category(ctx context.Context, id int) (category, error) {
 // tagOf is the tag of what has the name of that category in it.
 func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 
-// rename renames a category, first in the database and then, by having them forget it, in the caches. When it returns without
-// an error no replica answers with the old name any more (see StrongReads). It may be called again after an error.
-//
-// A client that leaves doesn't stop it halfway. The caches are told also after an error of the database, which may have
-// committed all the same, and the page goes last: it is made of the tree, and must not be made of the old one once more.
+// rename renames a category, and has the caches forget the old name, in one transaction of the database. When it returns
+// without an error no replica answers with the old name any more (see StrongReads). After an untoldError the category is
+// renamed, and the caches will be told, by this process or another. A client that leaves doesn't stop it halfway.
 func (c *caches) rename(ctx context.Context, id int, name string) error {
 	ctx = context.WithoutCancel(ctx)
-	err := c.origin.rename(ctx, id, name)
-	if errors.Is(err, cacheguard.ErrNotFound) || errors.Is(err, errTaken) {
+	err := c.origin.rename(ctx, id, name, func(ctx context.Context, tx *sql.Tx) error { return c.forget(ctx, tx, id) })
+	if err != nil {
 		return err
 	}
-	return errors.Join(err, c.forget(ctx, id))
-}
-
-// forget has the caches forget what has the name of that category in it.
-func (c *caches) forget(ctx context.Context, id int) error {
-	err := c.categories.InvalidateTags(ctx, tagOf(id))
-	if err == nil {
-		err = c.trees.changed(ctx)
-	}
-	if err == nil {
-		err = c.pages.Purge(ctx, pagePath)
-	}
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	if err := c.box.Flush(ctx); err != nil {
 		return &untoldError{err}
 	}
-	return nil
+	return c.forgetStaged(ctx)
 }
 
-// untoldError says that something was changed in the database, and that caches may go on with what was before until its time
-// is over.
+// forget has the caches forget what has the name of that category in it, once tx is committed. The page goes last: it is
+// made of the tree, and must not be made of the old one once more.
+func (c *caches) forget(ctx context.Context, tx *sql.Tx, id int) error {
+	err := c.box.InvalidateTags(ctx, tx, categoryCache, tagOf(id))
+	if err == nil && c.staged == nil {
+		err = c.box.Invalidate(ctx, tx, treeCache, treeKey)
+	}
+	if err == nil && c.staged == nil {
+		err = c.box.InvalidateTags(ctx, tx, pageCache, c.pageTags...)
+	}
+	return err
+}
+
+// forgetStaged has the tree of a stage forgotten, after the commit: if the process dies before, or this fails, the old one
+// stays until its time is over.
+func (c *caches) forgetStaged(ctx context.Context) error {
+	if c.staged == nil {
+		return nil
+	}
+	if err := c.staged.changed(ctx); err != nil {
+		return err
+	}
+	return c.pages.Purge(ctx, pagePath)
+}
+
+// untoldError says that something was changed in the database, and that caches could not be told yet.
 type untoldError struct{ cause error }
 
-func (e *untoldError) Error() string { return "the caches could not be told: " + e.cause.Error() }
+func (e *untoldError) Error() string { return "the caches could not be told yet: " + e.cause.Error() }
 
 func (e *untoldError) Unwrap() error { return e.cause }
 
 // close lets loads finish and store until ctx ends.
 func (c *caches) close(ctx context.Context) error {
+	if c.stopRelay != nil {
+		c.stopRelay()
+	}
 	var errs []error
 	if c.pages != nil {
 		errs = append(errs, c.pages.Shutdown(ctx))

@@ -56,8 +56,8 @@ type renaming struct {
 	Name string `json:"name"`
 }
 
-// renameCategory answers when the old name is forgotten everywhere. After 503 it is renamed, but replicas may do so for a
-// while: sent once more, the request tells them again.
+// renameCategory answers when the old name is forgotten everywhere. After 202 it is renamed, and replicas may use the old name
+// until they can be told, which the outbox sees to.
 func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	id, ok := pathID(w, r)
 	if !ok {
@@ -78,21 +78,23 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	}
 	switch err, untold := s.rename(r.Context(), id, name), new(untoldError); {
 	case err == nil:
-		writeJSON(w, http.StatusOK, struct {
-			ID   int    `json:"id"`
-			Name string `json:"name"`
-		}{id, name})
+		writeJSON(w, http.StatusOK, renamed{id, name})
 	case errors.Is(err, cacheguard.ErrNotFound):
 		refuse(w, http.StatusNotFound, fmt.Sprintf("category %d does not exist", id))
 	case errors.Is(err, errTaken):
 		refuse(w, http.StatusConflict, fmt.Sprintf("category %d can't be %q: %v", id, name, errTaken))
 	case errors.As(err, &untold):
-		s.log.Warn("a category was renamed, but caches could not be told", "id", id, "error", err)
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "it may be renamed, but not everybody could be told: send it again")
+		s.log.Warn("a category was renamed, but caches could not be told yet", "id", id, "error", err)
+		writeJSON(w, http.StatusAccepted, renamed{id, name})
 	default:
 		s.fail(w, r, fmt.Sprintf("category %d", id), err)
 	}
+}
+
+// renamed is the answer to a request that has renamed.
+type renamed struct {
+	ID   int    `json:"id"`
+	Name string `json:"name"`
 }
 
 // readName reads the body of a request that renames.

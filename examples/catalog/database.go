@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"modernc.org/sqlite"               // and the driver "sqlite"
+
+	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
 // schema is for SQLite and for PostgreSQL.
@@ -36,21 +38,22 @@ const (
 // database is the shop's SQL database, shared by all its replicas and safe for any number of them.
 type database struct {
 	*sql.DB
-	what   string    // and where, for people
-	keeper *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open. Otherwise nil
+	what    string // and where, for people
+	dialect sqllock.Dialect
+	keeper  *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open. Otherwise nil
 }
 
 // openDatabase opens a database, and fills it with the seed's categories if it has none. where is a URL of PostgreSQL, or the
 // file of an SQLite; empty, it is an SQLite in the memory of this process, which is gone when it is closed. Its name is drawn
 // at random, so that several databases can live in one process.
 func openDatabase(ctx context.Context, where string) (_ *database, err error) {
-	d := &database{}
+	d := &database{dialect: sqllock.SQLite}
 	switch {
 	case where == "":
 		d.what = "SQLite in memory"
 		d.DB, err = sql.Open("sqlite", "file:/catalog-"+rand.Text()+"?vfs=memdb&"+pragmas)
 	case isPostgres(where):
-		d.what = "PostgreSQL: " + place(where)
+		d.what, d.dialect = "PostgreSQL: "+place(where), sqllock.PostgreSQL
 		if d.DB, err = sql.Open("pgx", where); err == nil {
 			d.SetMaxOpenConns(postgresConns)
 		}
@@ -124,7 +127,7 @@ func (d *database) fill(ctx context.Context) error {
 // claimTable reports whether there is a category table. While it is not, others who look for it wait for tx.
 func (d *database) claimTable(ctx context.Context, tx *sql.Tx) (there bool, err error) {
 	look := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'category'`
-	if strings.HasPrefix(d.what, "PostgreSQL") {
+	if d.dialect == sqllock.PostgreSQL {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('category'))`); err != nil {
 			return false, err
 		}

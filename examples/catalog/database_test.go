@@ -66,13 +66,13 @@ func TestDatabasesThatStay(t *testing.T) {
 			}
 
 			o := testOrigin(openTestDatabase(t, where))
-			if err := o.rename(t.Context(), audio, "Hi-fi"); err != nil {
+			if err := o.rename(t.Context(), audio, "Hi-fi", nothingElse); err != nil {
 				t.Fatal(err)
 			}
-			if err := o.rename(t.Context(), audio, "Televisions"); !errors.Is(err, errTaken) {
+			if err := o.rename(t.Context(), audio, "Televisions", nothingElse); !errors.Is(err, errTaken) {
 				t.Errorf("a name that is taken: %v", err)
 			}
-			if err := o.rename(t.Context(), 4711, "Hi-fi"); !errors.Is(err, cacheguard.ErrNotFound) {
+			if err := o.rename(t.Context(), 4711, "Hi-fi", nothingElse); !errors.Is(err, cacheguard.ErrNotFound) {
 				t.Errorf("a category that there is not: %v", err)
 			}
 

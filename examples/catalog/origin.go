@@ -16,7 +16,7 @@ import (
 const (
 	sayLoads   = "the category map is loaded"
 	sayLoaded  = "the category map was loaded"
-	sayRenamed = "a category was renamed"
+	sayRenamed = "a category is renamed"
 )
 
 // origin is where categories come from: SQL queries, slowed down to what they take in a shop with a busy database. It counts
@@ -72,12 +72,17 @@ var errTaken = errors.New("another category beside it has that name")
 // renameTimeout is how long the database may take to rename: longer than SQLite waits for its turn.
 const renameTimeout = 8 * time.Second
 
-// rename gives a category a name. It is committed when rename returns without an error, which may be
-// cacheguard.ErrNotFound or errTaken. It gives up after renameTimeout, for nobody else ends it.
-func (o *origin) rename(ctx context.Context, id int, name string) error {
+// rename gives a category a name, and does what else is part of the same transaction. It is committed when rename returns
+// without an error, which may be cacheguard.ErrNotFound or errTaken. It gives up after renameTimeout, for nobody else ends it.
+func (o *origin) rename(ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
 	defer cancel()
-	done, err := o.db.ExecContext(ctx, `UPDATE category SET name = $1 WHERE id = $2`, name, id)
+	tx, err := o.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after the commit
+	done, err := tx.ExecContext(ctx, `UPDATE category SET name = $1 WHERE id = $2`, name, id)
 	if isTaken(err) {
 		return errTaken
 	}
@@ -91,8 +96,14 @@ func (o *origin) rename(ctx context.Context, id int, name string) error {
 	if renamed == 0 {
 		return cacheguard.ErrNotFound
 	}
+	if err := also(ctx, tx); err != nil {
+		return err
+	}
+	o.log.Info(sayRenamed, "id", id, "name", name) // before anybody can load it
+	if err := tx.Commit(); err != nil {
+		return err
+	}
 	o.renames.Add(1)
-	o.log.Info(sayRenamed, "id", id, "name", name)
 	return nil
 }
 

@@ -12,6 +12,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -87,7 +90,7 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 	var begun, acknowledged, reads atomic.Int64
 	done := make(chan struct{})
 	for _, r := range f.replicas {
-		for _, path := range []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"} {
+		for _, path := range ways {
 			readers.Go(func() {
 				for {
 					select {
@@ -288,12 +291,17 @@ type silentDB struct{}
 func (silentDB) Connect(context.Context) (driver.Conn, error) { return silentDB{}, nil }
 func (silentDB) Driver() driver.Driver                        { return nil }
 func (silentDB) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
-func (silentDB) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
+func (silentDB) Begin() (driver.Tx, error)                    { return silentDB{}, nil }
+func (silentDB) Commit() error                                { return nil }
+func (silentDB) Rollback() error                              { return nil }
 func (silentDB) Close() error                                 { return nil }
 func (silentDB) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Result, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
+
+// nothingElse is part of a transaction that renames.
+func nothingElse(context.Context, *sql.Tx) error { return nil }
 
 // A client that leaves doesn't end a rename, so it must end by itself.
 func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
@@ -301,38 +309,117 @@ func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
 		db := sql.OpenDB(silentDB{})
 		defer db.Close()
 		began := time.Now()
-		err := (&origin{db: db, log: slog.New(slog.DiscardHandler)}).rename(t.Context(), audio, "Hi-fi")
+		err := (&origin{db: db, log: slog.New(slog.DiscardHandler)}).rename(t.Context(), audio, "Hi-fi", nothingElse)
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != renameTimeout {
 			t.Errorf("error %v after %v", err, took)
 		}
 	})
 }
 
-// Renamed without Redis, a category has its name, but who has asked is told that others may not know.
+// ways are where a replica says the name of Audio.
+var ways = []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"}
+
+// sayInTheEnd waits until a replica says this name on each way. A test that waits in vain is ended by go test.
+func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
+	t.Helper()
+	for _, way := range ways {
+		for toldVersion(t, get(t, client, url+way)) != name && !t.Failed() {
+			_ = wait(t.Context(), 20*time.Millisecond)
+		}
+	}
+}
+
+// Renamed while Redis doesn't answer, a category has its name, and who has asked is told that others may not know. They are told
+// when Redis answers again, and nobody has to ask for it.
 func TestRenamingWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
-	c := start(t, 2, "-origin-delay", "0s", "-redis", redis.Addr())
+	proxy := newProxy(t, redis.Addr())
+	c := start(t, 2, "-origin-delay", "0s", "-ttl", "1h", "-redis", proxy.Addr())
 	client := newClient(t)
 	for _, url := range c.urls {
-		get(t, client, url+"/catalog.json")
+		sayInTheEnd(t, client, url, 0)
 	}
-	redis.Kill()
-	if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 1"}`); status != http.StatusServiceUnavailable || !strings.Contains(said, "send it again") {
+	proxy.Blackhole(true)
+	if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 1"}`); status != http.StatusAccepted || !strings.Contains(said, "Audio 1") {
 		t.Errorf("status %d, %s", status, said)
 	}
-	if err := redis.Restart(); err != nil {
+	proxy.Blackhole(false)
+	for _, url := range c.urls {
+		sayInTheEnd(t, client, url, 1)
+	}
+}
+
+func newProxy(t *testing.T, addr string) *redistest.Proxy {
+	t.Helper()
+	proxy, err := redistest.NewProxy(addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if status, _ := rename(t, client, c.urls[1], audio, `{"name": "Audio 1"}`); status == http.StatusOK {
-			break // a test that waits in vain is ended by go test
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy
+}
+
+// A process that is killed between its commit and the caches' being told has told them all the same, in the outbox, which
+// another process delivers.
+func TestRenameOutlivesItsProcess(t *testing.T) {
+	redis := redistest.Start(t)
+	proxy := newProxy(t, redis.Addr())
+	file := filepath.Join(t.TempDir(), "shop.db")
+	db := openTestDatabase(t, file)
+	args := []string{"-addr", "127.0.0.1:0", "-db", file, "-ttl", "1h", "-origin-delay", "0s", "-redis"}
+	dying, url := startProcess(t, append(args, proxy.Addr())...) // it relays, for it is the first one
+	_, other := startProcess(t, append(args, redis.Addr())...)
+	client := newClient(t)
+	sayInTheEnd(t, client, other, 0)
+	proxy.Blackhole(true)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, audio), "application/json", strings.NewReader(`{"name": "Audio 1"}`)); err == nil {
+			t.Errorf("it was answered: %s", resp.Status)
+			_ = resp.Body.Close()
+		}
+	}()
+	for written := 0; written == 0; _ = wait(t.Context(), time.Millisecond) { // a test that waits in vain is ended by go test
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM cacheguard_outbox`).Scan(&written); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, url := range c.urls {
-		if told := toldVersion(t, get(t, client, url+"/catalog.json")); told != 1 {
-			t.Errorf("%s says name %d", url, told)
+	if err := dying.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	if told := toldVersion(t, get(t, client, other+"/catalog.json")); told != 0 {
+		t.Errorf("told name %d before anybody could be told", told)
+	}
+	sayInTheEnd(t, client, other, 1)
+}
+
+// startProcess starts the command as a process of its own, and returns the address of its replica.
+func startProcess(t *testing.T, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=yes")
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "replica 1 of 1: "); ok {
+			return cmd, url
 		}
 	}
+	t.Fatalf("it ended before it listened (%v)", lines.Err())
+	return nil, ""
 }
 
 // What somebody calls a category is text, on the page too.

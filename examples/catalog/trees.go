@@ -19,16 +19,13 @@ type trees interface {
 	// get returns the cached one, or the one that a load brings. It is shared: nobody may change it.
 	get(ctx context.Context) (tree, error)
 
-	// changed is called when there is another one in the database.
-	changed(ctx context.Context) error
-
 	close(ctx context.Context) error
 }
 
 // treeKey is the one key that there is.
 const treeKey = "all"
 
-// guarded is what a shop should have.
+// guarded is what a shop should have. The outbox tells it of changes.
 type guarded struct {
 	cache  *cacheguard.Cache[tree]
 	origin *origin
@@ -46,8 +43,6 @@ func (g *guarded) get(ctx context.Context) (tree, error) {
 	return g.cache.Get(ctx, treeKey, g.origin.load)
 }
 
-func (g *guarded) changed(ctx context.Context) error { return g.cache.Invalidate(ctx, treeKey) }
-
 func (g *guarded) close(ctx context.Context) error { return g.cache.Shutdown(ctx) }
 
 // staged is what a shop may have had before: one of the stages of the lab, with its flaw.
@@ -59,7 +54,7 @@ type staged struct {
 // stageSpin is how long a stage waits before it asks again for a lock that is held.
 const stageSpin = 100 * time.Millisecond
 
-func openStaged(rdb *redis.Client, f *fleet, t *tally) (trees, error) {
+func openStaged(rdb *redis.Client, f *fleet, t *tally) (*staged, error) {
 	s := &staged{}
 	for _, addr := range f.world.Masters {
 		s.masters = append(s.masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}))
