@@ -121,7 +121,6 @@ func (c *Cache[V]) received(m Message) {
 		c.deliverAgain()
 		return
 	case MessageLost:
-		c.lostMessages()
 		c.tier.values.Distrust()
 		c.waits.TellAll(m) // they ask from time to time from now on
 		return
