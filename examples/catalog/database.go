@@ -33,6 +33,7 @@ CREATE UNIQUE INDEX category_name ON category (COALESCE(parent_id, 0), name)`
 const (
 	postgresConns = 16               // that a PostgreSQL is asked for at most, by all replicas together
 	openTimeout   = 10 * time.Second // for a database to answer when it is opened
+	busyPause     = 5 * time.Millisecond
 )
 
 // database is the shop's SQL database, shared by all its replicas and safe for any number of them.
@@ -71,7 +72,12 @@ func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := d.fill(ctx); err != nil {
+	err = d.fill(ctx)
+	for isBusy(err) && ctx.Err() == nil {
+		time.Sleep(busyPause)
+		err = d.fill(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.what, errors.Join(err, d.Close()))
 	}
 	return d, nil
@@ -167,6 +173,14 @@ func isTaken(err error) bool {
 	var postgres *pgconn.PgError
 	const sqliteConstraintUnique, uniqueViolation = 2067, "23505"
 	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique || errors.As(err, &postgres) && postgres.Code == uniqueViolation
+}
+
+// isBusy reports whether a statement failed because SQLite would not wait for another program: busy_timeout does not hold
+// for the change of a file to journal_mode=WAL, which two programs may both want that open a new file at once.
+func isBusy(err error) bool {
+	var lite *sqlite.Error
+	const sqliteBusy = 5
+	return errors.As(err, &lite) && lite.Code()&0xff == sqliteBusy
 }
 
 // Close closes the database; one in memory is dropped.
