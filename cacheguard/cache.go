@@ -113,14 +113,18 @@ func isNil(store Store) bool {
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
+		since, interrupted := c.delivery.hears()
 		c.invalidations.Missed(m.Generation)
 		c.sealAll()
 		c.refreshPauses.Clear()
 		c.tier.values.Trust()
 		c.waits.TellAll(m)
-		c.deliverAgain()
+		if interrupted {
+			c.deliverAgain(since)
+		}
 		return
 	case MessageLost:
+		c.delivery.hearsNothing()
 		c.tier.values.Distrust()
 		c.waits.TellAll(m) // they ask from time to time from now on
 		return

@@ -1,6 +1,7 @@
 package cacheguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type delivery struct {
 	sentLate atomic.Uint64 // for Stats
 
 	mu     sync.Mutex // guards what follows
+	heard  bool       // messages have arrived once
+	deaf   time.Time  // since when they don't; zero: they do
 	runs   bool       // repeat does
 	began  time.Time
 	before uint64        // how many were sent late before that
@@ -32,14 +35,14 @@ type delivery struct {
 }
 
 const (
-	firstRepeat, mostRepeat = 50 * time.Millisecond, 500 * time.Millisecond
+	firstRepeat, mostRepeat = 50 * time.Millisecond, 250 * time.Millisecond
 
 	// letterSize is how many keys the store is told of in one call.
 	letterSize = 512
 
-	// toldAgain is how old a change may be that is repeated when messages arrive again. Redis replicates behind the answer:
-	// what a master knew alone when it died, or heard after it was cut off, is lost by a failover, and that takes some seconds
-	// until it is noticed (by default 15 in a cluster, 30 with sentinels).
+	// toldAgain is how old a change may be, when messages break off, that is repeated when they arrive again. Redis replicates behind
+	// the answer: what a master knew alone when it died, or heard after it was cut off, is lost by a failover. In a cluster that is
+	// noticed without a break, by default after 15 seconds.
 	toldAgain = 30 * time.Second
 
 	// answersArrive is how long after a delivery an answer from before it may still be on its way through this process.
@@ -74,9 +77,35 @@ func (c *Cache[V]) upForChanges(ctx context.Context) {
 	}
 }
 
-// deliverAgain repeats what the store was told of lately: messages were interrupted, and another server may answer now.
-func (c *Cache[V]) deliverAgain() {
-	if c.lately.Again(time.Now().Add(-toldAgain), &c.unsent); c.unsent.Count() > 0 {
+// hearsNothing takes note of when messages began not to arrive: with the server that sent them.
+func (d *delivery) hearsNothing() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deaf.IsZero() {
+		d.deaf = time.Now()
+	}
+}
+
+// hears takes note that messages arrive, and reports since when they did not. If they do for the first time, and at the first try,
+// nothing was interrupted: what this process has said or begun so far is as it was, and another server can't have come in between.
+func (d *delivery) hears() (since time.Time, interrupted bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, interrupted = d.deaf, d.heard || !d.deaf.IsZero()
+	d.deaf, d.heard = time.Time{}, true
+	if since.IsZero() {
+		since = time.Now()
+	}
+	return since, interrupted
+}
+
+// deliverAgain repeats what the store was told of lately: messages were interrupted at that time, and another server may answer now.
+func (c *Cache[V]) deliverAgain(interrupted time.Time) {
+	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
+		c.opts.Logger.Warn("cacheguard: messages were interrupted after more changes than are remembered; of the older ones, those which a failover has lost are not repeated",
+			"cache", c.opts.Name, "changes", more)
+	}
+	if c.unsent.Count() > 0 {
 		c.deliver()
 		c.hurry()
 	}
@@ -139,13 +168,19 @@ func (c *Cache[V]) delivered(err error) bool {
 	return true
 }
 
-// send tells the store of all that it was not told of, as far as that goes.
-func (c *Cache[V]) send() error {
+// send tells the store of all that it was not told of, as far as that goes: what it can't be told of doesn't hold up the rest.
+func (c *Cache[V]) send() (err error) {
 	for {
-		l := c.unsent.Letter(letterSize)
-		sent, err := c.sendLetter(l)
-		c.sentLate.Add(uint64(sent))
-		if err != nil || sent == 0 {
+		some := false
+		for _, l := range c.unsent.Letters(letterSize) {
+			sent, wrong := c.sendLetter(l)
+			c.sentLate.Add(uint64(sent))
+			some = some || sent > 0
+			if err = cmp.Or(err, wrong); wrong != nil && sent == 0 && c.life.Closing.Err() != nil {
+				return err // Close doesn't wait for a time-out for each
+			}
+		}
+		if err != nil || !some {
 			return err
 		}
 	}

@@ -127,9 +127,9 @@
 // MarkStaleTags is to Entry.SoftTags what InvalidateTags is to Tags: the values are stale then, and not gone. In the store
 // both are one kind, the soft ones begin with a zero byte.
 //
-// Only GetEntry and SetEntry give tags: what Get, GetMany, Refresh, Update or Set store under the same key has none, so
-// don't mix them where tags matter. A caller that comes after an invalidation while a load is under way waits for that
-// load, and loads anew if the result has the tag.
+// A value that says nothing about tags (of Get, GetMany, Refresh, Update or Set, or an Entry whose lists are nil) keeps the tags
+// of the value that it replaces. A caller that comes after an invalidation while a load is under way waits for that load, and
+// loads anew if the result has the tag.
 //
 // Tags are of one cache. An invalidated tag is remembered for as long as the store likes (of 100,000 in a cache the
 // oldest tenth is forgotten, together with the values that are older than its newest one). The values stay where they are
@@ -143,9 +143,11 @@
 // arrives stands for the earlier ones. Beyond 16,384 entries they become one InvalidateAll. A process that ends loses what it
 // could not deliver: Shutdown waits for it, and package outbox makes it part of the user's transaction.
 //
-// A server that takes another's place may not know the last changes which that one has acknowledged. So when messages arrive
-// again, or another node of a cluster has become a master, the changes of the last 30 seconds, 8,192 at most, are looked at
-// once more: what was loaded since stays, and the rest is invalidated again.
+// A server that takes another's place may not know the last changes which that one has acknowledged. When messages arrive
+// again, or another node of a cluster has become a master, the process that made the changes looks at the values once more: a
+// value that was loaded or written since stays, and any other is invalidated again. These are the changes, Set and Update
+// included, of the 30 seconds before messages broke off, and at most the last 8,192 keys and tags. If there were more, the log
+// says how many are left out.
 //
 // # Early refresh
 //

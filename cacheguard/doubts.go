@@ -14,8 +14,8 @@ import (
 
 // doubts is what a cache says once of what works as documented, and hardly as its user has meant it.
 type doubts struct {
-	pattern, slow, lossy atomic.Bool // was said
-	looks                atomic.Int32
+	pattern, tagPattern, slow, lossy atomic.Bool // was said
+	looks                            atomic.Int32
 }
 
 // once logs a doubt the first time.
@@ -25,10 +25,10 @@ func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, text string, arg
 	}
 }
 
-// doubtKeys looks for a key that is to be changed and was meant for many.
-func (c *Cache[V]) doubtKeys(ctx context.Context, keys []string) {
-	if !c.pattern.Load() && slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "*") }) {
-		c.once(ctx, &c.pattern, "a key with * in it was changed; it stands for itself and for no others, which InvalidateTags is for")
+// doubtNames looks for the name of a key or a tag that is to be changed and was meant for many.
+func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, text string) {
+	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
+		c.once(ctx, said, text)
 	}
 }
 

@@ -66,6 +66,12 @@ func TestDoubts(t *testing.T) {
 		"pattern that is marked": {func(t *testing.T, all caches) {
 			must(t, all.open(all.store, cacheguard.Options[lossyValue]{}).MarkStale(t.Context(), "user:*:posts"))
 		}, "a key with * in it"},
+		"pattern of tags": {func(t *testing.T, all caches) {
+			c := all.open(all.store, cacheguard.Options[lossyValue]{})
+			for range 3 {
+				must(t, c.InvalidateTags(t.Context(), "user:1", "user:1:*"))
+			}
+		}, "a tag with * in it"},
 		"short life": {func(t *testing.T, all caches) {
 			c := all.open(all.store, cacheguard.Options[lossyValue]{TTL: time.Second})
 			for _, key := range []string{"a", "b"} {

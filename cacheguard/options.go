@@ -116,7 +116,7 @@ type Options[V any] struct {
 	Observer Observer
 
 	// Logger gets a line when something needs an operator, and when it is over; and one, once, for each of what is allowed and hardly
-	// meant: a key with * in it is invalidated, which stands for itself alone; a value is fresh for less time than its load took; the
+	// meant: a key or a tag with * in it is invalidated, which stands for itself alone; a value is fresh for less time than its load took; the
 	// codec loses a part of one of the first values, such as a field that is not exported; LeaseTTL is below what a step of the store may
 	// take; another cache of this process has the same name in the same store, and other options. Default slog.Default().
 	Logger *slog.Logger

@@ -70,13 +70,18 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 		}
 		h := c.header(*out, g)
 		frame.Seal(out.frame, h)
-		_, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep)
+		if _, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep); err == nil {
+			c.written(k.Key, g)
+		}
 	}
 	if err != nil { // the claim may be there, and would keep loads waiting
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
 	}
 	return err
 }
+
+// written takes note that the store was told of a value: one from before this grant is out of date.
+func (c *Cache[V]) written(id string, g Grant) { c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}) }
 
 // encodeSafely encodes on the caller's goroutine, where the user's code may panic too.
 func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error) {
@@ -123,7 +128,7 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 	if len(keys) == 0 {
 		return nil
 	}
-	c.doubtKeys(ctx, keys)
+	c.doubtNames(ctx, &c.pattern, keys, "a key with * in it was changed; it stands for itself and for no others, which InvalidateTags is for")
 	ks := make([]Key, len(keys))
 	names := make(map[string]string, len(keys))
 	for i, key := range keys {
@@ -234,7 +239,9 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	c.seal(id) // a flight that has begun since may load without the lease, from before the write
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
-	if !m.own.stored { // somebody else may have read the origin before this write and stored it after the claim was lost
+	if m.own.stored {
+		c.written(id, m.ans.Grant)
+	} else { // somebody else may have read the origin before this write and stored it after the claim was lost
 		err = c.withdraw(ctx, key)
 	}
 	switch {

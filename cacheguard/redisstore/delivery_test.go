@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,7 +85,8 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	}
 }
 
-// What a master has acknowledged and its successor doesn't know is repeated, also where the subscription is at another node.
+// A master dies in the middle of 1,000 changes. What it has acknowledged and its successor doesn't know is repeated, also where the
+// subscription is at another node, and by a process that does nothing but write.
 func TestInvalidationsSurviveAFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -95,7 +97,7 @@ func TestInvalidationsSurviveAFailover(t *testing.T) {
 		f := newForgetful(t, func(x *site) { x.rdb = failoverClient(t, s) })
 		old, err := s.Master(ctx)
 		must(t, err)
-		f.loses(s.Node(old))
+		f.loses(ctx, s.Node(old))
 		_, err = s.AwaitFailover(ctx, old)
 		must(t, err)
 		f.recovers(ctx)
@@ -116,7 +118,7 @@ func TestInvalidationsSurviveAFailover(t *testing.T) {
 				break
 			}
 		}
-		f.loses(c.Node(old))
+		f.loses(ctx, c.Node(old))
 		_, err = c.AwaitFailover(ctx, f.writer.valueName(key), old)
 		must(t, err)
 		f.recovers(ctx)
@@ -127,62 +129,97 @@ func TestInvalidationsSurviveAFailover(t *testing.T) {
 type forgetful struct {
 	t              *testing.T
 	prefix         string
-	keys           []string
+	keys           []string // are changed by their name, the last ones by a tag
 	writer, reader *replica
+	rest           chan int // how many of the changes of afterwards were acknowledged
 }
 
+const (
+	changesKept  = 250 // which the replica has
+	changesLost  = 400
+	changesAfter = 350 // the master's death
+	tagged       = 100 // more values, which have the tag
+)
+
 func newForgetful(t *testing.T, client func(*site)) *forgetful {
-	f := &forgetful{t: t, prefix: newPrefix(), keys: numbered("k", 1000)}
+	f := &forgetful{t: t, prefix: newPrefix(), rest: make(chan int, 1)}
+	f.keys = numbered("k", changesKept+changesLost+changesAfter+tagged)
 	f.writer, f.reader = newReplica(t, "", f.prefix, client), newReplica(t, "", f.prefix, client)
-	f.writer.listens(t)
-	setOld(t, f.reader, f.keys)
+	for i, key := range f.keys {
+		e := cacheguard.Entry[string]{Value: "old", TTL: time.Hour}
+		if i >= len(f.keys)-tagged {
+			e.Tags = []string{"tag"}
+		}
+		must(t, f.reader.cache.SetEntry(t.Context(), key, e))
+	}
 	return f
 }
 
-// loses has the master take changes that its replica doesn't get, and die.
-func (f *forgetful) loses(master *redistest.Server) {
+// loses has the master take changes that its replica doesn't get, and die, while the writer goes on.
+func (f *forgetful) loses(ctx context.Context, master *redistest.Server) {
 	t, rdb := f.t, newClient(f.t, master.Addr())
+	for _, key := range f.keys[:changesKept] {
+		must(t, f.writer.cache.Invalidate(t.Context(), key))
+	}
 	if n, err := rdb.Wait(t.Context(), 1, patience).Result(); err != nil || n != 1 {
 		t.Fatalf("%d replicas have the old values, %v", n, err)
 	}
 	must(t, rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-psync", "-sync").Err())
 	must(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
-	began := time.Now()
-	for _, key := range f.keys[:len(f.keys)/2] {
+	lost := f.keys[changesKept : changesKept+changesLost]
+	for i, key := range lost {
+		if i%10 == 0 {
+			must(t, f.writer.cache.Set(t.Context(), key, "new"))
+			continue
+		}
 		must(t, f.writer.cache.Invalidate(t.Context(), key))
 	}
 	must(t, f.writer.cache.InvalidateTags(t.Context(), "tag"))
-	if old := holds(t, f.reader, f.keys); len(old) > 0 {
+	if old := holds(t, f.reader, slices.Concat(lost, f.keys[len(f.keys)-tagged:])); len(old) > 0 {
 		t.Errorf("%d old values are there before anything happens", len(old))
 	}
-	t.Logf("1,000 values invalidated within %v", time.Since(began).Round(time.Millisecond))
 	master.Kill()
+	go func() {
+		done := 0
+		for _, key := range f.keys[changesKept+changesLost:][:changesAfter] {
+			if err := f.writer.cache.Invalidate(ctx, key); err == nil {
+				done++
+			}
+		}
+		f.rest <- done
+	}()
 }
 
 // recovers waits until the writer has noticed, and checks that nothing is left of what the new master knew.
 func (f *forgetful) recovers(ctx context.Context) {
 	t := f.t
 	began := time.Now()
+	after := 0
+	select {
+	case after = <-f.rest:
+	case <-ctx.Done():
+		t.Fatal("the changes of afterwards take too long")
+	}
 	lost, since := 0, time.Time{}
 	await(t, "what the new master didn't know is repeated", func() bool {
 		if err := f.writer.cache.Flush(ctx); err != nil {
 			return false
 		}
-		old, n := "", 0
+		old := 0
 		for _, key := range f.keys {
 			res, err := f.reader.cache.Peek(ctx, key)
 			if err != nil {
 				return false
 			}
 			if res.Value == "old" {
-				old, n = key, n+1
+				old++
 			}
 		}
 		if since.IsZero() {
-			lost, since = n, time.Now()
+			lost, since = old, time.Now()
 		}
-		return old == "" && f.writer.cache.Stats().SentLate > 0
+		return old == 0 && f.writer.cache.Stats().SentLate > 0
 	})
-	t.Logf("%d old values were there when Redis could be used again, after %v; none %v later; %d changes repeated",
-		lost, since.Sub(began).Round(time.Millisecond), time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
+	t.Logf("acknowledged: %d and a tag by the old master, %d later; %d old values were there when Redis could be used again, %v after that; none %v later; %d changes repeated",
+		changesKept+changesLost, after, lost, since.Sub(began).Round(time.Millisecond), time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
 }

@@ -192,7 +192,7 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 }
 
 func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, error) {
-	s.changed.Store(int64(s.clock.elapsed()))
+	s.changes()
 	name := s.names.generations(cache)
 	var payload []byte
 	args := []any{s.channelOf(cache), s.names.channel(), nil, maxTags}

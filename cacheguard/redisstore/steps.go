@@ -231,6 +231,7 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 
 // Claim removes the value and takes the lease over.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+	s.changes()
 	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 		return claimScript.Run(ctx, rdb, s.near(k, s.all(k)...),
 			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token)).StringSlice()
@@ -264,7 +265,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 
 // changeAll runs a script for each key.
 func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *redis.Script, args ...any) error {
-	s.changed.Store(int64(s.clock.elapsed()))
+	s.changes()
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
 		all := s.all(keys[i])

@@ -25,7 +25,7 @@ const (
 type hearing struct {
 	inbox     string       // where it is told of loads that it waits for; empty if it hears of everything on one channel
 	listening atomic.Bool  // messages arrive
-	changed   atomic.Int64 // when the store was last used to invalidate something, since the clock's base
+	changed   atomic.Int64 // when the store was last used to change something, since the clock's base
 
 	mu        sync.Mutex // guards what follows
 	listeners map[string][]*listener
@@ -90,17 +90,20 @@ func (s *Store) messages(ctx context.Context, sub *redislink.Subscription) error
 // ear hears what the subscription tells. Its methods are called one after another.
 type ear struct {
 	s       *Store
-	said    bool    // that messages don't arrive
+	lacks   bool    // the caches know that messages don't arrive
+	said    bool    // and so do people
 	masters masters // of a cluster
 }
 
 func (e *ear) restored(ctx context.Context) {
 	s := e.s
+	_ = e.newMasters(ctx) // those that there are from now on
 	clock, err := s.remeasure(ctx)
 	if e.said {
 		s.opts.Logger.Info("redisstore: messages arrive again", "process", s.name)
 		e.said = false
 	}
+	e.lacks = false
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
 
@@ -123,7 +126,8 @@ func (e *ear) joined(channel string) {
 
 func (e *ear) lost(err error) {
 	s := e.s
-	if s.listening.Load() {
+	if !e.lacks { // also when they never did
+		e.lacks = true
 		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
 	}
 	if !e.said && !errors.Is(err, context.Canceled) { // once for each break; Close is none
@@ -136,13 +140,25 @@ func (e *ear) nowAndThen(ctx context.Context) {
 	if e.s.clock.due() {
 		_, _ = e.s.remeasure(ctx)
 	}
-	if c, ok := e.s.link.Client().(*redis.ClusterClient); ok && e.masters.changed(ctx, c, e.s.doubts()) && e.s.listening.Load() {
+	if e.newMasters(ctx) && e.s.listening.Load() {
 		e.restored(ctx) // another node may not know what caches have told this one
 	}
 }
 
+func (e *ear) newMasters(ctx context.Context) bool {
+	c, ok := e.s.link.Client().(*redis.ClusterClient)
+	return ok && e.masters.changed(ctx, c, e.s.doubts())
+}
+
 // repeated is for how long caches want to know of a failover that may have lost a change.
 const repeated = 30 * time.Second
+
+// changes takes note that Redis is told of a change. What a failover loses of them is noticed by the subscription, also in a process
+// that only writes.
+func (s *Store) changes() {
+	s.changed.Store(int64(s.clock.elapsed()))
+	_, _ = s.subscribe()
+}
 
 // doubts reports whether a master may have been told of changes that its replicas don't have.
 func (s *Store) doubts() bool {

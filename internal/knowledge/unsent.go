@@ -1,6 +1,8 @@
 package knowledge
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,18 +80,27 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 		u.add(&u.tags, "", change{generation: c.generation})
 		return
 	}
-	if known && old.sent == 0 { // it stands for both
-		c.again = c.again && old.again
-		if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
-			c.mark = old.mark
-		}
-	} else {
+	if !known || old.sent != 0 {
 		u.unsent++
 	}
+	if known {
+		c = c.after(old)
+	}
 	u.last++
-	c.number, c.generation = u.last, max(c.generation, old.generation)
+	c.number = u.last
 	(*to)[name] = c
 	u.some.Store(true)
+}
+
+// after is a change that stands for an earlier one, too. What was invalidated stays so, also if the store was told: answers from
+// before that may still be on their way.
+func (c change) after(old change) change {
+	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
+		c.mark = old.mark
+	}
+	c.again = c.again && (old.again || old.sent != 0)
+	c.generation = max(c.generation, old.generation)
+	return c
 }
 
 // Now is the moment to be given to Has for what the store is asked next.
@@ -141,34 +152,50 @@ type Letter struct {
 	AgainTags, AgainKeys []Told
 }
 
-// Letter returns at most so many tags and so many keys of which the store has not been told.
-func (u *Unsent) Letter(most int) (l Letter) {
+// Letters are all changes of which the store has not been told, in the order in which they were made, with at most so many in one.
+func (u *Unsent) Letters(most int) (all []Letter) {
+	type named struct {
+		of
+		change
+	}
 	u.mu.RLock()
-	defer u.mu.RUnlock()
-	l.Through = u.last
+	last := u.last
 	if c, ok := u.tags[""]; ok && c.sent == 0 && !c.again {
-		l.Whole = true
-		return l
+		u.mu.RUnlock()
+		return []Letter{{Whole: true, Through: last}}
 	}
-	for tag, c := range u.tags {
-		switch {
-		case c.sent != 0 || len(l.Tags)+len(l.AgainTags) >= most:
-		case c.again:
-			l.AgainTags = append(l.AgainTags, Told{tag, c.generation, c.mark})
-		default:
-			l.Tags = append(l.Tags, tag)
+	left := make([]named, 0, u.unsent)
+	for _, tag := range []bool{true, false} {
+		from := u.keys
+		if tag {
+			from = u.tags
+		}
+		for name, c := range from {
+			if c.sent == 0 {
+				left = append(left, named{of{name, tag}, c})
+			}
 		}
 	}
-	for key, c := range u.keys {
-		switch {
-		case c.sent != 0 || len(l.Gone)+len(l.Stale)+len(l.AgainKeys) >= most:
-		case c.again:
-			l.AgainKeys = append(l.AgainKeys, Told{key, c.generation, c.mark})
-		default:
-			l.AddKey(key, c.mark)
+	u.mu.RUnlock()
+	slices.SortFunc(left, func(a, b named) int { return cmp.Compare(a.number, b.number) })
+	for some := range slices.Chunk(left, most) {
+		l := Letter{Through: last}
+		for _, c := range some {
+			again := Told{c.name, c.generation, c.mark}
+			switch {
+			case c.tag && c.again:
+				l.AgainTags = append(l.AgainTags, again)
+			case c.tag:
+				l.Tags = append(l.Tags, c.name)
+			case c.again:
+				l.AgainKeys = append(l.AgainKeys, again)
+			default:
+				l.AddKey(c.name, c.mark)
+			}
 		}
+		all = append(all, l)
 	}
-	return l
+	return all
 }
 
 // AddKey adds a key that was invalidated, or else marked stale at that time. The windows of all that were marked begin with the

@@ -19,6 +19,14 @@ func gone(t *testing.T, u *Unsent, key string, of frame.Tags, stamp int64) bool 
 	return gone
 }
 
+// firstLetter is the first one.
+func firstLetter(u *Unsent, most int) (l Letter) {
+	if all := u.Letters(most); len(all) > 0 {
+		l = all[0]
+	}
+	return l
+}
+
 // What the store could not be told counts here, for what is from before it, and still does when the store was told, until it is
 // forgotten.
 func TestUnsent(t *testing.T) {
@@ -39,7 +47,7 @@ func TestUnsent(t *testing.T) {
 	if !gone(t, &u, "x", nil, 20) || !gone(t, &u, "x", b, 20) || gone(t, &u, "k", a, 21) {
 		t.Error("that of the whole cache counts not as it should")
 	}
-	if l := u.Letter(8); !l.Whole || u.Count() != 3 {
+	if l := firstLetter(&u, 8); !l.Whole || u.Count() != 3 {
 		t.Errorf("%+v of %d", l, u.Count())
 	}
 	last := u.Last()
@@ -47,7 +55,7 @@ func TestUnsent(t *testing.T) {
 	if sent := u.SentTags(nil, last); sent != 2 || u.Count() != 1 {
 		t.Errorf("%d sent, %d left; want 2 and the newer one", sent, u.Count())
 	}
-	if l := u.Letter(8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" || len(l.Stale)+len(l.Tags) != 0 {
+	if l := firstLetter(&u, 8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" || len(l.Stale)+len(l.Tags) != 0 {
 		t.Errorf("%+v", l)
 	}
 	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false); sent != 1 || u.Count() != 0 {
@@ -85,7 +93,7 @@ func TestUnsentMarks(t *testing.T) {
 	if !gone(t, &u, "both", nil, 14) || u.Count() != 3 {
 		t.Errorf("a mark takes an invalidation's place; %d", u.Count())
 	}
-	if l := u.Letter(8); len(l.Stale) != 2 || len(l.Gone) != 1 || !l.Mark.Equal(early) {
+	if l := firstLetter(&u, 8); len(l.Stale) != 2 || len(l.Gone) != 1 || !l.Mark.Equal(early) {
 		t.Errorf("%+v", l)
 	}
 	if sent := u.SentKeys([]string{"both", "k"}, u.Last(), true); sent != 1 || u.Count() != 2 {
@@ -107,11 +115,11 @@ func TestUnsentBound(t *testing.T) {
 	for i := range maxUnsent {
 		u.AddKeys([]string{strconv.Itoa(i)}, int64(i), time.Time{})
 	}
-	if u.Letter(1).Whole || u.Count() != maxUnsent {
+	if firstLetter(&u, 1).Whole || u.Count() != maxUnsent {
 		t.Fatalf("%d of at most %d are too many", u.Count(), maxUnsent)
 	}
 	u.AddKeys([]string{"0", "one more"}, maxUnsent, time.Time{})
-	if l := u.Letter(8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) || gone(t, &u, "1", nil, maxUnsent+1) {
+	if l := firstLetter(&u, 8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) || gone(t, &u, "1", nil, maxUnsent+1) {
 		t.Errorf("%+v, %d left", l, u.Count())
 	}
 	if sent := u.SentTags(nil, u.Last()); sent != 1 || u.Count() != 0 {
@@ -134,7 +142,7 @@ func TestUnsentLetters(t *testing.T) {
 			u.AddTags([]string{name}, 1)
 			left["tag "+name] = true
 		case 2:
-			l := u.Letter(1 + r.IntN(10))
+			l := firstLetter(&u, 1+r.IntN(10))
 			again := r.IntN(3) == 0 && len(l.Gone) > 0
 			if again { // it is changed once more while it is on its way
 				u.AddKeys(l.Gone[:1], 1, time.Time{})
@@ -146,7 +154,7 @@ func TestUnsentLetters(t *testing.T) {
 				}
 			}
 		case 3:
-			l := u.Letter(1 + r.IntN(10))
+			l := firstLetter(&u, 1+r.IntN(10))
 			u.SentTags(append(l.Tags, "never known"), l.Through)
 			for _, tag := range l.Tags {
 				delete(left, "tag "+tag)
@@ -158,13 +166,14 @@ func TestUnsentLetters(t *testing.T) {
 			t.Fatalf("%d are left, want %d", u.Count(), len(left))
 		}
 	}
-	l := u.Letter(1000)
+	l := firstLetter(&u, 1000)
 	if len(l.Gone)+len(l.Tags) != len(left) {
 		t.Errorf("%d in the last letter, want %d", len(l.Gone)+len(l.Tags), len(left))
 	}
 }
 
-// What the store was told is repeated once, if it is not older than that, and the oldest is forgotten where there is no room.
+// What the store was told is repeated whenever messages arrive again, if it is not older than that. Where there is no room the oldest
+// is forgotten, and counted; what is changed once more takes no more room.
 func TestLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lately
@@ -176,29 +185,46 @@ func TestLately(t *testing.T) {
 		l.Tags([]string{"tag"}, 2)
 		var u Unsent
 		u.AddKeys([]string{"never told"}, 1, time.Time{})
-		if l.Again(since, &u); u.Count() != 5 {
-			t.Errorf("%d again, want 5", u.Count())
+		if more := l.Again(since, &u); more != 0 || u.Count() != 5 {
+			t.Errorf("%d again and %d more, want 5", u.Count(), more)
 		}
-		letter := u.Letter(8)
+		letter := firstLetter(&u, 8)
 		if len(letter.Gone) != 1 || len(letter.AgainKeys) != 3 || len(letter.AgainTags) != 1 || letter.AgainTags[0] != (Told{Name: "tag", Generation: 2}) {
 			t.Errorf("%+v", letter)
 		}
 		if !gone(t, &u, "never told", nil, 2) || !gone(t, &u, "a", nil, 2) {
 			t.Error("what is from before it is used")
 		}
-		if l.Again(since, &u); u.Last() != 6 {
-			t.Error("they are repeated twice")
-		}
+		u = Unsent{}
 		l.Tags(nil, 3)
-		if l.Again(since, &u); u.Letter(8).Whole || len(u.Letter(8).AgainTags) != 2 {
-			t.Errorf("%+v", u.Letter(8))
+		l.Keys([]string{"marked"}, 3, time.Time{})
+		l.Keys([]string{"a"}, 3, time.Unix(2, 0))
+		if l.Again(since, &u); firstLetter(&u, 8).Whole || len(firstLetter(&u, 8).AgainTags) != 2 || len(firstLetter(&u, 8).AgainKeys) != 4 ||
+			!gone(t, &u, "marked", nil, 3) || !gone(t, &u, "a", nil, 3) {
+			t.Errorf("%+v", firstLetter(&u, 8))
 		}
 		for i := range maxTold + 10 {
-			l.Keys([]string{strconv.Itoa(i)}, 4, time.Time{})
+			l.Keys([]string{strconv.Itoa(i), "often"}, 4, time.Time{})
 		}
 		u = Unsent{}
-		if l.Again(since, &u); u.Count() != maxTold || gone(t, &u, "9", nil, 4) || !gone(t, &u, "10", nil, 4) {
-			t.Errorf("%d of %d", u.Count(), maxTold)
+		if more := l.Again(since, &u); more != 6+11 || u.Count() != maxTold || gone(t, &u, "10", nil, 4) || !gone(t, &u, "11", nil, 4) {
+			t.Errorf("%d of %d, and %d more", u.Count(), maxTold, more)
+		}
+		time.Sleep(time.Minute)
+		if more := l.Again(time.Now(), &Unsent{}); more != 0 {
+			t.Errorf("%d of long ago are missing", more)
 		}
 	})
+}
+
+// An answer from before an invalidation was sent may arrive after it, also when the key is marked stale by then.
+func TestUnsentMarkAfterAnInvalidation(t *testing.T) {
+	var u Unsent
+	u.AddKeys([]string{"k"}, 10, time.Time{})
+	asked := u.Now()
+	u.SentKeys([]string{"k"}, u.Last(), false)
+	u.AddKeys([]string{"k"}, 20, time.Unix(1, 0))
+	if gone, _ := u.Has(asked, "k", nil, 10); !gone {
+		t.Error("it is marked, and not gone")
+	}
 }

@@ -43,6 +43,8 @@ func TestRuns(t *testing.T) {
 	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not with the lock's 30 s
 	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 && r.LockLeft == 0 }
 	refused := func(r Report) bool { return fresh(r) && r.Refused == 1 && r.Failed == 0 }
+	// One in each, or two where messages begin to arrive meanwhile: who comes after that joins no load from before.
+	coalesced := func(r Report) bool { return r.Failed == 0 && r.Loads <= 2*3 }
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
 	atOnce := func(r Report) bool { return r.Holders > 1 }
 	long := func(s *Settings) { s.LockTTL = 30 * time.Second }
@@ -125,7 +127,7 @@ func TestRuns(t *testing.T) {
 		{"cacheguard", Unknown, loads(1), "1 load", nil},
 
 		{"compare", RedisDown, func(r Report) bool { return r.Failed > 0 }, "got an error", nil},
-		{"cacheguard", RedisDown, func(r Report) bool { return r.Failed == 0 && r.Loads <= 3 }, "all were answered", nil},
+		{"cacheguard", RedisDown, coalesced, "all were answered", nil},
 		{"compare", OriginFails, func(r Report) bool { return r.Loads == 12 && r.Failed == 12 }, "12 loads; 12 requests got an error", nil},
 		{"cacheguard", OriginFails, func(r Report) bool { return r.Loads == 1 && r.Failed == 12 }, "1 load; 12 requests got an error", nil},
 		{"compare", SlowOrigin, func(r Report) bool { return r.Loads > 1 }, "at once", nil},
