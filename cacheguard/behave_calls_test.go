@@ -74,11 +74,16 @@ func getting[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], k
 }
 
 func gettingResult[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string, load cacheguard.LoadFunc[V]) *begun[cacheguard.Result[V]] {
-	return beginCall(t, func() (cacheguard.Result[V], error) { return c.GetResult(ctx, key, load) })
+	return beginCall(t, func() (cacheguard.Result[V], error) { return shown(c.GetResult(ctx, key, load)) })
 }
 
 func gettingEntry[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string, load cacheguard.LoadFunc[cacheguard.Entry[V]]) *begun[cacheguard.Result[V]] {
-	return beginCall(t, func() (cacheguard.Result[V], error) { return c.GetEntry(ctx, key, entries(load)) })
+	return beginCall(t, func() (cacheguard.Result[V], error) { return shown(c.GetEntry(ctx, key, entries(load))) })
+}
+
+// shown is a result as it is compared: what it doesn't show is another one each time.
+func shown[V any](res cacheguard.Result[V], err error) (cacheguard.Result[V], error) {
+	return res.Shown(), err
 }
 
 // entries makes an EntryFunc of a load of entries.

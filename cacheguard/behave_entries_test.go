@@ -222,7 +222,7 @@ func TestNotModified(t *testing.T) {
 	opts := cacheguard.Options[string]{Codec: poisonous{}} // without a name, like the frame of storeStale
 	revalidate := func(t *testing.T, want cacheguard.Result[string], e entry, err error) cacheguard.EntryFunc[string] {
 		return func(_ context.Context, prev cacheguard.Result[string]) (entry, error) {
-			if prev != want {
+			if prev.Shown() != want {
 				t.Errorf("the load sees %+v; want %+v", prev, want)
 			}
 			return e, err

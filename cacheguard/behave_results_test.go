@@ -37,10 +37,10 @@ func TestResult(t *testing.T) {
 		hit := result{Value: "v", Status: cacheguard.StatusHit, Age: 10 * time.Second, FreshFor: 50 * time.Second}
 		for _, c := range []*cacheguard.Cache[string]{here, there} {
 			gettingResult(t.Context(), t, c, "k", o.load).gives(hit, nil)
-			beginCall(t, func() (result, error) { return c.Peek(t.Context(), "k") }).gives(hit, nil)
+			beginCall(t, func() (result, error) { return shown(c.Peek(t.Context(), "k")) }).gives(hit, nil)
 		}
 		<-time.After(50 * time.Second)
-		beginCall(t, func() (result, error) { return here.Peek(t.Context(), "k") }).gives(result{}, nil)
+		beginCall(t, func() (result, error) { return shown(here.Peek(t.Context(), "k")) }).gives(result{}, nil)
 
 		notFound := gettingResult(t.Context(), t, here, "gone", failingWith[string](cacheguard.ErrNotFound))
 		notFound.gives(result{Status: cacheguard.StatusLoaded, NotFound: true, FreshFor: 30 * time.Second}, cacheguard.ErrNotFound)
@@ -56,7 +56,7 @@ func TestPeek(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{Codec: poisonous{}})
 		peek := func(key string, want result) {
 			t.Helper()
-			beginCall(t, func() (result, error) { return c.Peek(t.Context(), key) }).gives(want, nil)
+			beginCall(t, func() (result, error) { return shown(c.Peek(t.Context(), key)) }).gives(want, nil)
 		}
 		peek("nothing", result{})
 		storeStale(t, store.Store, "stale", "old", false)

@@ -21,11 +21,23 @@ type link struct {
 	parent  *link
 	apart   bool   // no load, but where the slots of those above no longer count
 	began   uint64 // the load, on the flights' clock; 0 if that doesn't matter
+	after   int64  // nothing older may be read; 0: there is no such demand
+	demand  bool   // no load, but where that was demanded
 }
 
-func chainOf(ctx context.Context) *link {
+// linkOf is the load that a context belongs to, or what was demanded since.
+func linkOf(ctx context.Context) *link {
 	l, _ := ctx.Value(chainKey{}).(*link)
 	return l
+}
+
+// chainOf is the load that a context belongs to.
+func chainOf(ctx context.Context) *link {
+	if l := linkOf(ctx); l == nil || !l.demand {
+		return l
+	} else {
+		return l.parent
+	}
 }
 
 // since is the moment before which nothing may have been read that this call returns, on the flights' clock: the beginning of
@@ -69,7 +81,7 @@ func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), apart: true})
+	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), apart: true, after: after(ctx)})
 }
 
 // inside reports whether ctx belongs to a running load of this key.

@@ -1,6 +1,9 @@
 package cacheguard
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Early is the decision of XFetch.
 var Early = drawsEarly
@@ -11,3 +14,12 @@ func (c *Cache[V]) LooksFirst() {
 		c.presence.Looked(c.presence.Of("looks first"+strconv.Itoa(i)), true, 0)
 	}
 }
+
+// Shown is what can be seen of a result.
+func (r Result[V]) Shown() Result[V] {
+	r.stamp, r.began = 0, 0
+	return r
+}
+
+// TokenAt is a token that somebody has made up.
+func TokenAt(t time.Time) Token { return Token{t.UnixMicro()} }

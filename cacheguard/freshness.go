@@ -102,7 +102,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 		got.res.Value = v
 	}
 	got.load, got.took, got.stamp, got.note = h.ID, h.Took, h.Stamp, h.Note
-	got.res.NotFound = h.Null
+	got.res.NotFound, got.res.stamp = h.Null, h.Stamp
 	var over time.Duration
 	got.res.Age, over, got.good = protocol.Judge(h, now)
 	got.revalidate, got.ifError = h.Revalidate, h.IfError

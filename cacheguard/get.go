@@ -20,7 +20,7 @@ import (
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
-		if e, _ := c.tier.fresh(keyID(key)); e != nil && chainOf(ctx) == nil {
+		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
 			}
@@ -65,6 +65,7 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // while they do.
 type call[V any] struct {
 	group group
+	after int64     // what its result is compared with by somebody else: see notOlder; 0: with nothing
 	stale *found[V] // with parted: what its result takes the place of
 	load  loader[V]
 
@@ -88,10 +89,15 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 			return err
 		}
 	}
+	if linkOf(ctx) != nil && call.after == 0 {
+		if call.after = c.demanded(ctx); call.after > 0 && desk.From(ctx) == nil { // who has a desk sees to it
+			return c.notOlder(ctx, key, call, res)
+		}
+	}
 	since := c.since(ctx, id)
 	if call.group == reads && c.tier.values != nil {
 		if since == 0 {
-			if found, err := c.getLocal(ctx, key, id, call.load, res); found {
+			if found, err := c.getLocal(ctx, key, id, call, res); found {
 				return err
 			}
 		}
@@ -154,13 +160,13 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 }
 
 // getLocal answers from the process-local tier, if it can.
-func (c *Cache[V]) getLocal(ctx context.Context, key, id string, load loader[V], res *Result[V]) (found bool, err error) {
+func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], res *Result[V]) (found bool, err error) {
 	var e *kept[V]
-	if *res, e = c.tier.get(id); e == nil {
+	if *res, e = c.tier.get(id); e == nil || call.after > 0 && res.stamp <= call.after {
 		return false, nil
 	}
 	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {
-		c.refreshBehind(ctx, &target[V]{nil, key, c.key(id), load}, got)
+		c.refreshBehind(ctx, &target[V]{nil, key, c.key(id), call.load}, got)
 	}
 	return true, c.answer(ctx, key, res)
 }

@@ -76,6 +76,7 @@ func (m *miss[V]) land(res Result[V], err error) {
 
 // landOwn lands with what its load returned.
 func (m *miss[V]) landOwn(res Result[V]) {
+	res.began = m.asked.asOf
 	out := noted(res, nil, m.note)
 	if m.own.out.entry.NoShare {
 		out.also = &aside[V]{unshared: true, note: m.note}

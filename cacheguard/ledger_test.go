@@ -93,20 +93,21 @@ func (l *ledger) load(key string) cacheguard.LoadFunc[fact] {
 }
 
 type way struct {
-	name string
-	make func(context.Context, *cacheguard.Cache[fact], *ledger, string) (fact, error)
+	name  string
+	make  func(context.Context, *cacheguard.Cache[fact], *ledger, string) (fact, error)
+	alone bool // nothing else may change the key meanwhile
 }
 
 // ways are the ways to change a key: each changes the origin and tells the cache.
 var ways = []way{
-	{"Invalidate", func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Invalidate", make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		f := l.change(key)
 		return f, c.Invalidate(ctx, key)
 	}},
-	{"Update", func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Update", make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		return c.Update(ctx, key, func(context.Context) (fact, error) { return l.change(key), nil })
 	}},
-	{"Set", func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Set", alone: true, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		f := l.change(key)
 		return f, c.Set(ctx, key, f)
 	}},

@@ -340,7 +340,7 @@ func (r *registers) load(key string) cacheguard.LoadFunc[fact] {
 // write changes a key and returns when everybody has heard.
 func (r *registers) write(m int, key string) {
 	way := r.ways[rand.IntN(len(r.ways))]
-	if lock := r.alone[key]; way.name == "Set" {
+	if lock := r.alone[key]; way.alone {
 		lock.Lock()
 		defer lock.Unlock()
 	} else {

@@ -125,7 +125,7 @@ func (out loaded[V]) result() Result[V] {
 // job that keeps it.
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
-	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now()}
+	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
 	for _, m := range w.all {
 		in.keys = append(in.keys, m.key.Key)
 	}

@@ -104,7 +104,10 @@ type many[V any] struct {
 	missed []*miss[V] // of what is to be had from a load
 	asOf   uint64     // when that was read
 	since  uint64     // what was found before it won't do
-	again  []string   // keys of which only that was to be had
+	after  int64      // nor what was loaded before that, by the store's clock
+	came   uint64     // unless its load began after this call
+	group  group      // of the flights that the call takes part in
+	again  []string   // keys of which only something else was to be had
 	waits  []*miss[V] // for whose flights the call waits: first for those of other callers, then for its own
 	leads  int        // how many are its own
 }
@@ -121,15 +124,36 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	}
 	defer m.leave()
 	keys = m.local(ctx, keys)
-	came := flight.Tick()
-	if m.get(ctx, keys, came); len(m.again) > 0 { // only with StrongReads
-		keys, m.again, m.behind, m.missed, m.since = m.again, nil, nil, nil, came
+	m.after, m.came = m.cache.demanded(ctx), flight.Tick()
+	m.get(ctx, keys, m.came)
+	for n := 1; len(m.again) > 0; n++ { // only with StrongReads, or if something is demanded
+		keys, m.again, m.behind, m.missed = m.again, nil, nil, nil
+		if n == 2*attempts {
+			m.alone(ctx, keys)
+			break
+		}
+		if m.cache.opts.StrongReads {
+			m.since = m.came
+		}
+		if m.after > 0 {
+			m.group = group(n % 2) // reads, refreshes, and so on: see notOlder
+		}
 		m.get(ctx, keys, flight.Tick())
 	}
 	if len(m.failed) > 0 {
 		return m.failed
 	}
 	return nil
+}
+
+// alone loads what is not to be had in another way.
+func (m *many[V]) alone(ctx context.Context, keys []string) {
+	m.after = 0
+	for _, key := range keys {
+		var res Result[V]
+		err := m.cache.loadUnshared(ctx, key, m.one(key), nil, &res)
+		m.give(key, &res, err)
+	}
 }
 
 // get gets what the store and loads have.
@@ -173,6 +197,8 @@ func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V]
 // give notes how the call for one key ended.
 func (m *many[V]) give(key string, res *Result[V], err error) {
 	switch {
+	case !res.meets(err, m.after, m.came):
+		m.again = append(m.again, key)
 	case err == nil && m.entries:
 		m.results[key] = *res
 	case err == nil:
@@ -189,7 +215,7 @@ func (m *many[V]) give(key string, res *Result[V], err error) {
 // local answers with what the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.tier.values == nil || chainOf(ctx) != nil { // see since
+	if c.tier.values == nil || linkOf(ctx) != nil { // see since and demanded
 		return keys
 	}
 	var others []string
@@ -243,6 +269,12 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	} else if !got.servable() {
 		c.observeMiss(ctx, key, *got)
 	}
+	if m.group == refreshes {
+		p := c.missOf(&target[V]{nil, key, k, m.one(key)}, *got, err)
+		p.asked.changed = changed
+		m.missed = append(m.missed, p)
+		return
+	}
 	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
 	case EventHit, EventStale:
 		if got.res.Err = failed; behind {
@@ -290,7 +322,7 @@ func (m *many[V]) join(ctx context.Context) {
 			m.give(p.name, &Result[V]{}, recursion(p.name))
 			continue
 		}
-		f, leads := c.flights[reads].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
+		f, leads := c.flights[m.group].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
 			m.give(p.name, &Result[V]{}, c.turnAway(ctx, p.name, id))
@@ -306,7 +338,9 @@ func (m *many[V]) join(ctx context.Context) {
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
-		offered = c.offer(p) || offered
+		if p.Reads {
+			offered = c.offer(p) || offered
+		}
 	}
 	ended = true
 	if offered { // a load that reads this may leave, and the work goes on without it

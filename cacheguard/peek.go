@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
@@ -25,9 +26,9 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
 	}
-	id := keyID(key)
+	id, after := keyID(key), c.demanded(ctx)
 	if c.tier.values != nil {
-		if res, e := c.tier.get(id); e != nil {
+		if res, e := c.tier.get(id); e != nil && res.meets(nil, after, math.MaxUint64) {
 			return res, nil
 		}
 	}
@@ -44,7 +45,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if got.corrupt != nil {
 		c.observeMiss(ctx, key, got)
 	}
-	if got.unshared {
+	if got.unshared || !got.res.meets(nil, after, math.MaxUint64) {
 		return Result[V]{}, nil
 	}
 	return got.res, nil

@@ -16,6 +16,9 @@ type Result[V any] struct {
 	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
 	UsableFor time.Duration // a load's previous value: how much longer it may be served if that load fails; else 0
 	Err       error         // why a stale value was served, if a load failed or could not be begun
+
+	stamp int64  // when its load got its lease, on the store's clock; 0: nobody knows
+	began uint64 // and on the clock of this process' flights, after which it began; 0: it was another process' load
 }
 
 // later is the result when it is so much older.

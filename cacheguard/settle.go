@@ -43,6 +43,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		return
 	}
 	res := out.result()
+	res.stamp = h.Stamp
 	e := protocol.Event{Kind: protocol.Stored}
 	switch {
 	case err != nil:

@@ -88,6 +88,10 @@ type Store interface {
 	// this machine's wall clock. Only when there is no estimate yet does it ask the store.
 	Now() time.Time
 
+	// Clock asks what the clock of the generations of a cache says, in microseconds since 1970: every grant before has a stamp of
+	// that at most, and every later one of that at least.
+	Clock(ctx context.Context, cache string) (int64, error)
+
 	// Listen has tell called for each message about keys of this cache, until stop is called. Calls come one after
 	// another; tell must not block and must not call the store. It is told Lost when messages may not arrive any more
 	// and Restored when they do again, and, once, when they do for the first time or already.

@@ -14,7 +14,7 @@ func tagOf(key string) string { return "tag of " + key }
 
 // changedBy is a way that tells the cache after the origin has changed.
 func changedBy(name string, tell func(context.Context, *cacheguard.Cache[fact], string) error) way {
-	return way{name, func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	return way{name: name, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		f := l.change(key)
 		return f, tell(ctx, c, key)
 	}}

@@ -115,7 +115,11 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 // inside is a request as the cache takes it and as the handler gets it: shaped, and without the cookies that count for
 // nothing. Those go last, so that Options.Shape can't bring one back.
 func (c *Cache) inside(r *http.Request) *http.Request {
-	return withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
+	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
+	if token := c.token(r); token != (cacheguard.Token{}) {
+		return inside.WithContext(cacheguard.NotOlderThan(inside.Context(), token))
+	}
+	return inside
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -217,6 +221,7 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if c.opts.IgnoreRequestDirectives {
 		asked = asked.firm()
 	}
+	asked.token = c.loads.Demanded(r.Context())
 	if c.opts.LocalBytes > 0 && c.local(w, r, key, asked) {
 		return
 	}
@@ -255,7 +260,7 @@ func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, k
 				return false
 			}
 			age := res.age + found.Age
-			if !asked.takes(age, found.FreshFor, res.mustRevalidate) {
+			if !asked.takes(age, found.FreshFor, res.mustRevalidate) || !found.NotOlderThan(asked.token) {
 				return false
 			}
 			c.send(w, r, res, age, c.hitStatus(found, key))

@@ -84,6 +84,10 @@ func (x *exchange) run() {
 			break
 		}
 		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r) {
+			if x.tooOld(res) {
+				x.alone("request")
+				return
+			}
 			x.serve(res)
 			return
 		}
@@ -100,7 +104,13 @@ func (x *exchange) run() {
 // ask asks the loader for what this request takes.
 func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	res, err := x.get(x.cache.loads.GetEntry)
+	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) { // another one may have followed
+		res, err = x.get(x.cache.loads.GetEntry)
+	}
 	if err == nil && !x.answered && !x.newEnough(res) {
+		res, err = x.get(x.cache.loads.RefreshEntry)
+	}
+	for n := 0; n < moreAttempts && err == nil && !x.answered && x.asked.token != (cacheguard.Token{}) && !x.newEnough(res); n++ {
 		res, err = x.get(x.cache.loads.RefreshEntry)
 	}
 	return res, err
@@ -108,7 +118,13 @@ func (x *exchange) ask() (cacheguard.Result[*response], error) {
 
 // newEnough reports whether the request takes what was stored before it came.
 func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
-	if res.Value == nil || res.Err != nil || !res.Value.answers(x.key, x.r.Header) {
+	if res.Value == nil || !res.Value.answers(x.key, x.r.Header) {
+		return true
+	}
+	if x.tooOld(res) {
+		return false
+	}
+	if res.Err != nil {
 		return true
 	}
 	age := res.Value.age + res.Age
@@ -176,7 +192,7 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
-	case x.cache.opts.StrongReads: // it may be from before a purge that this request came after
+	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be from before a purge, or a commit, that this request came after
 		return false
 	}
 	x.answered = true
@@ -371,7 +387,7 @@ func (x *exchange) failed(err error) {
 // contentWith reports whether the request takes what is stale in place of an error.
 func (x *exchange) contentWith(failed *statusError) bool {
 	stale := failed.stale
-	return stale.Value != nil && (failed.client == x || !x.cache.opts.StrongReads) &&
+	return stale.Value != nil && stale.NotOlderThan(x.asked.token) && (failed.client == x || !x.cache.opts.StrongReads) &&
 		x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header)
 }
 

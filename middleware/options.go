@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,6 +119,16 @@ type Options struct {
 	// stands for all that begin so ("_ga*"). They are taken out of GET and HEAD requests before a handler sees them, and a
 	// request with no other cookie counts as one without Cookie. Default: none.
 	IgnoreCookies []string
+
+	// TokenField and TokenCookie name a field and a cookie by which requests can bring a token (cacheguard.Committed). Such a
+	// request is answered with nothing whose handler had begun when the token was made, in any process, whether or not the
+	// invalidation has arrived: so a client that has made a change reads its own write. Where what is stored may be older, the
+	// request takes part in one more run of the handler, together with all others that demand it, and waits for that, while
+	// requests without a token are answered as ever. Anybody can make a token up: one from a moment that has not come is ignored,
+	// another one costs what Cache-Control: no-cache would. The handler's context has the token, so caches that the handler reads
+	// go by it, too; a context that already has one (cacheguard.NotOlderThan) counts as well. The cookie is one of IgnoreCookies.
+	// Default: none.
+	TokenField, TokenCookie string
 
 	// MaxVariants is how many fresh responses of one URL a process has stored, one for each value of the fields that Vary
 	// names. What comes beyond it is shared with those who wait, and not stored: clients choose the values. One that is asked
@@ -278,6 +289,15 @@ func (o Options) withDefaults() (Options, error) {
 		if !isToken(name) || name == "*" {
 			wrong("IgnoreCookies has %q, which can't be the name of a cookie", name)
 		}
+	}
+	if o.TokenField != "" && !isToken(o.TokenField) {
+		wrong("TokenField is %q, which is no field", o.TokenField)
+	}
+	if o.TokenCookie != "" {
+		if !isToken(o.TokenCookie) || strings.Contains(o.TokenCookie, "*") {
+			wrong("TokenCookie is %q, which can't be the name of a cookie", o.TokenCookie)
+		}
+		o.IgnoreCookies = append(slices.Clip(o.IgnoreCookies), o.TokenCookie)
 	}
 	for _, name := range o.TrustForwarded {
 		switch http.CanonicalHeaderKey(name) {

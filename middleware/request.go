@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // asked is what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4). They are wishes: what
@@ -11,6 +13,8 @@ import (
 type asked struct {
 	noCache, noStore, onlyIfCached      bool
 	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
+
+	token cacheguard.Token // by which nothing older is answered with; it stands elsewhere
 }
 
 func readAsked(h http.Header) asked {

@@ -54,6 +54,12 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (o
 	return of, err
 }
 
+// Clock is a stamp like that of a grant.
+func (s *Store) Clock(ctx context.Context, cache string) (now int64, err error) {
+	err = s.step(ctx, func(t *turn) { now = t.stamp(t.now) })
+	return now, err
+}
+
 // InvalidateTags invalidates what has one of the tags, or everything. See cacheguard.Store.
 func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
 	err = s.step(ctx, func(t *turn) {

@@ -30,9 +30,16 @@
 // each delivery comes after its commit, and what is loaded after a delivery is at least as new as that commit.
 //
 // Between a commit and the delivery readers may be answered with the value from before. That is about as long as a
-// notification, a read of the table and a command to Redis take, or up to Options.Poll where nobody wakes the relay. A
-// read replica that lags is behind an outbox as it is behind any invalidation: loads have to read the primary, or a
-// replica that has the commit.
+// notification, a read of the table and a command to Redis take, or up to Options.Poll where nobody wakes the relay. Whoever has
+// made the change needn't see that: in the place of Wake, Committed returns a token, by which later reads demand what is not
+// older than the commit, in any process and through package middleware:
+//
+//	token, err := box.Committed(ctx, "product")
+//	...
+//	p, err := products.Get(cacheguard.NotOlderThan(ctx, token), id, load)
+//
+// A read replica that lags is behind an outbox as it is behind any invalidation: loads have to read the primary, or a replica that
+// has the commit.
 //
 // # Pages
 //

@@ -28,6 +28,17 @@ func (b *Box) Wake() {
 	}
 }
 
+// Committed is Wake, and returns a token for what is committed, so that a reader who brings it gets nothing that was loaded before
+// the commit, whether or not the relay has delivered: see cacheguard.Committed, which takes the same caches and returns the same.
+func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token, error) {
+	b.Wake()
+	t, err := cacheguard.Committed(ctx, b.store, caches...)
+	if err != nil {
+		err = fmt.Errorf("outbox: %w", err)
+	}
+	return t, err
+}
+
 // Run delivers what is committed until ctx ends, whenever no other process does. It returns nil. What it can't do now,
 // because the database or the store can't be reached, it tries again.
 func (b *Box) Run(ctx context.Context) error {

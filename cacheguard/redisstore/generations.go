@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -166,6 +167,15 @@ func generation(v any) int64 {
 		return 0
 	}
 	return int64(n)
+}
+
+// Clock asks what the clock of a cache's generations says.
+func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
+	now, _, err := s.readGenerations(ctx, cache, nil)
+	if err == nil && now == 0 {
+		err = errors.New("redisstore: the generations script answered without the time")
+	}
+	return now, err
 }
 
 // stamp is the time on the clock of a cluster's generations. While the node that has them is away it is an estimate, and

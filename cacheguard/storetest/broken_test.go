@@ -24,6 +24,7 @@ type broken struct {
 	claim      func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error)
 	invalidate func(keys []cacheguard.Key) error
 	now        func() time.Time
+	clock      func(cache string) (int64, error)
 
 	generations    func(cache string, tags []string) (cacheguard.Generations, error)
 	withValue      func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations
@@ -246,6 +247,13 @@ func (b *broken) Now() time.Time {
 		return b.now()
 	}
 	return b.Store.Now()
+}
+
+func (b *broken) Clock(ctx context.Context, cache string) (int64, error) {
+	if b.clock != nil {
+		return b.clock(cache)
+	}
+	return b.Store.Clock(ctx, cache)
 }
 
 func (b *broken) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {

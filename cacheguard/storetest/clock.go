@@ -10,6 +10,7 @@ var clockCases = []spec{
 	{"clock is the same in each process", oneClock, clockAgrees},
 	{"clock doesn't run backwards", oneClock, clockForwards},
 	{"clock goes on", oneClock, clockGoesOn},
+	{"clock comes between the grants before and after it", tokened, clockDivides},
 }
 
 // clockBound is how far estimates of the store's clock may be from each other. It is wide, for an estimate is as good as
@@ -64,6 +65,25 @@ func clockGoesOn(e *env) {
 	for i, s := range []cacheguard.Store{e.a, e.b} {
 		if went := s.Now().Sub(began[i]); went < d/2 {
 			e.Errorf("in %v the clock of process %d went on by %v", d, i, went)
+		}
+	}
+}
+
+// clockDivides: what a store says is the time tells the grants before from those after, whoever asks.
+func clockDivides(e *env) {
+	stores := []cacheguard.Store{e.a, e.b}
+	for i := range 20 {
+		first := e.leader(stores[i%2], e.key("before "+e.token().String()))
+		if i%5 == 4 {
+			e.invalidateTags(stores[i/5%2], "t")
+		}
+		said, err := stores[i/2%2].Clock(e.ctx, e.cache)
+		if err != nil {
+			e.Fatalf("Clock: %v", err)
+		}
+		second := e.leader(stores[i/4%2], e.key("after "+e.token().String()))
+		if first.Stamp > said || second.Stamp < said {
+			e.Fatalf("the clock said %d between grants with the stamps %d and %d", said, first.Stamp, second.Stamp)
 		}
 	}
 }

@@ -257,6 +257,26 @@ var valueMutants = []mutant{
 		},
 	},
 	{
+		name:   "clock says an earlier time",
+		caught: []string{"clock comes between the grants before and after it"},
+		mutate: func(b *broken) {
+			b.clock = func(cache string) (int64, error) {
+				said, err := b.Store.Clock(ctx, cache)
+				return said - time.Minute.Microseconds(), err
+			}
+		},
+	},
+	{
+		name:   "clock says a later time",
+		caught: []string{"clock comes between the grants before and after it"},
+		mutate: func(b *broken) {
+			b.clock = func(cache string) (int64, error) {
+				said, err := b.Store.Clock(ctx, cache)
+				return said + time.Minute.Microseconds(), err
+			}
+		},
+	},
+	{
 		name:   "clock runs backwards",
 		caught: []string{"clock doesn't run backwards"},
 		mutate: func(b *broken) {

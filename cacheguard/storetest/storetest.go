@@ -102,5 +102,6 @@ const (
 	repeatable = "late commands: each step is harmless when it is repeated by its own token, for a reply can be lost"
 	numbered   = "late commands: each grant has a number, so that a copy that arrives late can't act for another grant"
 	named      = "outcomes have names: a waiter takes an outcome only from the load it was told to wait for"
+	tokened    = "tokens: a value whose load began before a moment on the store's clock is told from one whose load began after it"
 	oneClock   = "clocks: all processes measure ages with the store's clock"
 )
