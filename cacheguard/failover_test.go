@@ -140,7 +140,7 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 func TestFirstMessagesRepeatNothing(t *testing.T) {
 	for name, fails := range map[string]bool{"at the first try": false, "at a later one": true} {
 		inBubble(t, name, func(t *testing.T) {
-			store := &untold{tampered: newTampered()}
+			store := &unheard{tampered: newTampered()}
 			c := openOn(t, store, cacheguard.Options[string]{})
 			if err := c.Invalidate(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -168,13 +168,13 @@ func TestFirstMessagesRepeatNothing(t *testing.T) {
 	}
 }
 
-// untold is a store whose messages don't arrive but for what a test tells.
-type untold struct {
+// unheard is a store whose messages don't arrive but for what a test tells.
+type unheard struct {
 	*tampered
 	tell func(cacheguard.Message)
 }
 
-func (s *untold) Listen(_ string, tell func(cacheguard.Message)) func() {
+func (s *unheard) Listen(_ string, tell func(cacheguard.Message)) func() {
 	s.tell = tell
 	return func() {}
 }
