@@ -37,7 +37,8 @@ type Cache[V any] struct {
 
 // meaning is what the options mean.
 type meaning struct {
-	codec       uint32          // fingerprint of Options.Codec
+	codec       uint32          // fingerprint of Options.Codec and Options.Version
+	version     uint8           // of its keys
 	protocol    protocol.Config // for the state machine
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 	sentinels   sentinels
@@ -80,7 +81,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		return nil, err
 	}
 	c := &Cache[V]{store: store, opts: opts, life: life{Life: lifetime.New(), ends: lifetime.New()}}
-	c.codec = fingerprint(opts.Codec)
+	c.codec, c.version = fingerprint(opts.Codec, opts.Version), uint8(opts.Version%Versions)
 	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
 	c.sentinels = sentinelsOf(opts.Errors)
 	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
@@ -155,7 +156,7 @@ func (c *Cache[V]) seal(id string) {
 // keyID is the key as the store sees it.
 func keyID(key string) string { return frame.KeyID(key) }
 
-func (c *Cache[V]) key(id string) Key { return Key{Cache: c.opts.Name, Key: id} }
+func (c *Cache[V]) key(id string) Key { return Key{c.opts.Name, id, c.version} }
 
 // newID draws a token: one for each load, not for each process.
 func newID() (id ID) {

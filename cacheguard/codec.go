@@ -56,11 +56,11 @@ func defaultCodec[V any]() Codec[V] {
 	return JSON[V]{}
 }
 
-// fingerprint is what frames say about the codec that wrote them.
-func fingerprint(codec any) uint32 {
-	named, ok := codec.(interface{ Name() string })
-	if !ok {
-		return 0
+// fingerprint is what frames say about the codec that wrote them, and the version of the type.
+func fingerprint(codec any, version int) uint32 {
+	name := ""
+	if named, ok := codec.(interface{ Name() string }); ok {
+		name = named.Name()
 	}
-	return frame.Fingerprint(named.Name())
+	return frame.Fingerprint(name, version)
 }

@@ -198,6 +198,22 @@
 // follow loads and leave a note that reaches all who wait for them, in any process; Attacher, to read gauges (Stats);
 // HitsUntold, to have hits of the local tier counted instead of told, for telling them takes as long as finding them.
 //
+// # Changing what is stored
+//
+// A release that renames a field of the cached struct reads what the release before it has stored, and finds nothing in that field.
+// So raise Options.Version by one in each release in which stored values mean something else:
+//
+//	cacheguard.Options[Product]{Name: "product", Version: 5} // 4 until now
+//
+// While both releases run, as in a rolling deployment, each has values and loads of its own: neither reads what the other has
+// stored, nor removes it. A change that one of them makes is made for both: Invalidate and MarkStale, by key or by tag, and Set
+// and Update, which remove the other's value. A key is loaded once for each release, so the origin has the loads of an empty cache
+// for the new one. Rolling back is the same, in the other direction. What a release leaves behind ends with its TTL.
+//
+// It is neighbouring versions that go side by side, one of them even and the other odd. Releases 4 and 6 don't read one another's
+// values either, but take turns in overwriting them. Null sentinels are common to 4 and 6. A new codec needs no new version, if it has a
+// Name of its own.
+//
 // # How it is stored
 //
 // What stands in Redis, and how to run two versions side by side, is described in package redisstore.

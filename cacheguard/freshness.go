@@ -80,7 +80,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 	h, body, err := frame.Parse(f)
 	got.tags = h.Tags // also of what can't be used: they are kept by what takes its place
 	if err == nil && h.Codec != c.codec && !h.Null {
-		err = errors.New("frame was written by another codec")
+		err = errors.New("frame was written by another codec, or for another Options.Version")
 	}
 	if err != nil {
 		got.corrupt = err

@@ -56,6 +56,12 @@ type Options[V any] struct {
 	// expiry is not early. Default 0 or negative: off.
 	EarlyRefresh float64
 
+	// Version is raised by one by a release of your program in which stored values mean something else: a field was renamed, say, or
+	// has another type. Releases of neighbouring versions, like 4 and 5, have their values and loads side by side, as long as both
+	// run, and what one of them changes is changed for both. Values of any other version are misses. See "Changing what is stored"
+	// in the package documentation. Default 0; at most 1,000,000.
+	Version int
+
 	// StrongReads has every call return what is at least as new as the changes (Invalidate, MarkStale, InvalidateTags, Set,
 	// Update and the others) that had returned, in any process, when it was begun. Without it this is so at once in the
 	// process that made the change, and in the others when its message has arrived: a fraction of a millisecond as a rule.
@@ -248,6 +254,9 @@ func (o *Options[V]) defaultNumbers(bad *complaints) {
 	case o.MaxWaiters < 0:
 		o.MaxWaiters = 0
 	}
+	if o.Version < 0 || o.Version > maxVersion {
+		bad.add("Version is %d, it must be from 0 to %d", o.Version, maxVersion)
+	}
 	switch {
 	case o.MaxValueSize == 0:
 		o.MaxValueSize = 8 << 20
@@ -255,6 +264,8 @@ func (o *Options[V]) defaultNumbers(bad *complaints) {
 		bad.add("MaxValueSize is %d, it can't be negative", o.MaxValueSize)
 	}
 }
+
+const maxVersion = 1_000_000
 
 // complaints is what is wrong with options.
 type complaints []error

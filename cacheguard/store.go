@@ -71,16 +71,17 @@ type Store interface {
 	// to look again.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, at byte at, if as many zeros stand there, removes their
-	// leases and tells every process that they changed, one step for each key. The error is like Invalidate's.
+	// MarkStale writes the mark into the frames of the keys, of all versions, at byte at, if as many zeros stand there, removes
+	// their leases and tells every process that they changed, one step for each key. The error is like Invalidate's.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value and takes the lease over from whoever holds it, in one step, and tells every process
 	// that the key changed. What is left of a value with tags, see Remnant, takes its place for the rest of its time, and
-	// comes with the grant, so that the value to come can keep them.
+	// comes with the grant, so that the value to come can keep them. Values and leases of the key's other versions are removed in
+	// the same step, and once more by the fill, for they may have been made of what was so before.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
-	// Invalidate removes the values and the leases of the keys and tells every process that they changed, one step
+	// Invalidate removes the values and the leases of the keys, of all versions, and tells every process that they changed, one step
 	// for each key. The error is a KeyErrors with the keys for which that is not certain.
 	Invalidate(ctx context.Context, keys []Key) error
 
@@ -124,11 +125,17 @@ type Permits interface {
 // PermitsCache stands for a cache's name in messages about permits. No cache can have it.
 const PermitsCache = "{permits}"
 
-// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's caches see to both.
+// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's caches see to both. Values and
+// leases of different versions, of which there are Versions, stand side by side. They are of the same thing: a step that changes a key
+// changes all its versions.
 type Key struct {
-	Cache string
-	Key   string
+	Cache   string
+	Key     string
+	Version uint8 // below Versions; see Options.Version
 }
+
+// Versions is how many versions of a key can stand in a store.
+const Versions = 2
 
 // ID is a token: unique for each load and each write, drawn at random.
 type ID [16]byte
@@ -146,6 +153,8 @@ type Grant struct {
 	Number int64
 	Stamp  int64  // what the clock of the generations said before; for this load's frame, not part of the lease
 	Left   string // of a claim: what is left of the value, if something is
+
+	Claimed bool // it is of a claim: its fill removes what there is of the key's other versions
 }
 
 // Is reports whether both are the same grant, whatever the stamps that came with the answers.

@@ -206,7 +206,7 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-// changed ends the locks of those loads of a key that have lost their lease by its change. A message may arrive when the
+// changed ends the locks of those loads of a key, in whatever version, that have lost their lease by its change. A message may arrive when the
 // next load has its lease already, so the store is asked.
 func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()
@@ -214,18 +214,20 @@ func (l *locks) changed(key cacheguard.Key) {
 	if l.closed {
 		return
 	}
-	for of, k := range l.byKey[key] {
-		l.work.Go(func() {
-			holding, err := l.store.Renew(context.Background(), of.key, k.grant, k.ttl)
-			if err == nil && holding == cacheguard.HoldingMine {
-				return
-			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.held[of] == k {
-				l.dropLocked(of)
-			}
-		})
+	for key.Version = range uint8(cacheguard.Versions) {
+		for of, k := range l.byKey[key] {
+			l.work.Go(func() {
+				holding, err := l.store.Renew(context.Background(), of.key, k.grant, k.ttl)
+				if err == nil && holding == cacheguard.HoldingMine {
+					return
+				}
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if l.held[of] == k {
+					l.dropLocked(of)
+				}
+			})
+		}
 	}
 }
 

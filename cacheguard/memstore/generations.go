@@ -82,10 +82,12 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 // MarkStale writes into the frames of the keys and ends their leases. See cacheguard.Store.
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
-		slot := t.slot(k)
-		was := slot
-		slot.MarkStale(t.now, at, string(mark))
-		t.keep(k, &was, &slot)
+		for k.Version = range uint8(cacheguard.Versions) {
+			slot := t.slot(k)
+			was := slot
+			slot.MarkStale(t.now, at, string(mark))
+			t.keep(k, &was, &slot)
+		}
 		t.changed(k, cacheguard.ID{})
 	})
 }

@@ -68,6 +68,9 @@ func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Dur
 	was := slot
 	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
 	t.keep(k, &was, &slot)
+	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // made of what was so before, perhaps
+		t.changed(k, cacheguard.ID{})
+	}
 	if tells != protocol.TellsNothing {
 		m := cacheguard.Message{Kind: cacheguard.MessageFilled, Load: g.Token}
 		if len(f) <= maxTold {

@@ -33,7 +33,8 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 		number, _ := slot.Claim(t.now, protocol.ID(token), t.nextStamp(t.now), ttl)
 		t.keep(k, &was, &slot)
 		g = t.granted(token, number)
-		g.Left = slot.Frame
+		g.Left, g.Claimed = slot.Frame, true
+		t.dropOthers(k)
 		t.changed(k, token)
 	})
 	return g, err
@@ -42,12 +43,28 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 // Invalidate removes all that is known about the keys. See cacheguard.Store.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
-		slot := t.slot(k)
-		was := slot
-		slot.Invalidate()
-		t.keep(k, &was, &slot)
+		t.drop(k)
+		t.dropOthers(k)
 		t.changed(k, cacheguard.ID{})
 	})
+}
+
+// drop removes all that is known about a key in its version, and reports whether there was something.
+func (t *turn) drop(k cacheguard.Key) bool {
+	slot := t.slot(k)
+	was := slot
+	slot.Invalidate()
+	t.keep(k, &was, &slot)
+	return slot != was
+}
+
+// dropOthers is drop for the other versions of a key.
+func (t *turn) dropOthers(k cacheguard.Key) (some bool) {
+	own := k.Version
+	for k.Version = range uint8(cacheguard.Versions) {
+		some = k.Version != own && t.drop(k) || some
+	}
+	return some
 }
 
 // changed tells of a change, and of a claim whose it is.

@@ -1,7 +1,7 @@
 -- Removes the value, but for what is left of one with tags, and takes the lease over from whoever has it.
 -- KEYS: value, lease, value of the next format version, and on a single server the generations of the cache, that of the whole of
--- it, and the waiters
--- ARGV: token, lease time in ms, the cache's channel, the common one, message
+-- it, and the waiters; then all names of the key's other versions
+-- ARGV: token, lease time in ms, the cache's channel, the common one, message, where those of the other versions begin
 -- Returns the number of the grant, and what is left, if there is something
 
 -- remnant leaves of a value with tags those and its id, and returns that. A value that is replaced has had its tags for the one to
@@ -29,13 +29,15 @@ local function remnant(value)
   return left
 end
 
+local others = tonumber(ARGV[6])
+local single = others > 4
 local lease = redis.call('MGET', KEYS[2])[1]
 local number
 if lease and string.sub(lease, 2, 33) == ARGV[1] then -- the first answer was lost
   number = string.sub(lease, 34)
 else
   local last
-  if KEYS[4] then
+  if single then
     number, last = later(KEYS[4], KEYS[5])
   else
     local time = redis.call('TIME')
@@ -47,6 +49,6 @@ else
   end
 end
 local left = remnant(KEYS[1])
-redis.call('DEL', left and KEYS[3] or KEYS[1], KEYS[3], KEYS[6] or KEYS[3])
+redis.call('DEL', left and KEYS[3] or KEYS[1], KEYS[3], single and KEYS[6] or KEYS[3], unpack(KEYS, others))
 change(ARGV[3], ARGV[4], ARGV[5])
 return {number, left}

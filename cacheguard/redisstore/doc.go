@@ -3,11 +3,12 @@
 //
 // # In Redis
 //
-// Each key has three names, which lie in one slot of a cluster:
+// The names of a key lie in one slot of a cluster:
 //
 //	<prefix>:<cache>:{<key>}          its value, a frame
 //	<prefix>:<cache>:{<key>}:lease    the right to load it, or the outcome of a load that left no value
 //	<prefix>:<cache>:{<key>}:waiters  the processes that wait for the end of the lease; not in a cluster
+//	<prefix>:<cache>:{<key>}:odd      the value of caches with an odd Options.Version; its lease has :odd:lease, and so on
 //
 // and each cache has one, <prefix>:{<cache>}:tags, a sorted set: when which tag was invalidated last, see below.
 //
@@ -95,6 +96,9 @@
 // <prefix>:<cache>:{<key>}:v<n>, so that old and new programs don't overwrite each other's values in turn; leases and
 // messages stay common to both, and a change made by either removes the values of both. A codec with another name
 // than the one that wrote a value takes the value for a miss.
+//
+// How to change the type of what is stored is another matter: see cacheguard.Options.Version. Programs from before there was one don't
+// know the names that end in :odd, and what they change is not changed there: use a version above 0 when none of them runs any more.
 //
 // Two things have changed in version 1. First, earlier programs know the common channel alone. They can run beside new ones. Each
 // kind hears of the other's changes and wakes the other's waiters: a token in capital letters says that the holder of a lease reads the

@@ -396,9 +396,9 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 	server := redistest.Start(t)
 	for _, c := range []struct{ name, script, old, broken string }{
 		{"as it is", "", "", ""},
-		{"a fill tells nobody", redisstore.FillScript, "KEYS[3] and both[2]", "nil"},
+		{"a fill tells nobody", redisstore.FillScript, "waiters and both[2]", "nil"},
 		{"a fill forgets one inbox", redisstore.FillScript, "string.gmatch(waiters or '', ' (%x+)')", "string.gmatch(waiters or '', ' (%x+)$')"},
-		{"a fill tells all", redisstore.FillScript, "KEYS[3] and both[2]", "'*'"},
+		{"a fill tells all", redisstore.FillScript, "waiters and both[2]", "'*'"},
 		{"a question notes the first one alone", redisstore.LeaseScript, "(known and waiters or processes)", "processes"},
 		{"nobody is noted", redisstore.LeaseScript, "note(waiters, left + ARGV[7])", ""},
 		{"a takeover loses those who wait", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},

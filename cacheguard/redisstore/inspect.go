@@ -128,15 +128,19 @@ type InspectedWaiters struct {
 }
 
 // codecNames are those of the codecs of this module that have a name each. protocodec's have one for each type.
-var codecNames = func() map[uint32]string {
-	names := make(map[uint32]string)
-	for _, name := range []string{
-		"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
-	} {
-		names[frame.Fingerprint(name)] = name
+var codecNames = []string{
+	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
+}
+
+// codecName is the name of the codec that a fingerprint is of, with a version of the type; "" if that is none of those.
+func codecName(fingerprint uint32, version int) string {
+	for _, name := range codecNames {
+		if frame.Fingerprint(name, version) == fingerprint {
+			return name
+		}
 	}
-	return names
-}()
+	return ""
+}
 
 var outcomeNames = map[cacheguard.OutcomeKind]string{
 	cacheguard.OutcomeFailed:   "failed",
@@ -150,14 +154,23 @@ var outcomeNames = map[cacheguard.OutcomeKind]string{
 //
 // The documentation of the package has the rights that it needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
-	if err := checkCache(cache); err != nil {
+	return s.InspectVersion(ctx, cache, key, 0)
+}
+
+// InspectVersion is Inspect for caches with this Options.Version.
+func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
+	switch err := checkCache(cache); {
+	case err != nil:
 		return Inspection{}, err
+	case version < 0:
+		return Inspection{}, fmt.Errorf("redisstore: no cache can have the version %d", version)
 	}
-	k := cacheguard.Key{Cache: cache, Key: frame.KeyID(key)}
+	k := cacheguard.Key{Cache: cache, Key: frame.KeyID(key), Version: uint8(version % cacheguard.Versions)}
 	found, err := s.sight(ctx, k)
 	if err != nil {
 		return Inspection{}, s.blind(ctx, err)
 	}
+	found.version = version
 	i := found.judged()
 	i.Cache, i.Key, i.Name = cache, key, s.names.value(k)
 	return i, nil
@@ -225,6 +238,7 @@ func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 type sight struct {
 	now                   time.Time
 	value, lease, waiters entry
+	version               int
 	newer                 time.Duration // how long the value of the next format stays; 0: there is none
 
 	whole  string                 // the generation of the cache as it stands alone
@@ -361,7 +375,7 @@ func (i *Inspection) judgeValue(found sight) string {
 // judgeHeader is judgeValue for a value that can be read.
 func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
 	v := i.Value
-	v.NotFound, v.Fingerprint, v.Codec = h.Null, h.Codec, codecNames[h.Codec]
+	v.NotFound, v.Fingerprint, v.Codec = h.Null, h.Codec, codecName(h.Codec, found.version)
 	v.Made, v.Took, v.Note = sane(h.Created), h.Took, hex.EncodeToString(h.Note)
 	v.Fresh, v.Revalidate, v.IfError = h.Soft, h.Revalidate, h.IfError
 	if h.Stamp > 0 {

@@ -64,7 +64,7 @@ func made(ago time.Duration) frame.Header {
 	now := time.Now().Add(-ago)
 	return frame.Header{
 		ID: [16]byte{1, 2, 3}, Created: now, Soft: time.Hour, Revalidate: time.Hour, IfError: 3 * time.Hour,
-		Took: 120 * time.Millisecond, Codec: frame.Fingerprint("raw"), Stamp: now.UnixMicro(),
+		Took: 120 * time.Millisecond, Codec: frame.Fingerprint("raw", 0), Stamp: now.UnixMicro(),
 	}
 }
 
@@ -315,7 +315,7 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		if h.Unshared {
 			want = cacheguard.StatusMiss
 		}
-		if h.Codec != frame.Fingerprint("raw") && !h.Null { // which the inspector can't know
+		if h.Codec != frame.Fingerprint("raw", 0) && !h.Null { // which the inspector can't know
 			want, fails = cacheguard.StatusMiss, true
 		}
 		if peeked.Status != want {
@@ -430,7 +430,7 @@ func TestInspectNamesCodecs(t *testing.T) {
 	} {
 		name := codec.(interface{ Name() string }).Name()
 		h := made(0)
-		h.Codec = frame.Fingerprint(name)
+		h.Codec = frame.Fingerprint(name, 0)
 		must(t, r.rdb.Set(t.Context(), r.valueName(name), frame.New(h, nil), 0).Err())
 		if v := inspected(t, r.store.Store, name).Value; v.Codec != name {
 			t.Errorf("%q is said to be %q", name, v.Codec)

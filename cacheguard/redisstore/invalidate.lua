@@ -1,5 +1,5 @@
 -- Removes everything known about a key.
--- KEYS: value, lease, value of the next format version, and where there are inboxes the waiters
+-- KEYS: all its names, of all versions
 -- ARGV: the cache's channel, the common one, message
 redis.call('DEL', unpack(KEYS))
 change(ARGV[1], ARGV[2], ARGV[3])

@@ -12,6 +12,7 @@ import (
 //	lease  <prefix>:<cache>:{<key>}:lease
 //	who waits for its end  <prefix>:<cache>:{<key>}:waiters
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
+//	value of an odd Options.Version  <prefix>:<cache>:{<key>}:odd, and so on
 //	generations  <prefix>:{<cache>}:tags, and of the whole cache <prefix>:{<cache>}:all
 //	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
 //	channels  <prefix>:messages, <prefix>:messages:{<cache>}, <prefix>:messages:<inbox>
@@ -26,8 +27,11 @@ import (
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
-	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}"
+	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}" + versions[k.Version]
 }
+
+// versions end the names of values.
+var versions = [cacheguard.Versions]string{"", ":odd"}
 
 // segment is a cache's name inside the name of a value. Names without colon and braces stand as they are; in the others
 // these and "%" are escaped, and a colon comes behind. A usual name that has a "%" so is no other one's escape.
@@ -55,7 +59,7 @@ func (n names) values(args []any, keys []cacheguard.Key) []any {
 	head := n.head(keys[0].Cache)
 	size := 0
 	for _, k := range keys {
-		size += len(head) + len(k.Key) + 2
+		size += len(head) + len(k.Key) + 2 + len(versions[k.Version])
 	}
 	var all strings.Builder
 	all.Grow(size)
@@ -65,6 +69,7 @@ func (n names) values(args []any, keys []cacheguard.Key) []any {
 		all.WriteString(escape(k.Key))
 		all.WriteString(k.Key)
 		all.WriteByte('}')
+		all.WriteString(versions[k.Version])
 		args = append(args, all.String()[from:])
 	}
 	return args

@@ -212,16 +212,18 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	var all []glance
 	values := 0
 	for _, name := range names {
-		switch {
-		case strings.HasSuffix(name, "}"):
-			if values++; scan.opts.Limit > 0 && scan.Values+values > scan.opts.Limit {
-				continue
+		for _, version := range versions {
+			switch value := "}" + version; {
+			case strings.HasSuffix(name, value):
+				if values++; scan.opts.Limit > 0 && scan.Values+values > scan.opts.Limit {
+					continue
+				}
+				all = append(all, glance{name: name, value: true})
+			case strings.HasSuffix(name, scan.s.names.lease(value)):
+				all = append(all, glance{name: name})
+			case strings.HasSuffix(name, scan.s.names.next(value)):
+				scan.Newer++
 			}
-			all = append(all, glance{name: name, value: true})
-		case strings.HasSuffix(name, scan.s.names.lease("}")):
-			all = append(all, glance{name: name})
-		case strings.HasSuffix(name, scan.s.names.next("}")):
-			scan.Newer++
 		}
 	}
 	if err := scan.read(ctx, all, scanHead); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,8 +166,13 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 
 func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (keys []string, args []any) {
 	value := s.names.value(k)
-	return s.waited(value, value, s.names.lease(value)),
-		[]any{s.holder(g), frame, millis(ttl), encodeMessage(kindFilled, k, g.Token), maxCarried, s.channelOf(k.Cache), s.names.channel()}
+	keys = s.waited(value, value, s.names.lease(value))
+	args = []any{s.holder(g), frame, millis(ttl), encodeMessage(kindFilled, k, g.Token), maxCarried, s.channelOf(k.Cache), s.names.channel()}
+	if g.Claimed {
+		args = append(args, 1+len(keys), encodeMessage(kindChanged, k, cacheguard.ID{}))
+		keys = append(keys, s.others(k)...)
+	}
+	return keys, args
 }
 
 func parseFill(reply string) (cacheguard.FillAnswer, error) {
@@ -233,8 +239,9 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	s.changes()
 	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
-		return claimScript.Run(ctx, rdb, s.near(k, s.all(k)...),
-			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token)).StringSlice()
+		keys := s.near(k, s.all(k)...)
+		return claimScript.Run(ctx, rdb, append(keys, s.others(k)...),
+			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token), 1+len(keys)).StringSlice()
 	})
 	switch {
 	case err != nil:
@@ -246,6 +253,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	if err != nil {
 		return g, err
 	}
+	g.Claimed = true
 	if len(reply) == 2 {
 		g.Left = reply[1]
 	}
@@ -260,7 +268,7 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 
 // MarkStale marks values stale and ends leases.
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
-	return s.changeAll(ctx, keys, markScript, at, mark)
+	return s.changeAll(ctx, keys, markScript, at, mark, cacheguard.Versions)
 }
 
 // changeAll runs a script for each key.
@@ -268,8 +276,7 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 	s.changes()
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
-		all := s.all(keys[i])
-		return s.waited(all[0], all...), s.told(keys[i], args)
+		return s.everything(keys[i]), s.told(keys[i], args)
 	}) {
 		err := r.Err
 		if isTryAgain(err) {
@@ -294,8 +301,9 @@ func (s *Store) told(k cacheguard.Key, args []any) []any {
 // that lasts neither node does anything with several names of which only some are there, but each name alone is found.
 // The lease goes first: what is loaded from then on is new, and at worst it is loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
-	all := s.all(k)
-	for _, name := range []string{all[1], all[0], all[2]} {
+	all := s.everything(k)
+	slices.Reverse(all)
+	for _, name := range all {
 		_, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 			return rdb.Del(ctx, name).Result()
 		})
@@ -303,7 +311,7 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 			return err
 		}
 	}
-	_, err := change(ctx, s, all[0], func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+	_, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 		return rdb.Publish(ctx, s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})).Result()
 	})
 	return err
@@ -320,8 +328,31 @@ func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script
 	return err
 }
 
-// all is every name of a key that a change touches. The next format's value is one of them, so that programs of two
-// versions can run side by side: each reads its own, and a change removes both.
+// everything is every name of a key, of all its versions: first those of the values.
+func (s *Store) everything(k cacheguard.Key) (names []string) {
+	for k.Version = range uint8(cacheguard.Versions) {
+		names = append(names, s.names.value(k))
+	}
+	for _, value := range names[:cacheguard.Versions] {
+		names = s.waited(value, append(names, s.names.next(value), s.names.lease(value))...)
+	}
+	return names
+}
+
+// others is every name of the key's other versions.
+func (s *Store) others(k cacheguard.Key) (names []string) {
+	own := k.Version
+	for k.Version = range uint8(cacheguard.Versions) {
+		if k.Version != own {
+			all := s.all(k)
+			names = append(names, s.waited(all[0], all...)...)
+		}
+	}
+	return names
+}
+
+// all is every name of a version of a key that a change touches. The next format's value is one of them, so that programs of two
+// formats can run side by side: each reads its own, and a change removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
 	return []string{value, s.names.lease(value), s.names.next(value)}

@@ -16,7 +16,7 @@ func mutants() []mutant {
 	var all []mutant
 	for _, of := range [][]mutant{
 		leaseMutants, fillMutants, outcomeMutants, holdMutants, writeMutants, valueMutants, messageMutants, harmMutants,
-		generationMutants, manyMutants, markMutants,
+		generationMutants, manyMutants, markMutants, versionMutants,
 	} {
 		all = append(all, of...)
 	}

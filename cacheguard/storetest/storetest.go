@@ -57,7 +57,7 @@ func Cases() []Case {
 	var all []Case
 	for _, s := range slices.Concat(
 		valueCases, keyCases, leaseCases, fillCases, outcomeCases, holdCases, writeCases,
-		messageCases, listenCases, togetherCases, clockCases, generationCases, markCases, manyCases,
+		messageCases, listenCases, togetherCases, clockCases, generationCases, markCases, manyCases, versionCases,
 	) {
 		all = append(all, Case{Name: s.name, Promise: s.promise, Run: s.run})
 	}
@@ -103,5 +103,6 @@ const (
 	numbered   = "late commands: each grant has a number, so that a copy that arrives late can't act for another grant"
 	named      = "outcomes have names: a waiter takes an outcome only from the load it was told to wait for"
 	tokened    = "tokens: a value whose load began before a moment on the store's clock is told from one whose load began after it"
+	versioned  = "versions: values of two versions of a type stand side by side, and what changes a key changes both"
 	oneClock   = "clocks: all processes measure ages with the store's clock"
 )

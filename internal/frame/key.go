@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/fnv"
+	"strconv"
 	"strings"
 )
 
@@ -23,8 +24,15 @@ func KeyID(key string) string {
 	return hashedMark + hex.EncodeToString(sum[:])
 }
 
-// Fingerprint is what a frame says about a codec with this name.
-func Fingerprint(name string) uint32 {
+// Fingerprint is what a frame says about a codec with this name, and about the version of the type that it encodes; 0 if there is
+// nothing to say.
+func Fingerprint(name string, version int) uint32 {
+	if version > 0 {
+		name += "\x00" + strconv.Itoa(version) // no name has a zero byte
+	}
+	if name == "" {
+		return 0
+	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	return h.Sum32()

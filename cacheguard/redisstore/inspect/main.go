@@ -58,6 +58,7 @@ type options struct {
 	server        server
 	prefix        string
 	timeout       time.Duration
+	version       int
 	value         bool
 	bytes         int
 	json, scan    bool
@@ -101,6 +102,7 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	flags.BoolVar(&opts.value, "value", false, "show the value, too")
 	flags.IntVar(&opts.bytes, "bytes", 16<<10, "most bytes of the value to show, a sixteenth in hexadecimal")
 	flags.BoolVar(&opts.json, "json", false, "for machines")
+	flags.IntVar(&opts.version, "version", 0, "Options.Version of the cache")
 	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
 	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: most values to look at, -1: all")
 	flags.IntVar(&opts.count, "count", 500, "with -scan: names that Redis passes over in a step")
@@ -126,6 +128,8 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 		return opts, fmt.Errorf("-bytes %d is below zero", opts.bytes)
 	case opts.limit == 0 || opts.count < 1:
 		return opts, errors.New("-limit 0 or -count below 1 looks at nothing")
+	case opts.version < 0:
+		return opts, fmt.Errorf("-version %d is below zero", opts.version)
 	case opts.scan && opts.value:
 		return opts, errors.New("-scan shows no values")
 	}
@@ -149,7 +153,7 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		}
 		return errors.Join(err, o.print(stdout, found, found.String())) // also what it has counted until it was interrupted
 	}
-	found, err := store.Inspect(ctx, o.cache, o.wanted)
+	found, err := store.InspectVersion(ctx, o.cache, o.wanted, o.version)
 	if err != nil {
 		return err
 	}
