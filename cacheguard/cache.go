@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/lifetime"
 	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
@@ -90,8 +92,8 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	}
 	c.attach()
 	c.plain = c.tier.values != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
-	c.reading.what, c.leasing.what = "reading", "leases"
-	c.storing.what, c.changing.what = "storing results", "changes"
+	c.reading.troubleLines, c.leasing.troubleLines = &readingLines, &leasingLines
+	c.storing.troubleLines, c.changing.troubleLines = &storingLines, &changingLines
 	if l := opts.Limiter; l != nil && l.fleet != nil {
 		l.fleet.LogTo(opts.Logger)
 	}
@@ -166,20 +168,46 @@ func newID() (id ID) {
 
 // trouble is what the store can't do at present.
 type trouble struct {
-	what string
+	*troubleLines
 	said atomic.Bool
 }
+
+// troubleLines are what the log says of a trouble.
+type troubleLines struct{ begins, ends report.Line }
+
+var (
+	readingLines = troubleLines{
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for reading", See: "the-store-cant-be-used",
+			Means: "no hits; each process answers from stale values or its own loads, as OnStoreDown says"},
+		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for reading", See: "the-store-cant-be-used"},
+	}
+	leasingLines = troubleLines{
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for leases", See: "the-store-cant-be-used",
+			Means: "each process loads for itself, and nothing is stored"},
+		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for leases", See: "the-store-cant-be-used"},
+	}
+	storingLines = troubleLines{
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for storing results", See: "the-store-cant-be-used",
+			Means: "callers have their results, and the next ones load again"},
+		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for storing results", See: "the-store-cant-be-used"},
+	}
+	changingLines = troubleLines{
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for changes", See: "changes-dont-arrive",
+			Means: "other processes may serve old values; the changes are repeated until they arrive"},
+		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for changes", See: "changes-dont-arrive"},
+	}
+)
 
 // down keeps the log to one line for each beginning of trouble, and up to one for its end.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	if t.said.CompareAndSwap(false, true) {
-		c.opts.Logger.WarnContext(ctx, "cacheguard: store can't be used for "+t.what, "cache", c.opts.Name, "error", err)
+		t.begins.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", err)
 	}
 }
 
 func (c *Cache[V]) up(ctx context.Context, t *trouble) {
 	if t.said.Load() && t.said.CompareAndSwap(true, false) {
-		c.opts.Logger.InfoContext(ctx, "cacheguard: store can be used again for "+t.what, "cache", c.opts.Name)
+		t.ends.Log(ctx, c.opts.Logger, "cache", c.opts.Name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // delivery sees that the store is told of every change. What it could not be told of is repeated until it was, and what it was
@@ -47,6 +49,18 @@ const (
 
 	// answersArrive is how long after a delivery an answer from before it may still be on its way through this process.
 	answersArrive = time.Minute
+)
+
+var (
+	forgottenLine = report.Line{Level: slog.LevelWarn, See: "changes-dont-arrive",
+		Text:  "cacheguard: messages were interrupted after more changes than are remembered",
+		Means: "of the older changes, those which a failover has lost are not repeated: old values may be served until their TTL is over",
+	}
+	undeliveredLine = report.Line{Level: slog.LevelError, See: "changes-dont-arrive",
+		Text:  "cacheguard: closed before the store could be told of all changes",
+		Means: "old values may be served until their TTL is over",
+	}
+	allChangesLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: store has all changes now", See: "changes-dont-arrive"}
 )
 
 // loadedBy is the latest stamp of what may have been loaded by now.
@@ -102,8 +116,7 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 // deliverAgain repeats what the store was told of lately: messages were interrupted at that time, and another server may answer now.
 func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
-		c.opts.Logger.Warn("cacheguard: messages were interrupted after more changes than are remembered; of the older ones, those which a failover has lost are not repeated",
-			"cache", c.opts.Name, "changes", more)
+		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", more)
 	}
 	if c.unsent.Count() > 0 {
 		c.deliver()
@@ -140,8 +153,7 @@ func (c *Cache[V]) repeat() {
 			return
 		}
 		if c.life.Closing.Err() != nil {
-			c.opts.Logger.Error("cacheguard: closed before the store could be told of all changes; old values may be served until their TTL is over",
-				"cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
+			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
 			return
 		}
 	}
@@ -162,7 +174,7 @@ func (c *Cache[V]) delivered(err error) bool {
 		d.none = nil
 	}
 	if c.changing.said.CompareAndSwap(true, false) {
-		c.opts.Logger.Info("cacheguard: store has all changes now", "cache", c.opts.Name,
+		allChangesLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name,
 			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
 	}
 	return true

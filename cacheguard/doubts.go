@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/loss"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // doubts is what a cache says once of what works as documented, and hardly as its user has meant it.
@@ -18,24 +20,57 @@ type doubts struct {
 	looks                            atomic.Int32
 }
 
+const seeDoubts = "allowed-and-hardly-meant"
+
+var (
+	keyPatternLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: a key with * in it was changed",
+		Means: "it stands for itself and for no others; InvalidateTags is for many",
+	}
+	tagPatternLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: a tag with * in it was invalidated",
+		Means: "it stands for itself and for no others",
+	}
+	shortLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: a value is fresh for less time than its load took",
+		Means: "its key is being loaded most of the time",
+	}
+	undecodableLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: the codec can't decode what it has encoded",
+		Means: "each call is a miss, and loads",
+	}
+	lossyLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: the codec loses a part of the value",
+		Means: "callers get it from a load, and not from a hit",
+	}
+	leaseLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: LeaseTTL is below what a step of the store may take",
+		Means: "leases may end before anybody has heard of them, and others load, too",
+	}
+	nameLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
+		Text:  "cacheguard: two caches of this process have one name in one store, and other options",
+		Means: "each serves what the other one has stored",
+	}
+)
+
 // once logs a doubt the first time.
-func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, text string, args ...any) {
+func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, line report.Line, args ...any) {
 	if said.CompareAndSwap(false, true) {
-		c.opts.Logger.WarnContext(ctx, "cacheguard: "+text, append([]any{"cache", c.opts.Name}, args...)...)
+		line.Log(ctx, c.opts.Logger, append([]any{"cache", c.opts.Name}, args...)...)
 	}
 }
 
 // doubtNames looks for the name of a key or a tag that is to be changed and was meant for many.
-func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, text string) {
+func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, line report.Line) {
 	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
-		c.once(ctx, said, text)
+		c.once(ctx, said, line)
 	}
 }
 
 // doubtLifetime looks for a value that is over sooner than its load takes: then its key is being loaded most of the time.
 func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration) {
 	if took > fresh {
-		c.once(ctx, &c.slow, "a value is fresh for less time than its load took", "load", took, "fresh", fresh)
+		c.once(ctx, &c.slow, shortLine, "load", took, "fresh", fresh)
 	}
 }
 
@@ -58,17 +93,16 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	defer func() { _ = recover() }() // of a codec, which whoever reads the value will hear of
 	back, err := c.opts.Codec.Decode(slices.Clone(encoded))
 	if err != nil {
-		c.once(context.Background(), &c.lossy, "the codec can't decode what it has encoded", "error", err)
+		c.once(context.Background(), &c.lossy, undecodableLine, "error", err)
 	} else if field := loss.Field(v, back); field != "" {
-		c.once(context.Background(), &c.lossy, "the codec loses a part of the value: callers get it from a load, and not from a hit", "part", field)
+		c.once(context.Background(), &c.lossy, lossyLine, "part", field)
 	}
 }
 
 // doubtLease says if a lease can be over before the store has answered.
 func (c *Cache[V]) doubtLease() {
 	if s, ok := c.store.(StepTimer); ok && c.opts.LeaseTTL < s.StepTimeout() {
-		c.opts.Logger.Warn("cacheguard: LeaseTTL is below what a step of the store may take, so that leases end before anybody has heard of them",
-			"cache", c.opts.Name, "LeaseTTL", c.opts.LeaseTTL, "step", s.StepTimeout())
+		leaseLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "LeaseTTL", c.opts.LeaseTTL, "step", s.StepTimeout())
 	}
 }
 
@@ -124,7 +158,7 @@ func (c *Cache[V]) doubtName() (closed func()) {
 	all.open++
 	for i, first := range all.settings {
 		if first != mine[i] {
-			c.opts.Logger.Warn("cacheguard: two caches of this process have one name in one store, and other options", "cache", c.opts.Name,
+			nameLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name,
 				"option", first.what, "first", first.value, "second", mine[i].value)
 			break
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // Get returns the value of key: from the store, or from load, run once for all who ask at the same time in the whole
@@ -366,6 +368,11 @@ func (r *Result[V]) withNotFound(err error) error {
 	return err
 }
 
+var corruptLine = report.Line{Level: slog.LevelWarn, See: "values-that-cant-be-read",
+	Text:  "cacheguard: store has something that is no value; it counts as a miss and is overwritten",
+	Means: "one more load; said once for each cache, and counted each time",
+}
+
 func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 	c.observe(ctx, Event{Kind: EventMiss, Key: key})
 	if got.corrupt == nil {
@@ -373,8 +380,7 @@ func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 	}
 	c.observe(ctx, Event{Kind: EventCorrupt, Key: key, Err: got.corrupt})
 	if c.corruptSaid.CompareAndSwap(false, true) { // once: a million of them would be a million lines
-		c.opts.Logger.WarnContext(ctx, "cacheguard: store has something that is no value; it counts as a miss and is overwritten",
-			"cache", c.opts.Name, "key", quoteKey(key), "error", got.corrupt)
+		corruptLine.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", got.corrupt)
 	}
 }
 

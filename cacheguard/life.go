@@ -2,15 +2,22 @@ package cacheguard
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/lifetime"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // closeGrace is how long Close waits for loads that were told to stop. Nearly all stop at once; one that ignores its
 // context can't be stopped by anybody.
 const closeGrace = 250 * time.Millisecond
+
+var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-process",
+	Text:  "cacheguard: closed while a load that ignores its context still runs",
+	Means: "its callers have ErrClosed, and its result is not stored",
+}
 
 // life is that of a cache and of its goroutines, but for those that run the user's loads.
 type life struct {
@@ -79,7 +86,7 @@ func (c *Cache[V]) Close() error {
 	select {
 	case <-stopped:
 	case <-timer.C:
-		c.opts.Logger.Warn("cacheguard: closed while a load that ignores its context still runs", "cache", c.opts.Name)
+		stillRunsLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) er
 	if err := wrongTags(tags, marked); err != nil {
 		return fmt.Errorf("cacheguard: %w", err)
 	}
-	c.doubtNames(ctx, &c.tagPattern, tags, "a tag with * in it was invalidated; it stands for itself and for no others")
+	c.doubtNames(ctx, &c.tagPattern, tags, tagPatternLine)
 	return c.invalidateTags(ctx, marked)
 }
 

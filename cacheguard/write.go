@@ -128,7 +128,7 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 	if len(keys) == 0 {
 		return nil
 	}
-	c.doubtNames(ctx, &c.pattern, keys, "a key with * in it was changed; it stands for itself and for no others, which InvalidateTags is for")
+	c.doubtNames(ctx, &c.pattern, keys, keyPatternLine)
 	ks := make([]Key, len(keys))
 	names := make(map[string]string, len(keys))
 	for i, key := range keys {

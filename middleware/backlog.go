@@ -3,11 +3,15 @@ package middleware
 import (
 	"bytes"
 	"container/list"
+	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // backlog is what this process keeps for clients that read more slowly than it writes, beyond the runs that MaxLoads bounds: the
@@ -196,10 +200,14 @@ func hands[T string | []byte](b *backlog, w http.ResponseWriter, p T, write func
 	return inPieces(t, p, write)
 }
 
+var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
+	Text:  "cacheguard: clients that have read nothing for long are cut off",
+	Means: "what is kept for slow clients has reached MaxBacklog, which is too little, or somebody attacks",
+}
+
 // cuts tells the operator that connections are cut, which happens when MaxBacklog is too little or somebody attacks.
 func (c *Cache) cuts() {
-	c.opts.Logger.Warn("cacheguard: clients that have read nothing for long are cut off, for what is kept for slow clients has reached its bound",
-		"cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
+	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }
 
 // lends returns a response as it is to be sent, and the writer for it. The taker is to be closed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had begun to write.
@@ -98,6 +100,13 @@ func (u *run) here(load context.Context, t *turn) {
 	whole = true
 }
 
+var (
+	panicLine = report.Line{Level: slog.LevelError, Text: "cacheguard: handler panicked in the background", See: "responses",
+		Means: "those who wait for it get an error or something stale; the next request runs the handler again"}
+	tagsLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: a response has more tags than can be kept, and is not stored", See: "responses",
+		Means: "each request of its page runs the handler; said once"}
+)
+
 // elsewhere runs the handler on the load's own goroutine, for those who wait and for later.
 func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*response], error) {
 	req := t.away.Load()
@@ -111,8 +120,7 @@ func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*respon
 	defer func() {
 		if v := recover(); v != nil {
 			if v != http.ErrAbortHandler {
-				u.cache.opts.Logger.ErrorContext(ctx, "cacheguard: handler panicked in the background",
-					"cache", u.cache.opts.Name, "panic", v, "stack", string(debug.Stack()))
+				panicLine.Log(ctx, u.cache.opts.Logger, "cache", u.cache.opts.Name, "panic", v, "stack", string(debug.Stack()))
 			}
 			panic(v) // the loader makes an error of it
 		}
@@ -222,8 +230,7 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	case v.share:
 		e.NoStore = true
 		if !ok && c.tagsSaid.CompareAndSwap(false, true) {
-			c.opts.Logger.Warn("cacheguard: a response has more tags than can be kept, and is not stored",
-				"cache", c.opts.Name, "key", res.key, "most", mostSurrogates)
+			tagsLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "most", mostSurrogates)
 		}
 	case v.store && ok:
 		res.unshared = true

@@ -1,6 +1,18 @@
 package lockstore
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
+)
+
+var (
+	noLocksLine = report.Line{Level: slog.LevelWarn, Text: "lockstore: locks can't be had", See: "locks-cant-be-had",
+		Means: "loads need a lease of the store only: should the store lose leases meanwhile, some keys are loaded twice"}
+	locksLine = report.Line{Level: slog.LevelInfo, Text: "lockstore: locks can be had again", See: "locks-cant-be-had"}
+)
 
 // usable reports whether the locker is to be asked.
 func (s *Store) usable() bool { return int64(time.Since(s.began)) >= s.resumes.Load() }
@@ -9,12 +21,12 @@ func (s *Store) usable() bool { return int64(time.Since(s.began)) >= s.resumes.L
 func (s *Store) trouble(err error) {
 	s.resumes.Store(int64(time.Since(s.began) + truce))
 	if s.troubled.CompareAndSwap(false, true) {
-		s.opts.Logger.Warn("lockstore: locks can't be had; loads need a lease of the store only", "error", err)
+		noLocksLine.Log(context.Background(), s.opts.Logger, "error", err)
 	}
 }
 
 func (s *Store) recovered() {
 	if s.troubled.Load() && s.troubled.CompareAndSwap(true, false) {
-		s.opts.Logger.Info("lockstore: locks can be had again")
+		locksLine.Log(context.Background(), s.opts.Logger)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -18,6 +20,14 @@ const (
 
 	firstPause = 20 * time.Millisecond // after a failure
 	mostPause  = 500 * time.Millisecond
+)
+
+var (
+	undeliveredLine = report.Line{Level: slog.LevelWarn, Text: "outbox: invalidations can't be delivered", See: "the-outbox-cant-deliver",
+		Means: "caches may answer with what is out of date until they are; none is lost"}
+	deliveredLine = report.Line{Level: slog.LevelInfo, Text: "outbox: invalidations are delivered again", See: "the-outbox-cant-deliver"}
+	pollsLine     = report.Line{Level: slog.LevelWarn, Text: "outbox: notifications don't arrive; the relay polls", See: "the-outbox-cant-deliver",
+		Means: "what other processes commit is delivered after Options.Poll at the latest"}
 )
 
 // Wake has the relay of this process look into the table at once, if it is the one that works. Call it after the commit.
@@ -108,7 +118,7 @@ func (r *relay) failed(ctx context.Context, err error) {
 	}
 	if r.since.IsZero() {
 		r.since, r.pause = time.Now(), firstPause
-		r.b.opts.Logger.WarnContext(ctx, "outbox: invalidations can't be delivered; caches may answer with what is out of date", "table", r.b.opts.Table, "error", err)
+		undeliveredLine.Log(ctx, r.b.opts.Logger, "table", r.b.opts.Table, "error", err)
 	}
 	wait(ctx, r.pause/2+rand.N(r.pause/2))
 	r.pause = min(2*r.pause, mostPause)
@@ -116,7 +126,7 @@ func (r *relay) failed(ctx context.Context, err error) {
 
 func (r *relay) succeeded() {
 	if !r.since.IsZero() {
-		r.b.opts.Logger.Info("outbox: invalidations are delivered again", "table", r.b.opts.Table, "after", time.Since(r.since).Round(time.Millisecond))
+		deliveredLine.Log(context.Background(), r.b.opts.Logger, "table", r.b.opts.Table, "after", time.Since(r.since).Round(time.Millisecond))
 		r.since = time.Time{}
 	}
 }
@@ -244,7 +254,7 @@ func (b *Box) listen(ctx context.Context) {
 			return
 		}
 		if pause == firstPause { // once for each break
-			b.opts.Logger.WarnContext(ctx, "outbox: notifications don't arrive; the relay polls", "channel", b.opts.Table, "error", err)
+			pollsLine.Log(ctx, b.opts.Logger, "channel", b.opts.Table, "error", err)
 		}
 		wait(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, 4*mostPause)

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // row is an invalidation that is to be delivered.
@@ -59,12 +61,16 @@ func (r *row) decode() (err error) {
 	return errors.Join(wrongCache(r.cache), wrong(r.kind, r.name))
 }
 
+// refusedLine has no error, which would name keys: it is in the row.
+var refusedLine = report.Line{Level: slog.LevelError, Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
+	Means: "what it should have removed is served until its TTL is over; the row's column refused says why"}
+
 // refuse keeps a row out of the others' way.
 func (b *Box) refuse(ctx context.Context, id int64, why error) error {
 	if _, err := b.db.ExecContext(ctx, b.sql.refuse, id, why.Error()); err != nil {
 		return err
 	}
-	b.opts.Logger.ErrorContext(ctx, "outbox: an invalidation can't be delivered and is kept", "table", b.opts.Table, "id", id, "error", why)
+	refusedLine.Log(ctx, b.opts.Logger, "table", b.opts.Table, "id", id)
 	return nil
 }
 

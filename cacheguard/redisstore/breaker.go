@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -31,6 +33,15 @@ var (
 	errNoWrite = errors.New("redisstore: not asked, because Redis has taken no writes and doesn't yet")
 )
 
+var (
+	silentLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis doesn't answer; it is not asked until it does", See: "redis-doesnt-answer",
+		Means: "no hits; each process loads for itself, nothing is stored, and nobody waits for Redis"}
+	answersLine  = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis answers again", See: "redis-doesnt-answer"}
+	noWritesLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no writes; no leases are asked for until it does", See: "redis-doesnt-answer",
+		Means: "hits are served; what is missing each process loads for itself, and nothing is stored"}
+	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
+)
+
 // breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker for a server, one for
 // each few slots of a cluster. A store has them twice, for all steps and for those that write: a replica that was a
 // master a moment ago answers reads, while the client goes on trying to write until the step's time is over.
@@ -38,10 +49,10 @@ type breakers struct {
 	s      *Store
 	all    []breaker
 	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
-	writes bool   // these are for steps that write
-	errs   error  // what a step gets that is not sent
-	opens  string // what the log says
-	closes string
+	writes bool  // these are for steps that write
+	errs   error // what a step gets that is not sent
+
+	opens, closes report.Line
 
 	mu      sync.Mutex // guards what follows
 	open    int
@@ -57,15 +68,16 @@ type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // in a row
 	open   atomic.Bool
-	since  atomic.Int64 // when it was opened last, in nanoseconds since the clock's base
-	until  atomic.Int64 // and when it was closed
+	why    atomic.Pointer[redislink.Trouble] // what a step gets that is not sent
+	since  atomic.Int64                      // when it was opened last, in nanoseconds since the clock's base
+	until  atomic.Int64                      // and when it was closed
 
 	closing chan struct{} // ends the probe; guarded by all.mu
 }
 
 // initHealth makes the breakers for all steps. The probe is a script, as nearly every step is, that looks at the clock.
 func (bs *breakers) initHealth(s *Store, cluster bool) {
-	bs.errs, bs.opens, bs.closes = errOpen, "redisstore: Redis doesn't answer; it is not asked until it does", "redisstore: Redis answers again"
+	bs.errs, bs.opens, bs.closes = errOpen, silentLine, answersLine
 	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return clockScript.Run(ctx, rdb, []string{name}).Err()
 	}
@@ -74,7 +86,7 @@ func (bs *breakers) initHealth(s *Store, cluster bool) {
 
 // initWrites makes the breakers for steps that write.
 func (bs *breakers) initWrites(s *Store, cluster bool) {
-	bs.errs, bs.opens, bs.closes = errNoWrite, "redisstore: Redis takes no writes; no leases are asked for until it does", "redisstore: Redis takes writes again"
+	bs.errs, bs.opens, bs.closes = errNoWrite, noWritesLine, writesLine
 	bs.writes = true
 	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return probeScript.Run(ctx, rdb, []string{name + ":probe"}).Err()
@@ -141,9 +153,11 @@ func (b *breaker) trip(name string, err error) {
 		return
 	}
 	b.since.Store(int64(bs.s.clock.elapsed()))
+	err = bs.s.explained(err)
+	b.why.Store(bs.refused(err))
 	b.open.Store(true)
 	if bs.open++; bs.open == 1 {
-		bs.s.opts.Logger.Warn(bs.opens, "process", bs.s.name, "error", err)
+		bs.opens.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "error", err)
 	}
 	closing := make(chan struct{})
 	b.closing = closing
@@ -160,7 +174,7 @@ func (b *breaker) close() {
 	b.until.Store(int64(bs.s.clock.elapsed()))
 	close(b.closing)
 	if bs.open--; bs.open == 0 {
-		bs.s.opts.Logger.Info(bs.closes, "process", bs.s.name)
+		bs.closes.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "server", bs.s.link.Server())
 	}
 }
 
@@ -196,10 +210,20 @@ func (bs *breakers) stop() {
 	bs.probing.Wait()
 }
 
+// refused is the error of steps that are not sent, for that error of one that was.
+func (bs *breakers) refused(err error) *redislink.Trouble {
+	why := &redislink.Trouble{Server: bs.s.link.Server(), Cause: "no answer", Err: bs.errs}
+	var told *redislink.Trouble
+	if errors.As(err, &told) {
+		why.Server, why.Cause = told.Server, told.Cause
+	}
+	return why
+}
+
 // refusal is the error of a step that is not sent.
 func (b *breaker) refusal() error {
 	if b.open.Load() {
-		return b.all.errs
+		return b.why.Load()
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
 // clock is an estimate of the server's clock: its offset to this process' monotonic clock.
@@ -131,7 +133,7 @@ func (s *Store) knowTime(ctx context.Context) error {
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
 	// A cluster that doesn't answer at all is asked once in a while: callers needn't each wait for another node of it.
 	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
-		return errOpen
+		return &redislink.Trouble{Server: s.link.Server(), Cause: "no answer", Err: errOpen}
 	}
 	anywhere := rand.Text()
 	m, err := look(ctx, s, anywhere, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {

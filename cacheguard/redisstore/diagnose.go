@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,7 +117,7 @@ func (d *diagnosing) try(name, means string, do func() error) {
 	d.Parts = append(d.Parts, Part{Name: name, Means: means, Err: do()})
 }
 
-// answer reports whether the server answers, and how fast. If not, what a dial says is more than that time was over.
+// answer reports whether the server answers, and how fast.
 func (d *diagnosing) answer() error {
 	const pings = 5
 	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) { return rdb.Ping(ctx).Result() }
@@ -132,20 +131,7 @@ func (d *diagnosing) answer() error {
 	if d.Trip > 0 {
 		return nil
 	}
-	c, ok := d.s.link.Client().(*redis.Client)
-	if !ok || !redislink.NoAnswer(err) {
-		return err
-	}
-	opts := c.Options()
-	conn, dialled := redislink.Aside(d.ctx, func(ctx context.Context) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, opts.DialTimeout)
-		defer cancel()
-		return opts.Dialer(ctx, opts.Network, opts.Addr)
-	})
-	if dialled == nil {
-		return fmt.Errorf("%s accepts connections and doesn't answer: %w", opts.Addr, errors.Join(err, conn.Close()))
-	}
-	return fmt.Errorf("%s can't be reached: %w", opts.Addr, dialled)
+	return d.s.explained(err)
 }
 
 // identity is what a server says of itself.

@@ -1,12 +1,15 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // rules are what a store needs of Redis' access control.
@@ -15,10 +18,13 @@ func (s *Store) rules() redislink.Rules {
 	return redislink.Rules{Package: "redisstore", Keys: s.opts.Prefix + ":*", Channel: channels, Sources: sources}
 }
 
+var scorelessLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: reading generations takes a trip of its own", See: "a-right-is-missing",
+	Means: "each read of a value with tags takes two trips to Redis"}
+
 // scored says once if it is for want of a right that generations can't be read along with values.
 func (s *Store) scored(err error) {
 	if redislink.Refused(err) && s.scoreless.CompareAndSwap(false, true) {
-		s.opts.Logger.Warn("redisstore: reading generations takes a trip of its own", "process", s.name, "error", s.explained(err))
+		scorelessLine.Log(context.Background(), s.opts.Logger, "process", s.name, "error", s.explained(err))
 	}
 }
 
@@ -32,10 +38,15 @@ var (
 
 var ofCluster = regexp.MustCompile(`^(?:MOVED|ASK) \d|^CROSSSLOT|^CLUSTERDOWN|script: (?:MOVED|CROSSSLOT)`)
 
-// explained adds to a refusal what its reader may want to do about it.
-func (s *Store) explained(err error) error {
+// explained adds to an error the server, its cause and, to a refusal, what its reader may want to do about it.
+func (s *Store) explained(err error) error { return s.link.Told(s.advised(err)) }
+
+func (s *Store) advised(err error) error {
+	var told *redislink.Trouble
 	switch {
-	case err == nil || s.link.IsCluster():
+	case err == nil || errors.As(err, &told):
+		return err
+	case s.link.IsCluster():
 	case ofCluster.MatchString(err.Error()):
 		return fmt.Errorf("%w: %w", errNode, err)
 	case strings.Contains(err.Error(), "READONLY You can't write"):

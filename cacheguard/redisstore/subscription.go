@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -87,6 +89,12 @@ func (s *Store) messages(ctx context.Context, sub *redislink.Subscription) error
 	}
 }
 
+var (
+	deafLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: messages don't arrive", See: "messages-dont-arrive",
+		Means: "callers who wait for another process ask from time to time, and local tiers are not used"}
+	heardLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: messages arrive again", See: "messages-dont-arrive"}
+)
+
 // ear hears what the subscription tells. Its methods are called one after another.
 type ear struct {
 	s       *Store
@@ -100,7 +108,7 @@ func (e *ear) restored(ctx context.Context) {
 	_ = e.newMasters(ctx) // those that there are from now on
 	clock, err := s.remeasure(ctx)
 	if e.said {
-		s.opts.Logger.Info("redisstore: messages arrive again", "process", s.name)
+		heardLine.Log(ctx, s.opts.Logger, "process", s.name, "server", s.link.Server())
 		e.said = false
 	}
 	e.lacks = false
@@ -131,7 +139,7 @@ func (e *ear) lost(err error) {
 		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
 	}
 	if !e.said && !errors.Is(err, context.Canceled) { // once for each break; Close is none
-		s.opts.Logger.Warn("redisstore: messages don't arrive; waiting callers ask from time to time", "process", s.name, "error", err)
+		deafLine.Log(context.Background(), s.opts.Logger, "process", s.name, "error", s.explained(err))
 		e.said = true
 	}
 }

@@ -8,6 +8,8 @@ import (
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -125,6 +127,12 @@ func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	}
 }
 
+var (
+	budgetLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: the fleet's budget can't be asked for", See: "the-store-cant-be-used",
+		Means: "each process has the whole budget for itself"}
+	budgetAgainLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: the fleet's budget holds again", See: "the-store-cant-be-used"}
+)
+
 // heard keeps the log to one line for each beginning of trouble.
 func (f *Fleet) heard(err error) {
 	f.mu.Lock()
@@ -132,9 +140,9 @@ func (f *Fleet) heard(err error) {
 	if said := f.said; said != (err != nil) {
 		f.said = !said
 		if err != nil {
-			f.log.Warn("cacheguard: the fleet's budget can't be asked for; it holds for this process alone", "budget", f.name, "error", err)
+			budgetLine.Log(context.Background(), f.log, "budget", f.name, "error", err)
 		} else {
-			f.log.Info("cacheguard: the fleet's budget holds again", "budget", f.name)
+			budgetAgainLine.Log(context.Background(), f.log, "budget", f.name)
 		}
 	}
 }

@@ -20,6 +20,7 @@ type Link struct {
 	timeout time.Duration
 	routed  atomic.Bool // a step has gone through, so a cluster client knows its nodes
 	answers atomic.Bool // the last step was answered
+	dials   *dials
 
 	limit atomic.Pointer[limit] // of the step that began last
 }
@@ -46,7 +47,7 @@ func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	case *redis.Ring:
 		return nil, ErrRing
 	}
-	l := &Link{rdb: rdb, listen: rdb, timeout: timeout}
+	l := &Link{rdb: rdb, listen: rdb, timeout: timeout, dials: dialsOf(rdb)}
 	if c, ok := rdb.(*redis.Client); ok {
 		l.direct = c
 		if !c.Options().ContextTimeoutEnabled {

@@ -26,6 +26,8 @@ type session struct {
 // errAgain says that the client has subscribed again by itself. Messages may have been lost, so it counts as a break.
 var errAgain = errors.New("the connection was made anew")
 
+var errSilent = errors.New("no answer to a PING")
+
 // listen subscribes and delivers messages until the connection is lost or silent.
 func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
 	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
@@ -47,7 +49,7 @@ func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, 
 				return err
 			}
 			if pinged {
-				return fmt.Errorf("no answer to a PING within %v", silence)
+				return fmt.Errorf("%w within %v", errSilent, silence)
 			}
 			if err := ps.Ping(ctx); err != nil {
 				return err

@@ -108,6 +108,8 @@ func (sub *Subscription) run(ctx context.Context) {
 		err := sub.listen(ctx, sub.client(ctx, again), func() { pause = firstPause })
 		if ctx.Err() != nil {
 			err = ctx.Err()
+		} else if !errors.Is(err, errAgain) && !errors.Is(err, errElsewhere) {
+			err = sub.link.Told(err)
 		}
 		sub.mu.Lock()
 		sub.last = err
@@ -140,7 +142,7 @@ func (sub *Subscription) client(ctx context.Context, again bool) redis.Universal
 			return l.view(node)
 		}
 	case *redis.Client:
-		if c.Options().Addr != "FailoverClient" { // so go-redis calls it
+		if c.Options().Addr != failover {
 			break
 		}
 		view := l.view(c)

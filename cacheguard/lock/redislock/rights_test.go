@@ -148,7 +148,7 @@ func TestPoolIsUsedUp(t *testing.T) {
 			mine := rdb.Conn()
 			must(t, mine.Ping(t.Context()).Err())
 			_, err := l.TryLock(t.Context(), name)
-			says(t, err, "no connection to Redis within 300ms", "PoolSize 1")
+			says(t, err, "no connection is free (within 300ms", "PoolSize 1")
 			if errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("it seems to be the caller's deadline: %v", err)
 			}

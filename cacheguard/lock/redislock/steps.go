@@ -156,17 +156,18 @@ func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {
 		return s.run(ctx, rdb, args)
 	})
+	var told *redislink.Trouble
 	switch {
-	case ctx.Err() == nil && errors.Is(err, redislink.ErrExhausted):
-		return nil, fmt.Errorf("no connection to Redis within %v: %v", l.opts.OpTimeout, err)
-	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() == nil && (errors.Is(err, redislink.ErrExhausted) || errors.Is(err, context.DeadlineExceeded)) && errors.As(l.link.Told(err), &told):
 		// It is our deadline and nobody else's: callers would take it for theirs.
-		return nil, fmt.Errorf("no answer from Redis within %v: %v", l.opts.OpTimeout, err)
+		told.Err = fmt.Errorf("within %v: %v", l.opts.OpTimeout, told.Err)
+		return nil, told
 	case redis.HasErrorPrefix(err, "FENCE"):
 		key := strings.TrimPrefix(err.Error(), "FENCE ")
 		return nil, fmt.Errorf("the last fencing token, in the key %q, is 2^53-1, and Redis' scripts can count no further; delete that key, and reset what remembers the token: %w", key, err)
 	}
-	return reply, l.rules().Explained(err, args[:s.keys]...)
+	rules := l.rules()
+	return reply, rules.Explained(l.link.Told(rules.Explained(err)), args[:s.keys]...) // names of keys are not for the log
 }
 
 func flag(on bool) any {

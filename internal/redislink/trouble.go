@@ -1,0 +1,168 @@
+package redislink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Trouble is an error of a step with the server that it is about and its cause, in words that people know.
+type Trouble struct {
+	Server string // host:port, as far as it is known
+	Cause  string
+	Err    error
+}
+
+func (t *Trouble) Error() string { return fmt.Sprintf("%s: %s (%v)", t.Server, t.Cause, t.Err) }
+
+// Unwrap is what the step said.
+func (t *Trouble) Unwrap() error { return t.Err }
+
+// Where returns what a log line says besides the error.
+func (t *Trouble) Where() (server, cause string) { return t.Server, t.Cause }
+
+// Told makes a Trouble of a step's error, unless it is one already. If the server hasn't answered, and a dial has failed or takes
+// long, that is the cause: the step knows only that its time is over.
+func (l *Link) Told(err error) error {
+	var already *Trouble
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	if !NoAnswer(err) {
+		return &Trouble{l.Server(), causeOfAnswer(err), err}
+	}
+	failed, takes, made := l.dials.last()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &Trouble{l.Server(), "given up by who asked", err}
+	case failed.err != nil:
+		return &Trouble{l.nameOf(failed.addr), "can't be reached: " + causeOfDial(failed.err), joined(failed.err, err)}
+	case isDial(err): // of a client whose dials are not seen
+		return &Trouble{l.Server(), "can't be reached: " + causeOfDial(err), err}
+	case errors.Is(err, ErrExhausted):
+		return &Trouble{l.Server(), "no connection is free", err}
+	case !isTimeout(err) && !errors.Is(err, errSilent):
+		return &Trouble{l.Server(), causeOfBreak(err), err}
+	case takes:
+		return &Trouble{l.Server(), "can't be reached: no answer to a dial yet", err}
+	case made:
+		return &Trouble{l.Server(), "connected, and no answer in time", err}
+	}
+	return &Trouble{l.Server(), "no answer in time", err}
+}
+
+// joined wraps both errors. What a dial has asked of a Sentinel may be an answer, which this step has not got.
+func joined(dial, err error) error {
+	switch {
+	case errors.Is(err, dial):
+		return err
+	case !NoAnswer(dial):
+		return fmt.Errorf("%v; %w", dial, err)
+	}
+	return fmt.Errorf("%w; %w", dial, err)
+}
+
+// failover is what go-redis calls the server of a client of Sentinels.
+const failover = "FailoverClient"
+
+// Server names the server that steps go to: host:port, or the nodes that a client of a cluster knows from the start.
+func (l *Link) Server() string {
+	switch c := l.rdb.(type) {
+	case *redis.Client:
+		return l.nameOf(c.Options().Addr)
+	case *redis.ClusterClient:
+		return "the cluster at " + strings.Join(c.Options().Addrs, ", ")
+	}
+	return "Redis"
+}
+
+func (l *Link) nameOf(addr string) string {
+	if addr == failover {
+		return "the master that the Sentinels name"
+	}
+	return addr
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// causeOfDial says why there is no connection.
+func causeOfDial(err error) string {
+	var dns *net.DNSError
+	var alert tls.AlertError
+	var header tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	var name x509.HostnameError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "DNS doesn't know the host name"
+	case errors.As(err, &dns):
+		return "DNS has no answer for the host name"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to it"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "too many files are open here"
+	case errors.As(err, &header):
+		return "it doesn't speak TLS"
+	case errors.As(err, &alert), errors.As(err, &certificate), errors.As(err, &name), strings.Contains(err.Error(), "tls: "):
+		return "TLS failed"
+	case isTimeout(err):
+		return "no answer to a dial in time"
+	}
+	return causeOfBreak(err)
+}
+
+// causeOfBreak says how a connection has ended.
+func causeOfBreak(err error) string {
+	switch {
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
+		return "the client is closed"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "the connection was closed by the other side"
+	}
+	return "no connection"
+}
+
+// answers are the causes that a server names, by how what it says begins. A script's error has another beginning.
+var answers = []struct {
+	says  *regexp.Regexp
+	cause string
+}{
+	{regexp.MustCompile(`WRONGPASS|NOAUTH|invalid password|without any password|AUTH failed`), "authentication failed"},
+	{refusal, "the Redis user lacks a right"},
+	{regexp.MustCompile(`\bOOM\b`), "its memory is full (maxmemory)"},
+	{regexp.MustCompile(`READONLY`), "it is read-only: a replica"},
+	{regexp.MustCompile(`NOREPLICAS`), "too few replicas are connected to it"},
+	{regexp.MustCompile(`MISCONF`), "it can't save to disk"},
+	{regexp.MustCompile(`\bBUSY\b`), "it is busy with a script"},
+	{regexp.MustCompile(`\bLOADING\b`), "it is loading its data"},
+	{regexp.MustCompile(`MASTERDOWN|CLUSTERDOWN`), "a part of the cluster is down"},
+	{regexp.MustCompile(`\b(?:MOVED|ASK) \d|CROSSSLOT`), "it is a node of a cluster"},
+	{regexp.MustCompile(`max number of clients`), "it has too many clients (maxclients)"},
+	{regexp.MustCompile(`WRONGTYPE`), "a key holds what others have written"},
+	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
+}
+
+// causeOfAnswer says what is wrong in the words of a server.
+func causeOfAnswer(err error) string {
+	text := err.Error()
+	for _, a := range answers {
+		if a.says.MatchString(text) {
+			return a.cause
+		}
+	}
+	return "it refuses the step"
+}

@@ -1,0 +1,94 @@
+// Package report writes the log lines of this module. Each line says what happened, why, in words, what that means for
+// callers, and which part of docs/operations.md has more. No line has a key: an error names the server and the cause.
+package report
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Page is where a Line's See is found.
+const Page = "docs/operations.md"
+
+// Line is what the log says of one thing. All of it is constant: what differs are the arguments of Log. A test of package
+// cacheguard finds every Line in the source and on the page.
+type Line struct {
+	Level slog.Level
+	Text  string // what happened, with the package before it
+	Means string // for callers; empty where that is clear
+	See   string // the heading on the page
+}
+
+// Log writes the line. An argument that is an error is written as Text, with the server and the cause before it if the error
+// knows them.
+func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) {
+	if !to.Enabled(ctx, l.Level) {
+		return
+	}
+	var pcs [1]uintptr
+	runtime.Callers(2, pcs[:]) // so that the source of the line is who says it
+	r := slog.NewRecord(time.Now(), l.Level, l.Text, pcs[0])
+	for i := 0; i+1 < len(args); i += 2 {
+		err, isError := args[i+1].(error)
+		if !isError {
+			r.Add(args[i], args[i+1])
+			continue
+		}
+		if known := located(nil); errors.As(err, &known) {
+			server, cause := known.Where()
+			r.Add("server", server, "cause", cause)
+		}
+		r.Add(args[i], Text(err))
+	}
+	if l.Means != "" {
+		r.Add("means", l.Means)
+	}
+	r.Add("see", Page+"#"+l.See)
+	_ = to.Handler().Handle(ctx, r)
+}
+
+// located is an error that knows its server and its cause.
+type located interface {
+	error
+	Where() (server, cause string)
+}
+
+// Text is an error without what callers of this module have put around it, such as the name of a key: the error that knows its
+// server and its cause, or else what stands at the bottom of the chain.
+func Text(err error) string {
+	if known := located(nil); errors.As(err, &known) {
+		return known.Error()
+	}
+	return strings.Join(bottom(nil, err), "; ")
+}
+
+// bottom appends the texts of the errors that wrap no other one, each once. Only what packages fmt and errors have put around
+// them is taken off: a type of its own, such as that of a failed dial, says what the one below doesn't.
+func bottom(found []string, err error) []string {
+	switch wraps := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, below := range wraps.Unwrap() {
+			found = bottom(found, below)
+		}
+		return found
+	case interface{ Unwrap() error }:
+		if below := wraps.Unwrap(); below != nil && isPlain(err) {
+			return bottom(found, below)
+		}
+	}
+	if text := err.Error(); !slices.Contains(found, text) {
+		found = append(found, text)
+	}
+	return found
+}
+
+// isPlain reports whether an error is one that package fmt has wrapped.
+func isPlain(err error) bool {
+	return strings.HasPrefix(reflect.TypeOf(err).String(), "*fmt.")
+}
