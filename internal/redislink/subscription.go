@@ -108,8 +108,8 @@ func (sub *Subscription) run(ctx context.Context) {
 		err := sub.listen(ctx, sub.client(ctx, again), func() { pause = firstPause })
 		if ctx.Err() != nil {
 			err = ctx.Err()
-		} else if !errors.Is(err, errAgain) && !errors.Is(err, errElsewhere) {
-			err = sub.link.Told(err)
+		} else if NoAnswer(err) && !errors.Is(err, errAgain) && !errors.Is(err, errElsewhere) {
+			err = sub.link.Told(err) // while the dials are known that belong to it
 		}
 		sub.mu.Lock()
 		sub.last = err

@@ -273,7 +273,7 @@ func TestServers(t *testing.T) {
 		{nil, "-redis " + strings.Join(cluster.Addrs(), ",") + " -cluster", ""},
 		{nil, "-redis " + sentinel.Addrs()[0] + " -sentinel " + redistest.SentinelMaster, ""},
 
-		{nil, "-redis " + server.Addr(), "NOAUTH Authentication required. the user is -user, the password stands in the environment variable REDIS_PASSWORD"},
+		{nil, "-redis " + server.Addr(), "NOAUTH Authentication required.) the user is -user, the password stands in the environment variable REDIS_PASSWORD"},
 		{environment{"REDIS_PASSWORD": "wrong"}, "-redis " + server.Addr(), "WRONGPASS"},
 		{nil, "-redis 127.0.0.1:1", "127.0.0.1:1: connect: connection refused"},
 		{nil, "-redis " + sentinel.Addrs()[0], "this is a Sentinel, which has no data"},

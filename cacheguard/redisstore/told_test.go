@@ -1,0 +1,125 @@
+package redisstore_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// Whoever reads the log only, or has an error only, is told which server it is about, and why: with a dial that go-redis goes
+// on trying the step itself knows no more than that its time is over.
+func TestTroubleIsTold(t *testing.T) {
+	t.Parallel()
+	nobody := func(t *testing.T) string {
+		l, err := childproc.ListenAnywhere()
+		must(t, err)
+		defer l.Close()
+		return l.Addr().String()
+	}
+	for name, c := range map[string]struct {
+		options func(t *testing.T) redis.Options
+		cause   string
+		writes  bool // it is about writes only: no word about reads, and about messages
+		changes bool // an error of a change tells it, too
+	}{
+		"wrong port": {
+			func(t *testing.T) redis.Options { return redis.Options{Addr: nobody(t)} },
+			"can't be reached: connection refused", false, true,
+		},
+		"unknown host": {
+			func(t *testing.T) redis.Options { return redis.Options{Addr: "redis.invalid:6379"} },
+			"can't be reached: DNS ", false, true, // without a name server it has no answer, with one it doesn't know the name
+		},
+		"no TLS there": {
+			func(t *testing.T) redis.Options {
+				return redis.Options{Addr: redistest.Shared(t).Addr(), TLSConfig: &tls.Config{ServerName: "localhost"}}
+			},
+			"can't be reached: ", false, true,
+		},
+		"wrong password": {
+			func(t *testing.T) redis.Options {
+				return redis.Options{Addr: redistest.Shared(t).Addr(), Username: "who", Password: "wrong-password"}
+			},
+			"authentication failed", false, true,
+		},
+		"black hole": {
+			func(t *testing.T) redis.Options {
+				proxy := newProxy(t, redistest.Shared(t).Addr())
+				proxy.Blackhole(true)
+				return redis.Options{Addr: proxy.Addr()}
+			},
+			"connected, and no answer in time", false, true,
+		},
+		"missing right": {
+			func(t *testing.T) redis.Options {
+				return *newUser(t, newClient(t, redistest.Start(t).Addr()), "-evalsha", "-eval").Options()
+			},
+			"the Redis user lacks a right", false, true,
+		},
+		"full memory": {
+			func(t *testing.T) redis.Options {
+				return redis.Options{Addr: redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction").Addr()}
+			},
+			"its memory is full (maxmemory)", true, false, // what removes is done all the same
+		},
+		"a replica": {
+			func(t *testing.T) redis.Options {
+				host, port, err := net.SplitHostPort(nobody(t))
+				must(t, err)
+				return redis.Options{Addr: redistest.Start(t, "--replicaof", host, port).Addr()}
+			},
+			"it is read-only: a replica", true, false, // go-redis tries again; if it does so until its time is over, nobody knows why
+		},
+	} {
+		for _, careful := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				opts := c.options(t)
+				opts.ContextTimeoutEnabled = careful
+				r := newReplica(t, opts.Addr, "cg", func(s *site) {
+					if s.redis = opts; !c.writes {
+						s.store.OpTimeout = shortOp
+					}
+				})
+				const key = "a-secret-key"
+				o := newOrigin("v")
+				for i := range 5 { // until the breaker is open, and once more
+					r.get(t, fmt.Sprint(key, i), o.load).is(t, "v")
+				}
+				await(t, "the log says why", func() bool {
+					return len(r.log.lines("server="+opts.Addr, c.cause, "means=", "see=docs/operations.md#")) > 0
+				})
+				if !c.writes && len(r.log.lines("store can't be used for reading", c.cause)) != 1 {
+					t.Errorf("no line, or more than one, says that and why the cache can't read:\n%s", r.log.lines())
+				}
+				if !c.writes && name != "missing right" {
+					await(t, "it is said that messages don't arrive", func() bool {
+						return len(r.log.lines("messages don't arrive", "server="+opts.Addr, c.cause)) > 0
+					})
+				}
+				_, _, err := r.store.Get(t.Context(), cacheguard.Key{Cache: "test", Key: key}, nil)
+				if (err == nil) != c.writes || err != nil && (!strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
+					t.Errorf("the error of a read is %v; want %s and %q in it", err, opts.Addr, c.cause)
+				}
+				err = r.cache.Invalidate(t.Context(), key)
+				if c.changes && (err == nil || !strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
+					t.Errorf("the error of a change is %v; want %s and %q in it", err, opts.Addr, c.cause)
+				}
+				if lines := r.log.lines(key); len(lines) > 0 {
+					t.Errorf("the log has a key: %s", lines)
+				}
+				if lines := r.log.lines("wrong-password"); len(lines) > 0 || err != nil && strings.Contains(err.Error(), "wrong-password") {
+					t.Errorf("the password is told: %s, %v", lines, err)
+				}
+			})
+		}
+	}
+}
