@@ -1,0 +1,72 @@
+package redislink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A dial explains an error only while it is of use: the newest one, to that address, not long ago.
+func TestDialsExplain(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	late := fmt.Errorf("step: %w", context.DeadlineExceeded)
+	for name, c := range map[string]struct {
+		dials func(d *dials)
+		err   error
+		want  string
+	}{
+		"nothing is known": {func(*dials) {}, late, "a:1: no answer in time"},
+		"refused":          {func(d *dials) { d.ended("a:1", refused) }, late, "a:1: can't be reached: connection refused"},
+		"a node":           {func(d *dials) { d.ended("b:1", refused) }, late, "b:1: can't be reached: connection refused"},
+		"one that Sentinels name": {func(d *dials) { d.ended(failover, errors.New("unreachable")) }, late,
+			"the master that the Sentinels name: can't be reached: no connection"},
+		"not what a Sentinel answers": {func(d *dials) { d.ended("a:1", redis.Nil) }, late, "a:1: can't be reached: no connection"},
+		"mended":                      {func(d *dials) { d.ended("a:1", refused); d.ended("a:1", nil) }, late, "a:1: connected, and no answer in time"},
+		"another one mended":          {func(d *dials) { d.ended("a:1", refused); d.ended("b:1", nil) }, late, "a:1: can't be reached: connection refused"},
+		"long ago": {func(d *dials) {
+			d.ended("a:1", refused)
+			d.failed.at = time.Now().Add(-failureCounts)
+		}, late, "a:1: no answer in time"},
+		"takes long":   {func(d *dials) { d.began(); d.since = time.Now().Add(-longDial * 2) }, late, "a:1: can't be reached: no answer to a dial yet"},
+		"unknown host": {func(d *dials) { d.ended("a:1", &net.DNSError{IsNotFound: true}) }, late, "a:1: can't be reached: DNS doesn't know the host name"},
+		"no TLS":       {func(d *dials) { d.ended("a:1", tls.RecordHeaderError{}) }, late, "a:1: can't be reached: it doesn't speak TLS"},
+		"used up":      {func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free"},
+		"closed":       {func(*dials) {}, io.EOF, "a:1: the connection was closed by the other side"},
+		"left":         {func(*dials) {}, context.Canceled, "a:1: given up by who asked"},
+		"silent":       {func(*dials) {}, fmt.Errorf("%w within 1s", errSilent), "a:1: no answer in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "a:1"})
+			t.Cleanup(func() { _ = rdb.Close() })
+			l, err := New(rdb, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.dials(l.dials); l.dials.pending < 0 {
+				l.dials.pending = 0
+			}
+			told := l.Told(c.err)
+			if !strings.HasPrefix(told.Error(), c.want+" (") {
+				t.Errorf("told %q; want %q", told, c.want)
+			}
+			if !errors.Is(told, c.err) || !NoAnswer(told) {
+				t.Errorf("%v is not %v any more, or became an answer", told, c.err)
+			}
+			if again := l.Told(fmt.Errorf("around: %w", told)); !errors.Is(again, told) || strings.Count(again.Error(), "a:1: ") > 1 {
+				t.Errorf("told twice: %v", again)
+			}
+			if other, err := New(rdb, time.Second); err != nil || other.dials != l.dials {
+				t.Errorf("another link on the client sees other dials: %v", err)
+			}
+		})
+	}
+}
