@@ -38,10 +38,11 @@ type Flight[T any] struct {
 	born  uint64 // when it was begun, on the clock of Now: nothing of what it brings was found before
 
 	// guarded by shard.mu
-	members int           // those who want the result: callers, the leader included, and work that holds itself
-	work    int           // how many of them are work
+	members int32         // those who want the result: callers, the leader included, and work that holds itself
+	work    int32         // how many of them are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
+	urged   bool          // a member can't wait for the work to get its turn
 	done    chan struct{} // closed when landed; made when somebody waits
 	next    *Flight[T]    // that members have gone on with
 	detached
@@ -58,8 +59,7 @@ type detached struct {
 
 	// guarded by shard.mu
 	abandon func() // cancels the work
-	urged   bool   // a member can't wait for the work to get its turn
-	urge    func() // tells the work so
+	urge    func() // tells the work that a member can't wait for it to get its turn
 }
 
 // announced is what the work tells the members before it ends; guarded by shard.mu.
@@ -114,7 +114,7 @@ func (g *Group[T]) join(key string, limit int, moment, begun uint64) (f *Flight[
 	switch {
 	case f == nil:
 		f, leader = s.begin(key, begun), true
-	case limit > 0 && f.members-f.work >= limit:
+	case limit > 0 && int(f.members-f.work) >= limit:
 		f = nil
 	default:
 		f.enter()
@@ -201,7 +201,7 @@ func (g *Group[T]) Count() (flights, callers int) {
 		s.mu.Lock()
 		flights += len(s.open)
 		for _, f := range s.open {
-			callers += f.members - f.work
+			callers += int(f.members - f.work)
 		}
 		s.mu.Unlock()
 	}
@@ -431,7 +431,7 @@ func (f *Flight[T]) Leave() bool {
 	return !landed
 }
 
-func (f *Flight[T]) leave(work int) (landed, last bool) {
+func (f *Flight[T]) leave(work int32) (landed, last bool) {
 	f.shard.mu.Lock()
 	f.work -= work
 	if f.landed {
