@@ -22,7 +22,6 @@ var peers = program.Peers{
 		{Name: "bsm-linear", Open: bsm(linear)},
 		{Name: "bsm-exponential", Open: bsm(exponential)},
 		{Name: "rueidislock", OwnClient: true, Open: openRueidislock},
-		{Name: "rueidislock", OwnClient: true, Open: openRueidislock},
 	},
 	Contenders: []contender.Contender{
 		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender, rocksStrongContender,
