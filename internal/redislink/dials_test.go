@@ -36,7 +36,12 @@ func TestDialsExplain(t *testing.T) {
 			d.ended("a:1", refused)
 			d.failed.at = time.Now().Add(-failureCounts)
 		}, late, "a:1: no answer in time"},
-		"takes long":   {func(d *dials) { d.began(); d.since = time.Now().Add(-longDial * 2) }, late, "a:1: can't be reached: no answer to a dial yet"},
+		"takes long": {func(d *dials) { d.began(); d.since = time.Now().Add(-longDial * 2) }, late, "a:1: can't be reached: no answer to a dial yet"},
+		"no Sentinels": {func(d *dials) {
+			d.ended(failover, errors.New("redis: all sentinels specified in configuration are unreachable"))
+		}, late,
+			"the master that the Sentinels name: can't be reached: no Sentinel names it"},
+		"no Redis":     {func(*dials) {}, errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), "a:1: what answers is no Redis"},
 		"unknown host": {func(d *dials) { d.ended("a:1", &net.DNSError{IsNotFound: true}) }, late, "a:1: can't be reached: DNS doesn't know the host name"},
 		"no TLS":       {func(d *dials) { d.ended("a:1", tls.RecordHeaderError{}) }, late, "a:1: can't be reached: it doesn't speak TLS"},
 		"used up":      {func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free"},

@@ -117,6 +117,8 @@ func causeOfDial(err error) string {
 		return "too many files are open here"
 	case errors.As(err, &header):
 		return "it doesn't speak TLS"
+	case strings.Contains(err.Error(), "all sentinels"): // go-redis' own words, with the reasons as text
+		return "no Sentinel names it"
 	case errors.As(err, &alert), errors.As(err, &certificate), errors.As(err, &name), strings.Contains(err.Error(), "tls: "):
 		return "TLS failed"
 	case isTimeout(err):
@@ -132,6 +134,8 @@ func causeOfBreak(err error) string {
 		return "the client is closed"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "the connection was closed by the other side"
+	case strings.HasPrefix(err.Error(), "redis: can't parse"), strings.HasPrefix(err.Error(), "redis: invalid reply"):
+		return "what answers is no Redis"
 	}
 	return "no connection"
 }
