@@ -400,7 +400,7 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 		{"a fill forgets one inbox", redisstore.FillScript, "string.gmatch(waiters or '', ' (%x+)')", "string.gmatch(waiters or '', ' (%x+)$')"},
 		{"a fill tells all", redisstore.FillScript, "waiters and both[2]", "'*'"},
 		{"a question notes the first one alone", redisstore.LeaseScript, "(known and waiters or processes)", "processes"},
-		{"nobody is noted", redisstore.LeaseScript, "note(waiters, left + ARGV[7])", ""},
+		{"nobody is noted", redisstore.LeaseScript, "note(waiters, left + ARGV[7])", "{}"},
 		{"a takeover loses those who wait", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},
 	} {
 		p := newParish(t, server)

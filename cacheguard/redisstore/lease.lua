@@ -16,10 +16,11 @@
 -- The waiters are '*' for all processes that have the cache open, or how many these were and after each space an inbox. They stay for
 -- longer than any lease that they can belong to.
 
--- note adds the asker to the waiters. Once most processes wait, or very many, or where there are few, one message for all is cheaper.
+-- note adds the asker to the waiters, and returns an error if it can't. Once most processes wait, or very many, or where there are few,
+-- one message for all is cheaper.
 local function note(waiters, ms)
   if waiters == '*' or waiters and string.find(waiters, ARGV[5], 1, true) then
-    return
+    return {}
   end
   local known = waiters and string.match(waiters, '^%d+')
   local processes = tonumber(known or redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0)
@@ -31,7 +32,7 @@ local function note(waiters, ms)
   if processes <= 4 or 2 * waiting >= processes or waiting > 64 then
     list = '*'
   end
-  redis.pcall('SET', KEYS[5], list, 'PX', ms) -- out of memory: then without a message
+  return redis.pcall('SET', KEYS[5], list, 'PX', ms)
 end
 
 -- generations are those of the cache and of the tags, or nil: then the asker reads them.
@@ -74,10 +75,14 @@ if lease then
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
       if mark == '-' and ARGV[5] ~= '' then
+        local noted
         if ARGV[5] == '+' or not string.find(holder, '%u') then
-          redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
+          noted = redis.pcall('SETRANGE', KEYS[2], 0, '+')
         else
-          note(waiters, left + ARGV[7])
+          noted = note(waiters, left + ARGV[7])
+        end
+        if type(noted) == 'table' and noted.err then -- out of memory: no message will come, so the asker asks again soon
+          left = math.min(left, 100)
         end
       end
       return {'held', holder, left}

@@ -170,3 +170,23 @@ func TestRedisIsBusy(t *testing.T) {
 	figures(t, "Redis says BUSY", calls, time.Since(began), all...)
 	r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 }
+
+// In a memory that is full nobody can leave a note that he waits, so no message will tell him. He asks again, long before the lease would
+// be over.
+func TestFullMemoryHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	server, prefix := redistest.Start(t), newPrefix()
+	long := func(s *site) { s.cache.LeaseTTL, s.cache.LoadTimeout = time.Hour, time.Hour }
+	first, second := newReplica(t, server.Addr(), prefix, long), newReplica(t, server.Addr(), prefix, long)
+	second.listens(t)
+	o := newOrigin("v")
+	letGo := o.hold()
+	leads := first.ask(t, 1, "k", o.load)
+	arrives(t, "the first replica loads", o.began)
+	must(t, newClient(t, server.Addr()).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	waits := second.ask(t, 1, "k", o.load)
+	second.waits(t)
+	letGo()
+	leads.got(t, "v")
+	waits.got(t, "v")
+}
