@@ -254,20 +254,37 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 	for i, told := range l.AgainKeys {
 		ids[i] = told.Name
 	}
-	replies, _ := c.store.GetMany(ctx, c.keysOf(ids), nil)
-	for i, r := range complete(replies, len(ids)) {
-		told := l.AgainKeys[i]
-		h, _, wrong := frame.Parse(r.Answer)
+	keys := c.keysOf(ids)
+	for version := range uint8(Versions - 1) {
+		for _, k := range keys[:len(ids)] {
+			k.Version = (k.Version + 1 + version) % Versions
+			keys = append(keys, k)
+		}
+	}
+	replies, _ := c.store.GetMany(ctx, keys, nil)
+	replies = complete(replies, len(keys))
+	for i, told := range l.AgainKeys {
+		wrong, known := replies[i].Err, knows(replies[i].Answer, told)
+		for n := i + len(ids); n < len(keys); n += len(ids) { // of other versions, of which there may be nothing
+			wrong = cmp.Or(wrong, replies[n].Err)
+			known = known && (replies[n].Answer == nil || knows(replies[n].Answer, told))
+		}
 		switch {
-		case r.Err != nil:
-			err = errors.Join(err, r.Err)
-		case wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero()):
+		case wrong != nil:
+			err = errors.Join(err, wrong)
+		case known:
 			sent += c.unsent.SentKeys(ids[i:i+1], l.Through, false)
 		default:
 			l.AddKey(told.Name, told.Mark)
 		}
 	}
 	return sent, err
+}
+
+// knows reports whether a frame is from after a change, or has its mark.
+func knows(f []byte, told knowledge.Told) bool {
+	h, _, wrong := frame.Parse(f)
+	return wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero())
 }
 
 func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []string) (sent int, err error) {

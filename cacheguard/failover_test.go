@@ -135,6 +135,38 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 	}
 }
 
+// That holds for what another release has stored, too, also if this one has a new value by then.
+func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		s := newTwoServers()
+		here, there := openOn(t, s, cacheguard.Options[string]{Version: 4}), openOn(t, s, cacheguard.Options[string]{Version: 5})
+		for _, server := range []*memstore.Store{s.replica, s.Store} {
+			s.serves.Store(server)
+			entryOf(t, here, "old")
+			entryOf(t, there, "old")
+		}
+		time.Sleep(time.Second)
+		if err := here.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		s.serves.Store(s.replica)
+		if _, err := here.Refresh(t.Context(), "k", returning("new")); err != nil {
+			t.Fatal(err)
+		}
+		if got := entryOf(t, there, "unused"); got != "old" {
+			t.Fatalf("%q: the change was not lost", got)
+		}
+		s.says(cacheguard.MessageRestored)
+		if err := here.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := entryOf(t, there, "new"); got != "new" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // A process is subscribed by its first change. What it has changed before messages arrive for the first time isn't repeated, for
 // nothing was interrupted; if a try has failed before that, it is.
 func TestFirstMessagesRepeatNothing(t *testing.T) {
