@@ -49,9 +49,9 @@
 //     caches, with its own context, is read after it has begun, past flights and the local tier. So what is made of other
 //     cached values can be invalidated after them, and is not made of the old ones again (but see above for tags in a
 //     cluster).
-//   - With StrongReads, anything in a cluster about tags before the message, as above, nor about what a failover of Redis
-//     has lost; and while the store can't be used, calls share what they can. While a change is on its way, two calls may
-//     see it in either order: one may get the new value of a load whose lease was lost, and the next one the old value.
+//   - StrongReads in three cases: tags in a cluster before the message, as above; changes that a failover of Redis has lost; and
+//     while the store can't be used, when calls share what they can. While a change is on its way, two calls may see it in
+//     either order: one may get the new value of a load whose lease was lost, and the next one the old value.
 //   - A lock. The lease makes loads rare and fills safe. It doesn't protect what a load does at the origin.
 //   - Secrets. Whoever can write to the store is trusted with what callers get.
 //
@@ -90,8 +90,8 @@
 // # The first trip
 //
 // A Get asks the store for the value, or, if the process expects none, at once for the lease, which saves a trip before the load. It
-// expects none of a key that it has changed, whose value has ended as far as it has seen, or of which it knows nothing, each as long
-// as in the last such cases mostly none was there. A value that is there all the same comes as the answer, as a read would have
+// expects no value in three cases: it has changed the key, it has seen the value end, or it knows nothing of the key. Each case
+// counts only while the last look-ups of that kind mostly found nothing. A value that is there all the same comes as the answer, as a read would have
 // brought it, and costs the store a script in the place of a read. This is done while at most half of MaxLoads run, and not with
 // a limiter for the whole fleet.
 //

@@ -173,7 +173,7 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 	return true, c.answer(ctx, key, res)
 }
 
-// look is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
+// leadRead is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
 //
 //go:noinline
 func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {

@@ -40,8 +40,8 @@
 // One message on the cache's channel takes the place of the list where that is cheaper: in a cache that is open in at most four
 // processes, once half of its processes wait for the load, and once more than 64 do.
 //
-// Every process also listens to the common channel, by a pattern. Scripts publish a change there only if a program has subscribed
-// to it by its name (PUBSUB NUMSUB), which only programs do that know no other channel.
+// Every process also listens to the common channel, by a pattern. Programs that know no other channel subscribe to it by its name. A
+// script asks PUBSUB NUMSUB whether there are any, and only then publishes a change there, too.
 //
 // In a cluster, and through a client of your own type, all messages go to the common channel and each process gets all of them. A
 // PUBLISH there goes to every node, so one for each inbox would cost the nodes more than it saves.
