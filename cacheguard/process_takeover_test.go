@@ -44,14 +44,17 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 	f.wantLoads(key, 2)
 	f.figures(fmt.Sprintf("leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals, leaseTTL), 2, second.At.Sub(killed), answers)
 
-	// The lease was granted after it was asked for, and renewed the last time before the kill.
-	asked := f.all(observedOf(leader.index, "lease asked", key))[0].At
+	// The lease was granted after its callers came, and renewed the last time before the kill. When it was asked for is told with the
+	// answer.
+	came := f.all(func(r replicaReport) bool {
+		return r.Kind == reportEntered && r.Key == key && r.Replica == leader.index
+	})[0].At
 	held := f.all(observedOf(leader.index, "lease granted", key))[0].At
 	renewed := f.all(observedOf(leader.index, "renewed", key))
 	if n := len(renewed); n > 0 {
 		held = renewed[n-1].At
 	}
-	if early := asked.Add(leaseTTL).Sub(second.At); early > 0 {
+	if early := came.Add(leaseTTL).Sub(second.At); early > 0 {
 		f.Errorf("the second load began %v before the first one's lease was over", early)
 	}
 	if late := second.At.Sub(killed) - leaseTTL; late > slack {

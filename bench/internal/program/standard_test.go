@@ -38,7 +38,7 @@ func TestScenarios(t *testing.T) {
 		{"cold", "none", "loads more than once", 1},
 		{"missing", "singleflight", "loads more than once", 1},
 		{"failing", "stage-compare", "loads more than once", 1},
-		{"avalanche", "singleflight", "loads more than once", 100},
+		{"avalanche", "singleflight", "loads more than once", 20},
 		{"killed", "stage-setnx", "no answer for some", 2},
 		{"redis-gone", "none", "errors", 2},
 		{"slow", "stage-compare", "loads more than once", 1},
@@ -56,7 +56,8 @@ func TestScenarios(t *testing.T) {
 			case "slow":
 				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "20s")
 			case "avalanche":
-				args = append(args, "-keys", "100", "-lock-ttl", "20s", "-patience", "20s")
+				// few enough for each step to be answered within its time on a busy machine
+				args = append(args, "-keys", "20", "-lock-ttl", "20s", "-patience", "20s")
 			case "cold":
 				args = append(args, "-callers", "5", "-rounds", "2", "-lock-ttl", "20s", "-patience", "20s")
 			default:
