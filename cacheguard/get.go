@@ -66,10 +66,10 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // Get and its kin wait themselves, in the loops that they end with, and begin and end, which may go deep, are not on the stack
 // while they do.
 type call[V any] struct {
-	group group
-	after int64     // what its result is compared with by somebody else: see notOlder; 0: with nothing
-	stale *found[V] // with parted: what its result takes the place of
-	load  loader[V]
+	group   group
+	demands bool      // its context demands something not older, and somebody sees to that: see notOlder
+	stale   *found[V] // with parted: what its result takes the place of
+	load    loader[V]
 
 	flight *flight.Flight[outcome[V]] // that it waits for; nil: for none
 	came   uint64                     // before which nothing may have been found that it gets; 0: whenever
@@ -91,9 +91,11 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 			return err
 		}
 	}
-	if linkOf(ctx) != nil && call.after == 0 {
-		if call.after = c.demanded(ctx); call.after > 0 && desk.From(ctx) == nil { // who has a desk sees to it
-			return c.notOlder(ctx, key, call, res)
+	if linkOf(ctx) != nil && !call.demands {
+		if after := c.demanded(ctx); after > 0 {
+			if call.demands = true; desk.From(ctx) == nil { // who has a desk sees to it
+				return c.notOlder(ctx, key, call, after, res)
+			}
 		}
 	}
 	since := c.since(ctx, id)
@@ -164,7 +166,7 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 // getLocal answers from the process-local tier, if it can.
 func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], res *Result[V]) (found bool, err error) {
 	var e *kept[V]
-	if *res, e = c.tier.get(id); e == nil || call.after > 0 && res.stamp <= call.after {
+	if *res, e = c.tier.get(id); e == nil || call.demands && res.stamp <= after(ctx) {
 		return false, nil
 	}
 	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {

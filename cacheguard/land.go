@@ -76,7 +76,7 @@ func (m *miss[V]) land(res Result[V], err error) {
 
 // landOwn lands with what its load returned.
 func (m *miss[V]) landOwn(res Result[V]) {
-	res.began = m.asked.asOf
+	res.began = max(uint32(m.asked.asOf), 1) // that clock goes round in here
 	out := noted(res, nil, m.note)
 	if m.own.out.entry.NoShare {
 		out.also = &aside[V]{unshared: true, note: m.note}

@@ -3,7 +3,6 @@ package cacheguard
 import (
 	"context"
 	"fmt"
-	"math"
 )
 
 // Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
@@ -28,7 +27,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	}
 	id, after := keyID(key), c.demanded(ctx)
 	if c.tier.values != nil {
-		if res, e := c.tier.get(id); e != nil && res.meets(nil, after, math.MaxUint64) {
+		if res, e := c.tier.get(id); e != nil && res.NotOlderThan(Token{after}) {
 			return res, nil
 		}
 	}
@@ -45,7 +44,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if got.corrupt != nil {
 		c.observeMiss(ctx, key, got)
 	}
-	if got.unshared || !got.res.meets(nil, after, math.MaxUint64) {
+	if got.unshared || !got.res.NotOlderThan(Token{after}) {
 		return Result[V]{}, nil
 	}
 	return got.res, nil

@@ -12,13 +12,13 @@ type Result[V any] struct {
 	NotFound  bool          // the null sentinel: the origin says it does not exist
 	Local     bool          // answered by the process-local tier
 	Degraded  bool          // the store was not usable; of a load's previous value: what it returns will not be stored
+	began     uint32        // here there is room: its load began after that on the clock of this process' flights; 0: it was another process'
 	Age       time.Duration // since the value was stored, on the store's clock
 	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
 	UsableFor time.Duration // a load's previous value: how much longer it may be served if that load fails; else 0
 	Err       error         // why a stale value was served, if a load failed or could not be begun
 
-	stamp int64  // when its load got its lease, on the store's clock; 0: nobody knows
-	began uint64 // and on the clock of this process' flights, after which it began; 0: it was another process' load
+	stamp int64 // when its load got its lease, on the store's clock; 0: nobody knows
 }
 
 // later is the result when it is so much older.

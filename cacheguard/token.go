@@ -114,14 +114,14 @@ func (c *Cache[V]) Demanded(ctx context.Context) Token { return Token{c.demanded
 const attempts = 3
 
 // notOlder is the read path of a call that demands something not older than that.
-func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], res *Result[V]) (err error) {
+func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], after int64, res *Result[V]) (err error) {
 	came := flight.Now()
 	for range attempts {
 		for _, group := range []group{reads, reads, refreshes} {
 			if group < call.group || group == reads && res.Status != StatusMiss && res.Status != StatusCoalesced {
 				continue // what is there has been looked at; a load that was waited for may have been followed by another one
 			}
-			if err = c.plainly(ctx, key, group, call, res); res.meets(err, call.after, came) {
+			if err = c.plainly(ctx, key, group, call, res); res.meets(err, after, came) {
 				return err
 			}
 		}
@@ -132,13 +132,13 @@ func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], res 
 
 // meets reports whether this is an answer for a call that came then and demands something not older.
 func (r *Result[V]) meets(err error, after int64, came uint64) bool {
-	return after <= 0 || err != nil && !r.NotFound || r.stamp > after || r.began > came
+	return after <= 0 || err != nil && !r.NotFound || r.stamp > after || r.began != 0 && int32(r.began-uint32(came)) > 0
 }
 
 // plainly is a call of which nothing is demanded.
 func (c *Cache[V]) plainly(ctx context.Context, key string, group group, of *call[V], res *Result[V]) (err error) {
 	*res = Result[V]{}
-	call := call[V]{group: group, after: of.after, load: of.load}
+	call := call[V]{group: group, demands: true, load: of.load}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
 		call.flight.Await(ctx.Done())
 	}
