@@ -1,6 +1,7 @@
 package cacheguard_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -95,7 +96,7 @@ func TestReleasesTakeTurns(t *testing.T) {
 				}
 				_, err := five.GetEntry(t.Context(), "k", tagged5)
 				w.amount++
-				return firstError(err, five.InvalidateTags(t.Context(), "tea"))
+				return cmp.Or(err, five.InvalidateTags(t.Context(), "tea"))
 			},
 			"Set, 4": func() error { return four.Set(t.Context(), "k", stock4{"Tea", fmt.Sprint(w.amount)}) },
 			"Set, 5": func() error { return five.Set(t.Context(), "k", stock5{"Tea", fmt.Sprint(w.amount)}) },
@@ -131,15 +132,6 @@ func TestReleasesTakeTurns(t *testing.T) {
 			})
 		}
 	})
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Without a version of its own a release reads what the one before it has stored. Releases that are no neighbours don't read one
