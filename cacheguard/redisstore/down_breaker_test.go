@@ -61,7 +61,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 					r = join()
 				} else {
 					r = join()
-					await(t, "the replica is ready", func() bool { return r.store.Warm(t.Context()) == nil })
+					r.listens(t)
 					all = r.loseRedisDuringLoad(t, o, func() { outage.begin(t, p) })
 				}
 

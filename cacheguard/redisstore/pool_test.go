@@ -24,7 +24,7 @@ func TestPoolExhausted(t *testing.T) {
 			admin := newClient(t, server.Addr())
 			prefix := newPrefix()
 			r := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
-			await(t, "the replica is ready", func() bool { return r.store.Warm(t.Context()) == nil })
+			r.listens(t)
 
 			queue := prefix + ":queue"
 			blocked := make(chan error, 1)

@@ -50,7 +50,7 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 	proxy := newProxy(t, server.Addr())
 	first := newReplica(t, proxy.Addr(), prefix, brief, func(s *site) { s.store.OpTimeout = lease })
 	second := newReplica(t, server.Addr(), prefix, brief)
-	await(t, "the first replica is ready", func() bool { return first.store.Warm(t.Context()) == nil })
+	first.listens(t)
 	second.listens(t)
 	older, newer := newOrigin("old"), newOrigin("new")
 	endOlder, endNewer := older.hold(), newer.hold()
