@@ -34,6 +34,7 @@ type Cache[V any] struct {
 	delivery
 	listeners
 	health
+	comparing atomic.Int32 // see compareLater
 	doubts
 }
 
@@ -63,6 +64,7 @@ type listeners struct {
 	detachObserver func()
 	stopListening  func()
 	sharesNoMore   func() // this cache its name
+	leaveSwitch    func()
 }
 
 // health is what the cache has said of the store. Reads can work while leases don't (out of memory, read-only), so each has
@@ -98,7 +100,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 		l.fleet.LogTo(opts.Logger)
 	}
 	c.doubtLease()
-	c.sharesNoMore = c.doubtName()
+	c.sharesNoMore, c.leaveSwitch = c.doubtName(), opts.Switch.attach(opts.Name, opts.Logger)
 	c.stopListening = store.Listen(opts.Name, c.received)
 	return c, nil
 }

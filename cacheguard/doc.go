@@ -198,6 +198,12 @@
 // follow loads and leave a note that reaches all who wait for them, in any process; Attacher, to read gauges (Stats);
 // HitsUntold, to have hits of the local tier counted instead of told, for telling them takes as long as finding them.
 //
+// # Taking a cache out of the path
+//
+// A Switch takes caches out of the path of their calls while the program runs: off, where every call loads, and shadow, where every
+// call loads and the cache is read, filled and compared beside it, for the days before it is trusted. What is changed meanwhile is
+// told to the store all the same, so that the cache can be switched on again at any time.
+//
 // # Changing what is stored
 //
 // A release that renames a field of the cached struct reads what the release before it has stored, and finds nothing in that field.

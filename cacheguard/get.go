@@ -21,7 +21,7 @@ import (
 // process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
-	if c.plain && load != nil && c.enter(ctx) == nil { // get would find the same, and spend half of its time on a Result
+	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
@@ -98,6 +98,7 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 			}
 		}
 	}
+	call.group = c.groupIn(c.opts.Switch.Mode(), call.group)
 	since := c.since(ctx, id)
 	if call.group == reads && c.tier.values != nil {
 		if since == 0 {
@@ -159,6 +160,8 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 		return c.reload(ctx, &of, res)
 	case parted:
 		return c.pursue(ctx, &of, call.stale, nil, res)
+	case direct:
+		return c.leadDirect(ctx, &of, call.stale, res)
 	}
 	return c.leadRead(ctx, &of, res)
 }

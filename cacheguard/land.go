@@ -46,7 +46,7 @@ func (r *run[V]) land(m *miss[V]) {
 			res = m.own.out.result()
 		}
 		res.Degraded = degraded
-		m.landOwn(res)
+		r.landOwn(m, res)
 	case protocol.LandOwnError:
 		m.fail(Result[V]{Status: m.own.res.Status, Degraded: degraded}, m.own.out.err)
 	case protocol.LandRefused:
@@ -75,7 +75,14 @@ func (m *miss[V]) land(res Result[V], err error) {
 }
 
 // landOwn lands with what its load returned.
-func (m *miss[V]) landOwn(res Result[V]) {
+func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
+	if had := m.rehearsed; had != nil && !m.own.out.entry.NoShare {
+		of, loaded := m.target, res
+		if v, ok := r.cache.tier.cloned(res.Value); ok { // who gets this one may change theirs
+			loaded.Value = v
+			defer r.cache.compareLater(r.values, &of, had, loaded)
+		}
+	}
 	res.began = max(uint32(m.asked.asOf), 1) // that clock goes round in here
 	out := noted(res, nil, m.note)
 	if m.own.out.entry.NoShare {

@@ -73,6 +73,7 @@ func (c *Cache[V]) Close() error {
 	c.life.ends.Close()
 	c.stopListening()
 	c.sharesNoMore()
+	c.leaveSwitch()
 	c.tier.values.Close()
 	c.detachObserver()
 

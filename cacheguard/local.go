@@ -72,10 +72,27 @@ func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 	if beta <= 0 || !drawsEarly(res.FreshFor, e.took, beta, rand.Float64) {
 		return found[V]{}, false
 	}
-	got := e.found
-	got.res = e.res.later(res.Age - e.res.Age) // not the caller's own copy
-	got.keeps -= res.Age - e.res.Age
-	return got, true
+	return e.later(res.Age - e.res.Age), true // not the caller's own copy
+}
+
+// later is what was found when it is so much older.
+func (e *kept[V]) later(d time.Duration) (got found[V]) {
+	got = e.found
+	got.res = e.res.later(d)
+	got.keeps -= d
+	return got
+}
+
+// found is what the tier answers with at present, for nobody to change.
+func (n *localTier[V]) found(id string) (got found[V], ok bool) {
+	if n.values == nil {
+		return got, false
+	}
+	e, now := n.fresh(id)
+	if e == nil {
+		return got, false
+	}
+	return e.later(now - e.at), true
 }
 
 // moment is taken before the store is asked for what is then kept.

@@ -106,6 +106,7 @@ type many[V any] struct {
 	since  uint64     // what was found before it won't do
 	after  int64      // nor what was loaded before that, by the store's clock
 	came   uint64     // unless its load began after this call
+	mode   Mode       // of the cache's Switch
 	group  group      // of the flights that the call takes part in
 	again  []string   // keys of which only something else was to be had
 	waits  []*miss[V] // for whose flights the call waits: first for those of other callers, then for its own
@@ -125,7 +126,7 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	defer m.leave()
 	keys = m.local(ctx, keys)
 	m.after, m.came = m.cache.demanded(ctx), flight.Tick()
-	m.get(ctx, keys, m.came)
+	m.get(ctx, keys, m.came, reads)
 	for n := 1; len(m.again) > 0; n++ { // only with StrongReads, or if something is demanded
 		keys, m.again, m.behind, m.missed = m.again, nil, nil, nil
 		if n == 2*attempts {
@@ -135,10 +136,11 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 		if m.cache.opts.StrongReads {
 			m.since = m.came
 		}
+		of := reads
 		if m.after > 0 {
-			m.group = group(n % 2) // reads, refreshes, and so on: see notOlder
+			of = group(n % 2) // reads, refreshes, and so on: see notOlder
 		}
-		m.get(ctx, keys, flight.Tick())
+		m.get(ctx, keys, flight.Tick(), of)
 	}
 	if len(m.failed) > 0 {
 		return m.failed
@@ -157,8 +159,9 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 }
 
 // get gets what the store and loads have.
-func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64) {
-	m.asOf = asOf
+func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group) {
+	m.asOf, m.mode = asOf, m.cache.opts.Switch.Mode()
+	m.group = m.cache.groupIn(m.mode, of)
 	m.read(ctx, keys)
 	m.refreshBehind(ctx)
 	m.join(ctx)
@@ -215,7 +218,7 @@ func (m *many[V]) give(key string, res *Result[V], err error) {
 // local answers with what the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.tier.values == nil || linkOf(ctx) != nil { // see since and demanded
+	if c.tier.values == nil || linkOf(ctx) != nil || c.opts.Switch.Mode() != ModeOn { // see since and demanded
 		return keys
 	}
 	var others []string
@@ -258,6 +261,12 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		ks[i] = c.key(keyID(key))
 		before[i] = c.changed.Count(ks[i].Key)
 	}
+	if m.mode == ModeOff {
+		for i, key := range keys {
+			m.miss(c.offPath(&target[V]{nil, key, ks[i], m.one(key)}), before[i])
+		}
+		return
+	}
 	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
 }
 
@@ -269,10 +278,13 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	} else if !got.servable() {
 		c.observeMiss(ctx, key, *got)
 	}
+	of := target[V]{nil, key, k, m.one(key)}
+	if m.mode == ModeShadow {
+		m.miss(c.inShadow(&of, *got, err), changed)
+		return
+	}
 	if m.group == refreshes {
-		p := c.missOf(&target[V]{nil, key, k, m.one(key)}, *got, err)
-		p.asked.changed = changed
-		m.missed = append(m.missed, p)
+		m.miss(c.missOf(&of, *got, err), changed)
 		return
 	}
 	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
@@ -285,10 +297,16 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 		m.give(key, &Result[V]{}, failed)
 	default:
-		p := c.missOf(&target[V]{nil, key, k, m.one(key)}, *got, err)
-		p.Reads, p.asked.changed = true, changed
-		m.missed = append(m.missed, p)
+		p := c.missOf(&of, *got, err)
+		p.Reads = true
+		m.miss(p, changed)
 	}
+}
+
+// miss notes what is to be had from a load. changed is from before the store was asked.
+func (m *many[V]) miss(p *miss[V], changed uint64) {
+	p.asked.changed = changed
+	m.missed = append(m.missed, p)
 }
 
 // refreshBehind has values refreshed that the caller already has.

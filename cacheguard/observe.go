@@ -25,6 +25,7 @@ type Event struct {
 	Took     time.Duration
 	Err      error
 	Reason   Reason
+	Differs  Difference
 	Note     []byte // what the LoadTracer noted at the load that made the result, in whatever process; not to be changed
 }
 
@@ -52,6 +53,7 @@ const (
 	EventStale                             // a stale value was served; NotFound, Err if a load failed; Took, Note if it was waited for
 	EventLoaded                            // a caller got what became of the load that it began, or why that could not begin; as EventCoalesced
 	EventUnstored                          // package middleware: a response is not stored; Reason
+	EventCompared                          // what a call in shadow would have got was compared with what it got; Local, NotFound, Took (its age), Differs
 )
 
 var eventNames = [...]string{
@@ -60,7 +62,7 @@ var eventNames = [...]string{
 	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
 	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
-	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored",
+	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored", EventCompared: "compared",
 }
 
 // String is the kind in words.

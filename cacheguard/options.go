@@ -118,6 +118,15 @@ type Options[V any] struct {
 	// has given up.
 	Errors []error
 
+	// Switch takes the cache out of the path of its calls while the program runs, and may be that of several caches. Default: none; the
+	// cache is always on.
+	Switch *Switch
+
+	// Same reports whether two values are the same to callers, where what is stored is compared with what was loaded (ModeShadow). It may
+	// be called at any time by many goroutines. Default: they are encoded in the same bytes, which a codec that encodes a value in different
+	// ways (a map of gob, protobuf) makes useless.
+	Same func(a, b V) bool
+
 	// Observer is told of hits, loads and everything else. Default none.
 	Observer Observer
 
@@ -201,6 +210,9 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	wrongSentinels(o.Errors, &bad)
 	if o.Codec == nil {
 		o.Codec = defaultCodec[V]()
+	}
+	if o.Switch == nil {
+		o.Switch = new(Switch)
 	}
 	if o.ErrorText == nil {
 		o.ErrorText = error.Error

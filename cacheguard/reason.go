@@ -32,6 +32,7 @@ const (
 	ReasonVariants                         // its URL has too many variants
 	ReasonStore                            // the store could not be used
 	ReasonPurged                           // it was purged while its handler ran
+	ReasonSwitch                           // its cache was switched off, or in shadow
 
 	// Reasons is one more than the last of them.
 	Reasons
@@ -44,7 +45,7 @@ var reasonNames = [...]string{
 	ReasonCookie: "Cookie", ReasonNoCache: "no-cache", ReasonNoFreshness: "no freshness", ReasonStale: "stale",
 	ReasonTooLarge: "too large", ReasonFlushed: "flushed", ReasonEventStream: "event stream", ReasonTakenOver: "taken over",
 	ReasonIncomplete: "incomplete", ReasonTags: "too many tags", ReasonVariants: "too many variants", ReasonStore: "store",
-	ReasonPurged: "purged",
+	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 
 // String is the reason in a word or two, as Cache-Status has it in its parameter detail; "" for none.

@@ -43,7 +43,7 @@ func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], go
 }
 
 // flights are those of one process, by group.
-type flights[V any] [3]flight.Group[outcome[V]]
+type flights[V any] [groups]flight.Group[outcome[V]]
 
 // group is one of them: flights of different groups don't meet.
 type group uint8
@@ -52,4 +52,6 @@ const (
 	reads     group = iota // of Get and its kin
 	refreshes              // of Refresh, and of what reads refresh behind their callers' backs
 	parted                 // of reads of values that are one of several, by those they are for
+	direct                 // of all of those while a Switch has them answered by loads of this process only
+	groups
 )

@@ -26,6 +26,9 @@ type Stats struct {
 	Unsent   int
 	SentLate uint64
 
+	// 1 if a Switch has taken the cache out of the path of its calls, in one way or the other.
+	SwitchedOff, InShadow int
+
 	// Circuit breakers of the store that are open, and how many there are: one for a server, several for a cluster. Both
 	// are 0 if the store has none.
 	BreakersOpen, Breakers int
@@ -87,6 +90,12 @@ func (c *Cache[V]) Stats() (s Stats) {
 		s.Callers += callers
 	}
 	s.Unsent, s.SentLate = c.unsent.Count(), c.sentLate.Load()
+	switch c.opts.Switch.Mode() {
+	case ModeOff:
+		s.SwitchedOff = 1
+	case ModeShadow:
+		s.InShadow = 1
+	}
 	if b, ok := c.store.(Breakers); ok {
 		s.BreakersOpen, s.Breakers = b.Breakers()
 	}

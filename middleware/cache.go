@@ -56,6 +56,8 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 		Local:        localTier(opts),
 		Codec:        codec{maxBody: opts.MaxBody},
 		ErrorText:    errorText,
+		Switch:       opts.Switch,
+		Same:         sameToClients,
 		Observer:     opts.Observer,
 		Logger:       opts.Logger,
 	})

@@ -193,6 +193,7 @@
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why
+//	switch             Options.Switch is off, or in shadow
 //	purged             this process has purged it while the handler ran; what other processes purge meanwhile is not known here
 //	method             the answer to a HEAD
 //	range              an answer to Range that is no part which can be stored, see above; or another part is being stored

@@ -203,6 +203,11 @@ type Options struct {
 	// and one that could not be served (503). err is what cacheguard.Cache.GetEntry returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
+	// Switch takes the cache out of the path of requests while the program runs, and may be that of several caches: see
+	// cacheguard.Switch. While it is off or in shadow the handler answers, once for those who ask for the same at the same time. Default:
+	// none; the cache is always on.
+	Switch *cacheguard.Switch
+
 	// Observer is told of hits, loads and everything else. Default none.
 	Observer cacheguard.Observer
 
@@ -329,6 +334,9 @@ func (o Options) withDefaults() (Options, error) {
 		if !isToken(name) || name == "*" {
 			wrong("IgnoreVary has %q, which is no field", name)
 		}
+	}
+	if o.Switch == nil {
+		o.Switch = new(cacheguard.Switch)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -118,6 +118,9 @@ func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
 		return reasons[v.why]
 	}
 	if u.found.Degraded {
+		if u.cache.opts.Switch.Mode() != cacheguard.ModeOn {
+			return cacheguard.ReasonSwitch
+		}
 		return cacheguard.ReasonStore
 	}
 	if _, ok := surrogateTags(res.header); !ok {

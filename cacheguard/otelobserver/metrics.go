@@ -42,6 +42,9 @@ const (
 	storeError
 	overloaded
 	sentLate
+	compared
+	comparedMeanwhile
+	comparedStill
 	unstored // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
@@ -74,6 +77,8 @@ var tables = []struct {
 	{"cacheguard.store.errors", "Steps in the store that failed.", "{error}", []labelled{{storeError, ""}}},
 	{"cacheguard.overloads", "Callers and loads that were turned away.", "{refusal}", []labelled{{overloaded, ""}}},
 	{"cacheguard.changes.late", "Invalidations and other changes that the store was told of later than when they were made.", "{change}", []labelled{{sentLate, ""}}},
+	{"cacheguard.compared", "What calls in shadow would have got, by whether it was what they got: same, meanwhile (not any more a moment later), still (something else).",
+		"{comparison}", []labelled{{compared, "same"}, {comparedMeanwhile, "meanwhile"}, {comparedStill, "still"}}},
 	{"cacheguard.unstored", "Responses of package middleware that were not stored, by why.", "{response}", reasons()},
 }
 
@@ -100,6 +105,8 @@ var gauges = []struct {
 	{"cacheguard.flights", "Keys that are looked up, waited for or loaded.", "{flight}", func(s cacheguard.Stats) int { return s.Flights }},
 	{"cacheguard.callers", "Callers who wait for flights.", "{caller}", func(s cacheguard.Stats) int { return s.Callers }},
 	{"cacheguard.changes.unsent", "Invalidations and other changes that the store has not been told of yet.", "{change}", func(s cacheguard.Stats) int { return s.Unsent }},
+	{"cacheguard.switched_off", "Caches that a Switch has switched off.", "{cache}", func(s cacheguard.Stats) int { return s.SwitchedOff }},
+	{"cacheguard.in_shadow", "Caches that a Switch has in shadow.", "{cache}", func(s cacheguard.Stats) int { return s.InShadow }},
 	{"cacheguard.breakers.open", "Circuit breakers of the store that are open.", "{breaker}", func(s cacheguard.Stats) int { return s.BreakersOpen }},
 	{"cacheguard.breakers", "Circuit breakers of the store.", "{breaker}", func(s cacheguard.Stats) int { return s.Breakers }},
 }
@@ -116,6 +123,8 @@ func numberOf(e cacheguard.Event) (n number, counts bool) {
 		return unlessFailed(coalesced, e), true
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
+	case cacheguard.EventCompared:
+		return compared + number(e.Differs), e.Differs <= cacheguard.DiffersStill
 	case cacheguard.EventUnstored:
 		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	}

@@ -104,6 +104,10 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventStoreError:  {"store.errors{}": {}},
 		cacheguard.EventOverloaded:  {"overloads{}": {}},
 		cacheguard.EventStale:       {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
+		cacheguard.EventCompared: {
+			"compared{same}": {}, "compared{meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
+			"compared{still}": {Differs: cacheguard.DiffersStill}, "": {Differs: cacheguard.DiffersStill + 1},
+		},
 		cacheguard.EventUnstored: {
 			"unstored{private}": {Reason: cacheguard.ReasonPrivate}, "unstored{store}": {Reason: cacheguard.ReasonStore}, "": {},
 		},
@@ -137,7 +141,7 @@ func TestGauges(t *testing.T) {
 	stats := func() cacheguard.Stats {
 		return cacheguard.Stats{
 			LocalEntries: 1, LocalHits: 2, LocalNegativeHits: 3, LoadsRunning: 4, LoadsQueued: 5, Flights: 6, Callers: 7, BreakersOpen: 8, Breakers: 9,
-			Unsent: 10, SentLate: 11,
+			Unsent: 10, SentLate: 11, SwitchedOff: 12, InShadow: 13,
 		}
 	}
 	o.Attach("a", stats)
@@ -149,7 +153,7 @@ func TestGauges(t *testing.T) {
 		for name, n := range map[string]int64{
 			"local.entries{}": times, "requests{local_hit}": 5, "requests{local_negative_hit}": 6,
 			"loads.running{}": 4 * times, "loads.queued{}": 5 * times, "flights{}": 6 * times, "callers{}": 7 * times,
-			"changes.unsent{}": 10 * times, "changes.late{}": 22,
+			"changes.unsent{}": 10 * times, "changes.late{}": 22, "switched_off{}": 12 * times, "in_shadow{}": 13 * times,
 			"breakers.open{}": 8 * times, "breakers{}": 9 * times,
 		} {
 			if got[name] != n {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
@@ -29,7 +30,7 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 		return nil, errors.Join(errors.New("outbox: the db is nil"), err)
 	}
 	b := &Box{db: db, store: store, opts: opts, sql: statementsFor(opts), woken: make(chan struct{}, 1)}
-	locks, wrongLocks := b.newLocks()
+	locks, wrongLocks := b.newLocks(opts.Lease, 0)
 	cache, wrongStore := b.newCache("any")
 	if err := errors.Join(err, wrongStore, wrongLocks); err != nil {
 		return nil, err
@@ -38,10 +39,10 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	return b, errors.Join(cache.Close(), locks.Close())
 }
 
-// newLocks makes what holds the lock of the relays.
-func (b *Box) newLocks() (*sqllock.Locker, error) {
+// newLocks makes what holds locks with this lease, and waits for the database for so long; 0: as long as suits the lease.
+func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 	locks, err := sqllock.New(b.db, sqllock.Options{
-		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: b.opts.Lease, MaxHold: -1,
+		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: lease, OpTimeout: patience, MaxHold: -1,
 		Poll: max(b.opts.Poll, standbyPoll), Logger: b.opts.Logger,
 	})
 	if err != nil {
@@ -63,9 +64,13 @@ func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
 // Schema has the statements that make the tables, for those who have a place for such things.
 func (b *Box) Schema() []string { return append([]string(nil), b.schema...) }
 
+// createPatience is how long Create waits for an answer of the database, and how long its lock outlives its process: a process that
+// begins while its database is busy had better be late than fail.
+const createPatience = 30 * time.Second
+
 // Create makes the tables if they aren't there. It is bounded by ctx alone.
 func (b *Box) Create(ctx context.Context) error {
-	locks, err := b.newLocks()
+	locks, err := b.newLocks(createPatience, createPatience)
 	if err != nil {
 		return err
 	}

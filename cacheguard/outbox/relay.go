@@ -52,7 +52,7 @@ func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token
 // Run delivers what is committed until ctx ends, whenever no other process does. It returns nil. What it can't do now,
 // because the database or the store can't be reached, it tries again.
 func (b *Box) Run(ctx context.Context) error {
-	locks, err := b.newLocks()
+	locks, err := b.newLocks(b.opts.Lease, 0)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ const (
 	storeError
 	overloaded
 	sentLate
+	compared
+	comparedMeanwhile
+	comparedStill
 	unstored // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
@@ -69,6 +72,8 @@ var tables = []struct {
 	{"store_errors_total", "Steps in the store that failed.", "", []labelled{{storeError, ""}}},
 	{"overloads_total", "Callers and loads that were turned away.", "", []labelled{{overloaded, ""}}},
 	{"late_changes_total", "Invalidations and other changes that the store was told of later than when they were made.", "", []labelled{{sentLate, ""}}},
+	{"compared_total", "What calls in shadow would have got, by whether it was what they got: same, meanwhile (not any more a moment later), still (something else).",
+		"result", []labelled{{compared, "same"}, {comparedMeanwhile, "meanwhile"}, {comparedStill, "still"}}},
 	{"unstored_total", "Responses of package middleware that were not stored, by why.", "reason", reasons()},
 }
 
@@ -95,6 +100,8 @@ var gauges = []struct {
 	{"flights", "Keys that are looked up, waited for or loaded.", func(s cacheguard.Stats) int { return s.Flights }},
 	{"callers", "Callers who wait for flights.", func(s cacheguard.Stats) int { return s.Callers }},
 	{"unsent_changes", "Invalidations and other changes that the store has not been told of yet.", func(s cacheguard.Stats) int { return s.Unsent }},
+	{"switched_off", "Caches that a Switch has switched off.", func(s cacheguard.Stats) int { return s.SwitchedOff }},
+	{"in_shadow", "Caches that a Switch has in shadow.", func(s cacheguard.Stats) int { return s.InShadow }},
 	{"breakers_open", "Circuit breakers of the store that are open.", func(s cacheguard.Stats) int { return s.BreakersOpen }},
 	{"breakers", "Circuit breakers of the store.", func(s cacheguard.Stats) int { return s.Breakers }},
 }
@@ -108,6 +115,8 @@ func numberOf(e cacheguard.Event) (n number, known bool) {
 		return unlessFailed(coalesced, e), true
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
+	case cacheguard.EventCompared:
+		return compared + number(e.Differs), e.Differs <= cacheguard.DiffersStill
 	case cacheguard.EventUnstored:
 		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	case cacheguard.EventLoad:

@@ -116,6 +116,8 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	a.LoadsQueued += b.LoadsQueued
 	a.Flights += b.Flights
 	a.Callers += b.Callers
+	a.SwitchedOff += b.SwitchedOff
+	a.InShadow += b.InShadow
 	a.BreakersOpen += b.BreakersOpen
 	a.Breakers += b.Breakers
 	return a

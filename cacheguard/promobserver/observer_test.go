@@ -91,6 +91,10 @@ func TestEveryKindIsCounted(t *testing.T) {
 			"requests_total{cache=a,result=stale}":                                {Err: failed},
 			"requests_total{cache=a,result=stale} wait_duration_seconds{cache=a}": {Took: 1},
 		},
+		cacheguard.EventCompared: {
+			"compared_total{cache=a,result=same}": {}, "compared_total{cache=a,result=meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
+			"compared_total{cache=a,result=still}": {Differs: cacheguard.DiffersStill}, "": {Differs: cacheguard.DiffersStill + 1},
+		},
 		cacheguard.EventUnstored: {
 			"unstored_total{cache=a,reason=private}":      {Reason: cacheguard.ReasonPrivate},
 			"unstored_total{cache=a,reason=no freshness}": {Reason: cacheguard.ReasonNoFreshness},

@@ -87,7 +87,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if !write {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 7)
+	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
@@ -97,6 +97,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 	if e.NotFound {
 		attrs = append(attrs, slog.Bool("not_found", true))
+	}
+	if e.Differs != 0 {
+		attrs = append(attrs, slog.String("differs", e.Differs.String()))
 	}
 	if e.Reason != 0 {
 		attrs = append(attrs, slog.String("reason", e.Reason.String()))
@@ -121,6 +124,10 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 		return slog.LevelWarn, true
 	case cacheguard.EventLoad, cacheguard.EventStale, cacheguard.EventNotStored:
 		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) { // that a load ended with its cache is nobody's trouble
+			return slog.LevelWarn, true
+		}
+	case cacheguard.EventCompared:
+		if e.Differs == cacheguard.DiffersStill {
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventFillRefused:

@@ -122,6 +122,7 @@ func TestLevels(t *testing.T) {
 		cacheguard.EventStale:        {trace, "WARN"},
 		cacheguard.EventLoaded:       {trace, trace},
 		cacheguard.EventUnstored:     {trace, trace},
+		cacheguard.EventCompared:     {trace, trace},
 	}
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		levels, known := want[kind]

@@ -68,6 +68,8 @@
 //     the place of a look-up has it beforehand (Miss.begun). Who is refused one is told so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
 //  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
 //     an end. Checks: waitsForEver, waitsTooLong.
+//  17. While a cache is in shadow its callers get results of their own process' loads and nothing else: with the lease if nobody else
+//     has it, and without it whatever the store says instead (Miss.asking). Checks: answeredByCache.
 //
 // # Rules of the driver and the stores
 //

@@ -255,6 +255,13 @@ func (r *run) land(p, i int, landing Landing) {
 	default:
 		version = 0
 	}
+	switch landing {
+	case LandOwn, LandOwnError, LandRefused, LandEnded:
+	default:
+		if r.inShadow(p) {
+			r.fail("answeredByCache")
+		}
+	}
 	isError := landing == LandTheirError || landing == LandOwnError
 	switch landing {
 	case LandFound, LandStale, LandMarker, LandTheirs, LandOwn, LandEnded:
@@ -369,6 +376,12 @@ func (r *run) use(version uint8, stale bool) Use {
 func (r *run) looked(p, i int, a reply) {
 	f := &r.procs[p].flights[i]
 	f.seen, f.seenOf = a.version, a.load
+	if r.inShadow(p) {
+		f.seen, f.m = 0, Miss{Config: r.config(), Own: r.use(a.version, a.stale) != Fresh}
+		f.m.Apart = !f.m.Own
+		r.tell(p, i, Event{Kind: Begin})
+		return
+	}
 	f.m = Miss{Config: r.config(), Reads: true, Seen: r.use(a.version, a.stale)}
 	switch f.m.Seen {
 	case Fresh:
@@ -391,6 +404,9 @@ func (r *run) looked(p, i int, a reply) {
 	}
 	r.tell(p, i, Event{Kind: Begin})
 }
+
+// inShadow reports whether the callers of a process are to get results of its own loads only.
+func (r *run) inShadow(p int) bool { return r.shadow && p == 1 }
 
 // refreshBehind has a value refreshed that callers have, unless that is under way.
 func (r *run) refreshBehind(p int, f flight) {

@@ -490,6 +490,9 @@ func (r *run) lose(p, i int) {
 	switch o.kind.kind {
 	case look:
 		f.m = Miss{Config: r.config(), Reads: true, Down: true}
+		if r.inShadow(p) {
+			f.m = Miss{Config: r.config(), Apart: true}
+		}
 		r.tell(p, i, Event{Kind: Begin})
 	case lease:
 		r.sendCopy(o.kind)

@@ -32,6 +32,7 @@ type scene struct {
 	failClosed bool
 	quickLook  bool          // a look-up takes no time
 	tells      map[told]bool // nil, or collects what misses are told
+	shadow     bool          // the second process is in shadow
 	big        bool          // takes long with the race detector, which has nothing to find here
 }
 

@@ -16,6 +16,7 @@ type Miss struct {
 	Behind bool // nobody waits for it: it doesn't wait for others either
 	Solo   bool // the result is for one caller, who waits for nobody else's load
 	Apart  bool // that caller was told to load for itself: the lease isn't asked for
+	Own    bool // it takes nothing but the result of its own load, with the lease if nobody else has it
 	Claims bool // its load is a write, under a lease that was taken over: Begin says when that was asked for
 	Down   bool // the store can't be used: the look-up could not be made, or later the lease not be asked for
 	Unseen bool // nothing was looked up: it has its slot, and asks for the lease at once
@@ -240,6 +241,14 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 	case unseen && e.Kind == Unanswered:
 		m.State = Begun
 		return m.endTurn() | ReleaseLater, 0
+	}
+	if m.Own {
+		switch e.Kind {
+		case Held, Value, Outcome:
+			return m.withoutLease(0)
+		case Unanswered:
+			return m.withoutLease(ReleaseLater)
+		}
 	}
 	switch e.Kind {
 	case Unanswered: // it may have been granted, or be granted later

@@ -30,6 +30,7 @@ var misses = []struct {
 	{"behind", func(m *Miss) { m.Behind, m.Seen = true, Meanwhile }},
 	{"solo", func(m *Miss) { m.Solo = true }},
 	{"apart", func(m *Miss) { m.Apart = true }},
+	{"own", func(m *Miss) { m.Own = true }},
 	{"unseen", func(m *Miss) { m.Unseen = true }},
 	{"down", func(m *Miss) { m.Down = true }},
 	{"down, behind", func(m *Miss) { m.Down, m.Behind = true, true }},

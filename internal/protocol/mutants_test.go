@@ -393,6 +393,27 @@ var mutants = []mutant{
 		"		return m.again(0)",
 		"overdue", "waitsTooLong",
 	},
+
+	{
+		"17: in shadow callers get what is there", machine,
+		"		case Held, Value, Outcome:", "		case Held, Outcome:",
+		"shadow", "answeredByCache",
+	},
+	{
+		"17: in shadow callers wait for another process", machine,
+		"		case Held, Value, Outcome:", "		case Value, Outcome:",
+		"shadow", "answeredByCache",
+	},
+	{
+		"17: in shadow callers get another process' error", machine,
+		"		case Held, Value, Outcome:", "		case Held, Value:",
+		"shadow, and fails", "answeredByCache",
+	},
+	{
+		"17: in shadow callers miss the store", machine,
+		"		case Unanswered:\n			return m.withoutLease(ReleaseLater)\n", "",
+		"shadow", "answeredByCache",
+	},
 }
 
 var failsBy = regexp.MustCompile(`fails by "(\w+)"`)

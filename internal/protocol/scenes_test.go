@@ -38,6 +38,18 @@ var scenes = []scene{
 		name: "unseen, unshared", processes: 2, together: 2, quickLook: true, remembered: true, start: isPassing,
 		may: budget{calls: 3, unseen: 2, unshared: 1},
 	},
+	{
+		name: "shadow", processes: 2, together: 2, shadow: true, failClosed: true,
+		may: budget{calls: 4, lost: 1, evictions: 1}, big: true,
+	},
+	{
+		name: "shadow, and stale", processes: 2, together: 1, quickLook: true, shadow: true, start: isStale,
+		may: budget{calls: 2, writes: 1, gone: 1}, writes: []verb{invalidate, mark}, big: true,
+	},
+	{
+		name: "shadow, and fails", processes: 2, together: 1, quickLook: true, shadow: true, fails: true, backoff: 1,
+		may: budget{calls: 4, refusals: 1}, turns: 1,
+	},
 	{name: "dies", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, crashes: 1}},
 	{
 		name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3,

@@ -1,0 +1,287 @@
+package cacheguard
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/desk"
+	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
+	"github.com/cacheguard/cacheguard/internal/report"
+)
+
+// Switch takes caches out of the path of their calls while the program runs, and puts them back: all caches of this process, also
+// those of package middleware, that have it in their Options. The zero Switch is on. It is safe for concurrent use, and must not be
+// copied.
+//
+//	var products cacheguard.Switch // Options.Switch: &products
+//
+//	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
+//	err = errors.Join(err, products.Set(mode))
+//
+// Other processes have switches of their own. While one is off, changes that its process makes go out as ever, and so does what the
+// other processes tell it: when it is on again, it serves nothing that is older than a change.
+type Switch struct {
+	mode atomic.Uint32
+
+	mu     sync.Mutex // guards caches, and orders their lines
+	caches []*attached
+}
+
+// attached is a cache that a switch is for.
+type attached struct {
+	name string
+	log  *slog.Logger
+}
+
+// Mode is what a Switch does to the calls that begin while it is in it. Calls that have begun before go on as they have begun.
+type Mode uint8
+
+const (
+	// ModeOn does nothing to them.
+	ModeOn Mode = iota
+
+	// ModeOff has every Get, Refresh and their like load, as if the store were empty and nobody else there. Neither it nor the local
+	// tier is asked, and nothing is stored. Loads of the calls that come at the same time in this process are still one, and bounded by
+	// MaxLoads or Limiter; an error is for those who have waited for it. EntryFuncs see no previous value. Peek and Local find nothing.
+	// Set, Update, Invalidate and all other changes are done as ever, which for Update includes the lease.
+	ModeOff
+
+	// ModeShadow shows what a cache would do without trusting it. Every Get and its like is answered by a load of this process, as by
+	// ModeOff. Beside it, the cache is read and filled: where it has nothing fresh, that load runs under the key's lease, if nobody
+	// else has it, and its result is stored. Where it has a fresh value, the load's result is compared with that (Options.Same), which
+	// observers are told of by EventCompared. A call takes as long as the load and the look-up together, and no longer than the
+	// store's operation timeout more than the load. Refresh and changes are done as ever.
+	ModeShadow
+)
+
+var modeNames = [...]string{"on", "off", "shadow"}
+
+// String is "on", "off" or "shadow".
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("Mode(%d)", uint8(m))
+}
+
+// ParseMode makes a mode of "on", "off" or "shadow".
+func ParseMode(text string) (Mode, error) {
+	if i := slices.Index(modeNames[:], text); i >= 0 {
+		return Mode(i), nil
+	}
+	return 0, fmt.Errorf("cacheguard: %.20q is no mode of a Switch: on, off or shadow", text)
+}
+
+// Mode is what the switch has been set to last.
+func (s *Switch) Mode() Mode { return Mode(s.mode.Load()) }
+
+var (
+	switchedLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: switched", See: "the-switch",
+		Means: "off: every call loads; shadow: every call loads, and the cache is read, filled and compared beside it"}
+	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
+)
+
+// Set has calls that begin from now on go by the mode, and each cache log a line if it was another one before. A mode that is none is
+// an error, and changes nothing.
+func (s *Switch) Set(m Mode) error {
+	if int(m) >= len(modeNames) {
+		return fmt.Errorf("cacheguard: %d is no mode of a Switch", m)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if Mode(s.mode.Swap(uint32(m))) == m {
+		return nil
+	}
+	for _, c := range s.caches {
+		c.tell(m)
+	}
+	return nil
+}
+
+func (c *attached) tell(m Mode) {
+	if m == ModeOn {
+		switchedOnLine.Log(context.Background(), c.log, "cache", c.name)
+		return
+	}
+	switchedLine.Log(context.Background(), c.log, "cache", c.name, "mode", m.String())
+}
+
+// attach makes a cache known to its switch, until detach is called.
+func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
+	c := &attached{name, log}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caches = append(s.caches, c)
+	if m := s.Mode(); m != ModeOn {
+		c.tell(m)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.caches = slices.DeleteFunc(s.caches, func(other *attached) bool { return other == c })
+	}
+}
+
+// groupIn is the group of flights that a call of this group takes part in: while the cache is not on, one whose flights land with
+// loads of this process only. So nobody who comes after the switch was set gets what another one has found before.
+func (c *Cache[V]) groupIn(m Mode, g group) group {
+	if m == ModeOn || m == ModeShadow && g == refreshes {
+		return g
+	}
+	return direct
+}
+
+// leadDirect is the way of the caller that leads a flight while the cache is off, or in shadow. had is what this caller has found
+// there, one of several; or nil.
+//
+//go:noinline
+func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {
+	if c.opts.Switch.Mode() != ModeShadow {
+		return c.detach(ctx, c.offPath(of), res)
+	}
+	got, err := c.lookAside(ctx, of, had)
+	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared && desk.Parts(ctx, got.res.Value) {
+		// It says where others find theirs, which they are not answered with.
+		several := got
+		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &several}})
+		return c.ofSeveral(ctx, of.name, of.load, &several, res)
+	}
+	m := c.inShadow(of, got, err)
+	if got.passing && err == nil { // the others don't wait for who gets the lease
+		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true}})
+		m.flight = flight.Solo[outcome[V]]()
+	}
+	return c.detach(ctx, m, res)
+}
+
+// lookAside finds what a call would be answered with, were the cache not in shadow, unless that is known.
+func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) (found[V], error) {
+	if had != nil {
+		return *had, nil
+	}
+	if c.tier.values != nil {
+		c.store.Listening() // without messages the tier is of no use
+	}
+	if got, ok := c.tier.found(of.key.Key); ok {
+		return got, nil
+	}
+	got, _, err := c.lookUp(ctx, of, false)
+	return got, err
+}
+
+// offPath makes a miss that loads without looking at anything.
+func (c *Cache[V]) offPath(of *target[V]) *miss[V] {
+	m := c.missOf(of, found[V]{}, nil)
+	m.Apart = true
+	return m
+}
+
+// inShadow makes a miss that takes nothing of what is there, and doesn't show it to the load either.
+func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V] {
+	if storeErr != nil {
+		return c.offPath(of)
+	}
+	if got.good == protocol.Fresh && !got.early {
+		m := c.offPath(of)
+		m.rehearsed = &rehearsed[V]{found: got, changed: c.changed.Count(of.key.Key)}
+		return m
+	}
+	got.forget()
+	m := c.missOf(of, got, nil)
+	m.Own = true
+	return m
+}
+
+// rehearsed is what a call would have been answered with, were the cache not in shadow.
+type rehearsed[V any] struct {
+	found[V]
+	changed uint64 // the count of changes of the key, from then
+}
+
+// Difference is what has come of a comparison.
+type Difference uint8
+
+const (
+	// NoDifference is between what is the same.
+	NoDifference Difference = iota
+
+	// DiffersMeanwhile says that a moment later callers would not have got it any more: it was being changed.
+	DiffersMeanwhile
+
+	// DiffersStill says that callers would still have got it: the origin was changed and nobody said so, or a replica of it that the
+	// load has read lags.
+	DiffersStill
+)
+
+var differenceNames = [...]string{"same", "meanwhile", "still"}
+
+// String is the difference in a word.
+func (d Difference) String() string {
+	if int(d) < len(differenceNames) {
+		return differenceNames[d]
+	}
+	return fmt.Sprintf("Difference(%d)", uint8(d))
+}
+
+// settles is how long after a difference was found it is looked again: messages that tell of a change have arrived by then.
+const settles = 200 * time.Millisecond
+
+// mostCompared are compared at a time: no more goroutines than that wait for a difference to go away.
+const mostCompared = 1024
+
+// compareLater has what callers would have been answered with compared with what the load has returned, behind their backs.
+func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *rehearsed[V], loaded Result[V]) {
+	if c.comparing.Add(1) > mostCompared || !c.life.ends.Go(func() {
+		defer c.comparing.Add(-1)
+		c.compare(ctx, of, had, loaded)
+	}) {
+		c.comparing.Add(-1)
+	}
+}
+
+func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *rehearsed[V], loaded Result[V]) {
+	e := Event{Kind: EventCompared, Key: of.name, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
+	if !c.same(had.res, loaded) {
+		if !c.life.ends.Sleep(settles) {
+			return // nobody knows
+		}
+		if e.Differs = DiffersMeanwhile; c.stays(ctx, of, had) {
+			e.Differs = DiffersStill
+		}
+	}
+	c.observe(ctx, e)
+}
+
+// same reports whether two answers are the same.
+func (c *Cache[V]) same(a, b Result[V]) (same bool) {
+	if a.NotFound || b.NotFound {
+		return a.NotFound == b.NotFound
+	}
+	defer func() { _ = recover() }() // the user's code: it can't be compared
+	if c.opts.Same != nil {
+		return c.opts.Same(a.Value, b.Value)
+	}
+	x, errX := c.opts.Codec.Append(nil, a.Value)
+	y, errY := c.opts.Codec.Append(nil, b.Value)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// stays reports whether callers would still be answered with it. If not, the key was being changed.
+func (c *Cache[V]) stays(ctx context.Context, of *target[V], had *rehearsed[V]) bool {
+	if c.changed.Count(of.key.Key) != had.changed {
+		return false
+	}
+	if had.res.Local {
+		now, ok := c.tier.found(of.key.Key)
+		return ok && bytes.Equal(now.id, had.id)
+	}
+	now, err := c.read(ctx, of.key)
+	return err == nil && now.good == protocol.Fresh && bytes.Equal(now.id, had.id)
+}
