@@ -30,8 +30,8 @@ type miss[V any] struct {
 	turn      *turn    // the slot in hand
 	work      *work[V] // its load
 	plan      plan
-	rehearsed *rehearsed[V] // in shadow: what its callers would have been answered with
-	uncounted atomic.Bool   // the run does not go on for this one any more
+	rehearsed *found[V]   // in shadow: what its callers would have been answered with
+	uncounted atomic.Bool // the run does not go on for this one any more
 }
 
 // target is what a flight is after.

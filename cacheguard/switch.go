@@ -190,19 +190,13 @@ func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V
 	}
 	if got.good == protocol.Fresh && !got.early {
 		m := c.offPath(of)
-		m.rehearsed = &rehearsed[V]{found: got, changed: c.changed.Count(of.key.Key)}
+		m.rehearsed = &got
 		return m
 	}
 	got.forget()
 	m := c.missOf(of, got, nil)
 	m.Own = true
 	return m
-}
-
-// rehearsed is what a call would have been answered with, were the cache not in shadow.
-type rehearsed[V any] struct {
-	found[V]
-	changed uint64 // the count of changes of the key, from then
 }
 
 // Difference is what has come of a comparison.
@@ -237,7 +231,7 @@ const settles = 200 * time.Millisecond
 const mostCompared = 1024
 
 // compareLater has what callers would have been answered with compared with what the load has returned, behind their backs.
-func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *rehearsed[V], loaded Result[V]) {
+func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
 	if c.comparing.Add(1) > mostCompared || !c.life.ends.Go(func() {
 		defer c.comparing.Add(-1)
 		c.compare(ctx, of, had, loaded)
@@ -246,7 +240,7 @@ func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *rehears
 	}
 }
 
-func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *rehearsed[V], loaded Result[V]) {
+func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
 	e := Event{Kind: EventCompared, Key: of.name, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
 	if !c.same(had.res, loaded) {
 		if !c.life.ends.Sleep(settles) {
@@ -274,10 +268,7 @@ func (c *Cache[V]) same(a, b Result[V]) (same bool) {
 }
 
 // stays reports whether callers would still be answered with it. If not, the key was being changed.
-func (c *Cache[V]) stays(ctx context.Context, of *target[V], had *rehearsed[V]) bool {
-	if c.changed.Count(of.key.Key) != had.changed {
-		return false
-	}
+func (c *Cache[V]) stays(ctx context.Context, of *target[V], had *found[V]) bool {
 	if had.res.Local {
 		now, ok := c.tier.found(of.key.Key)
 		return ok && bytes.Equal(now.id, had.id)

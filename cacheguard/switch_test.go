@@ -232,6 +232,18 @@ func TestSwitchInShadow(t *testing.T) {
 			_, _ = holder.now()
 			getting(t.Context(), t, c, "m", returning(9)).gives(9, nil) // nor is its error remembered here
 
+			// What is stale isn't shown to the load that takes its place.
+			must(t, other.SetEntry(t.Context(), "s", cacheguard.Entry[int]{Value: 1, TTL: time.Second, Keep: time.Hour}))
+			<-time.After(2 * time.Second)
+			_, err = c.GetEntry(t.Context(), "s", func(_ context.Context, prev cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+				if prev.Status != cacheguard.StatusMiss || prev.Degraded {
+					t.Errorf("a load saw %+v as its previous value", prev)
+				}
+				return cacheguard.Entry[int]{Value: 2}, nil
+			})
+			must(t, err)
+			getting(t.Context(), t, other, "s", returning(3)).gives(2, nil)
+
 			// Without the store, too, although the cache fails closed.
 			for _, step := range []string{"Get", "Lease"} {
 				store.onto(step, fails(always))
