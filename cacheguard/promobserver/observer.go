@@ -15,8 +15,9 @@ import (
 
 // Observer counts what caches do. It is a prometheus.Collector, and safe for concurrent use.
 type Observer struct {
-	metrics metrics
-	caches  gaugeset.Set[cacheguard.Stats]
+	metrics  metrics
+	exemplar func(context.Context, cacheguard.Event) prometheus.Labels
+	caches   gaugeset.Set[cacheguard.Stats]
 
 	seen atomic.Pointer[map[string]*counters] // by cache; replaced, never changed: it is read for each event
 	mu   sync.Mutex                           // held while seen is replaced
@@ -45,14 +46,14 @@ func New(opts Options) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{metrics: newMetrics(opts)}
+	o := &Observer{metrics: newMetrics(opts), exemplar: opts.Exemplar}
 	o.caches.Plus, o.caches.Left = plus, left
 	o.seen.Store(&map[string]*counters{})
 	return o, nil
 }
 
 // Observe counts an event. See cacheguard.Observer.
-func (o *Observer) Observe(_ context.Context, e cacheguard.Event) {
+func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	c := (*o.seen.Load())[e.Cache]
 	if c == nil {
 		c = o.add(e.Cache)
@@ -66,14 +67,24 @@ func (o *Observer) Observe(_ context.Context, e cacheguard.Event) {
 	}
 	switch e.Kind {
 	case cacheguard.EventLoad:
-		c.load.Observe(e.Took.Seconds())
+		o.time(ctx, c.load, e)
 	case cacheguard.EventWaited:
-		c.fleet.Observe(e.Took.Seconds())
+		o.time(ctx, c.fleet, e)
 	case cacheguard.EventCoalesced, cacheguard.EventLoaded, cacheguard.EventStale:
 		if e.Took > 0 { // a stale value that was at hand is no wait
-			c.wait.Observe(e.Took.Seconds())
+			o.time(ctx, c.wait, e)
 		}
 	}
+}
+
+// time notes how long something took, with what leads to its trace.
+func (o *Observer) time(ctx context.Context, h prometheus.Observer, e cacheguard.Event) {
+	var labels prometheus.Labels
+	if o.exemplar != nil {
+		labels = o.exemplar(ctx, e)
+	}
+	defer func() { _ = recover() }() // labels that it doesn't take: it has counted the value by then
+	h.(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels)
 }
 
 // add makes the counters of a cache, if they aren't there by now.

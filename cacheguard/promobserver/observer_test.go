@@ -276,3 +276,42 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 }
+
+// What took long leads to its trace, and labels that can't be cost no observation.
+func TestExemplars(t *testing.T) {
+	type id struct{}
+	o := newObserver(t, promobserver.Options{Exemplar: func(ctx context.Context, e cacheguard.Event) prometheus.Labels {
+		trace, _ := ctx.Value(id{}).(string)
+		if trace == "" {
+			return nil
+		}
+		return prometheus.Labels{"trace_id": trace, "kind": e.Kind.String()}
+	}})
+	for _, trace := range []string{"abc", "", strings.Repeat("x", 200), "\xff"} {
+		o.Observe(context.WithValue(t.Context(), id{}, trace), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Took: time.Second})
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(o)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range families {
+		if f.GetName() != "cacheguard_load_duration_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != 4 {
+			t.Errorf("%d loads were counted, want 4", h.GetSampleCount())
+		}
+		for _, b := range h.GetBucket() {
+			for _, l := range b.GetExemplar().GetLabel() {
+				found = append(found, l.GetName()+"="+l.GetValue())
+			}
+		}
+	}
+	if want := []string{"kind=load", "trace_id=abc"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
+		t.Errorf("exemplars have %q, want %q", found, want)
+	}
+}

@@ -1,6 +1,7 @@
 package promobserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
 // Options configures an Observer. The zero value of a field means its default.
@@ -22,6 +25,11 @@ type Options struct {
 
 	// Buckets are those of the histograms, in seconds, ascending. Default: from 1 ms to 30 s.
 	Buckets []float64
+
+	// Exemplar returns labels by which an observation of a histogram leads to its trace, such as {"trace_id": ...} of the span in ctx,
+	// or nil. It is called for each load and each wait; ctx is the load's, or that of the caller who has waited. Labels that Prometheus
+	// doesn't take, of more than 128 characters say, are left out. Default: there are none.
+	Exemplar func(ctx context.Context, e cacheguard.Event) prometheus.Labels
 }
 
 var (

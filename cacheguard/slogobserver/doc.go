@@ -12,8 +12,10 @@
 //	store error, fill unknown                    error
 //	corrupt, lease lost, load late, overloaded   warning
 //	a load that failed                           warning
+//	a load that took SlowLoad, each one          warning
 //	a stale value because a load failed          warning
 //	a result that can't be stored                warning
+//	compared, and still different                warning
 //	fill refused                                 info
 //	all others but hits                          Options.Trace, if that is given
 //
@@ -32,5 +34,5 @@
 // # What is not guaranteed
 //
 // A record for each event; the key, which may be personal and is left out unless Options.Keys is set, and then is quoted
-// and cut to 64 bytes; and that the error's text has nothing personal: it is the load's own.
+// and cut to 64 bytes, or of slow loads is hashed, from which a short one can be guessed; and that the error's text has nothing personal: it is the load's own.
 package slogobserver

@@ -2,6 +2,8 @@ package slogobserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +30,11 @@ type Options struct {
 
 	// Keys has records say the key. Default: they don't.
 	Keys bool
+
+	// SlowLoad has each load that takes at least as long written as a warning, "slow load", whatever Interval and Burst say. A load
+	// that a key is found by needs its name: without Keys the record has key_hash, the first 16 digits of the key's SHA-256, by which
+	// one that is suspected is recognised (printf %s KEY | sha256sum). Default 0 or negative: none is slow.
+	SlowLoad time.Duration
 }
 
 // Observer writes records. It is safe for concurrent use as far as its Logger is.
@@ -83,7 +90,13 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if !logger.Enabled(ctx, level) {
 		return
 	}
-	leftOut, write := o.sample(about{e.Cache, e.Kind}, time.Now())
+	text, leftOut, write := e.Kind.String(), 0, true
+	slow := o.isSlow(e)
+	if slow {
+		text = "slow load"
+	} else {
+		leftOut, write = o.sample(about{e.Cache, e.Kind}, time.Now())
+	}
 	if !write {
 		return
 	}
@@ -91,6 +104,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
+	} else if slow {
+		hash := sha256.Sum256([]byte(e.Key))
+		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
 	}
 	if e.Took > 0 {
 		attrs = append(attrs, slog.Duration("took", e.Took))
@@ -110,11 +126,19 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
-	logger.LogAttrs(ctx, level, "cacheguard: "+e.Kind.String(), attrs...)
+	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
+}
+
+// isSlow reports whether an event is of a load that is told in any case.
+func (o *Observer) isSlow(e cacheguard.Event) bool {
+	return e.Kind == cacheguard.EventLoad && o.opts.SlowLoad > 0 && e.Took >= o.opts.SlowLoad
 }
 
 // level says whether an event is for the log, and how loud.
 func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
+	if o.isSlow(e) {
+		return slog.LevelWarn, true
+	}
 	switch e.Kind {
 	case cacheguard.EventHit:
 		return 0, false

@@ -163,3 +163,29 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 		}
 	}
 }
+
+// A slow load is told each time, however many there are of its kind, and its key can be recognised.
+func TestSlowLoads(t *testing.T) {
+	for _, keys := range []bool{false, true} {
+		l := &log{}
+		o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second, Burst: 1, Keys: keys})
+		for range 20 {
+			for _, took := range []time.Duration{time.Second - 1, time.Second, time.Minute} {
+				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: took})
+				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventCoalesced, Cache: "a", Key: "abc", Took: took})
+			}
+		}
+		records := l.records(t)
+		if len(records) != 40 {
+			t.Errorf("%d records of 40 slow loads", len(records))
+		}
+		for _, r := range records {
+			hash, hashed := r["key_hash"]
+			key, named := r["key"]
+			if r["msg"] != "cacheguard: slow load" || r["level"] != "WARN" || hashed == keys || named != keys ||
+				hashed && hash != "ba7816bf8f01cfea" || named && key != `"abc"` {
+				t.Errorf("%v", r)
+			}
+		}
+	}
+}
