@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/cacheguard/cacheguard/internal/demand"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/lifetime"
@@ -34,6 +35,7 @@ type Cache[V any] struct {
 	delivery
 	listeners
 	health
+	demands   demand.Judge // of tokens
 	comparing atomic.Int32 // see compareLater
 	doubts
 }

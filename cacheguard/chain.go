@@ -51,7 +51,7 @@ func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	if chainOf(ctx) == nil {
 		return 0
 	}
-	if c.reading.said.Load() && !c.inside(ctx, id) {
+	if c.reading.said.Load() && !c.inside(ctx, id) && c.opts.Switch.Mode() != ModeOff {
 		c.askAgain(ctx, id)
 	}
 	return c.sinceIfRead(ctx, id)

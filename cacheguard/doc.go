@@ -217,7 +217,8 @@
 // for the new one. Rolling back is the same, in the other direction. What a release leaves behind ends with its TTL.
 //
 // It is neighbouring versions that go side by side, one of them even and the other odd. Releases 4 and 6 don't read one another's
-// values either, but take turns in overwriting them. Null sentinels are common to 4 and 6. A new codec needs no new version, if it has a
+// values either, but take turns in overwriting them. Null sentinels and remembered errors are common to 4 and 6. Tags are kept by what
+// takes a value's place in the same release; the other one has to say them again. A new codec needs no new version, if it has a
 // Name of its own.
 //
 // # How it is stored

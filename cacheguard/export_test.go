@@ -22,4 +22,4 @@ func (r Result[V]) Shown() Result[V] {
 }
 
 // TokenAt is a token that somebody has made up.
-func TokenAt(t time.Time) Token { return Token{t.UnixMicro()} }
+func TokenAt(t time.Time) Token { return Token{moment: t.UnixMicro()} }

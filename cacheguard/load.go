@@ -20,8 +20,8 @@ import (
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value, if there is one (Status other than StatusMiss), and decides about
-// the new one's fate. What was invalidated before the load got its lease it doesn't see: an origin that compares by something coarse, a
-// date or a weak tag, can't bring that back. Beside ErrNotFound, of the Entry it returns TTL, Tags, the stale windows and NoStore still count: an
+// the new one's fate. What was invalidated before the load got its lease it doesn't see, nor what is older than its context demands
+// (NotOlderThan): an origin that compares by something coarse, a date or a weak tag, can't bring that back. Beside ErrNotFound, of the Entry it returns TTL, Tags, the stale windows and NoStore still count: an
 // Entry with NoStore and ErrNotFound says "does not exist" without having it remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 

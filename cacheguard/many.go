@@ -153,7 +153,7 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 	m.after = 0
 	for _, key := range keys {
 		var res Result[V]
-		err := m.cache.loadUnshared(ctx, key, m.one(key), nil, &res)
+		err := m.cache.besideLease(ctx, key, m.one(key), &res)
 		m.give(key, &res, err)
 	}
 }

@@ -123,7 +123,7 @@ type Options[V any] struct {
 	Switch *Switch
 
 	// Same reports whether two values are the same to callers, where what is stored is compared with what was loaded (ModeShadow). It may
-	// be called at any time by many goroutines. Default: they are encoded in the same bytes, which a codec that encodes a value in different
+	// be called at any time by many goroutines, and Close waits until it returns. Default: they are encoded in the same bytes, which a codec that encodes a value in different
 	// ways (a map of gob, protobuf) makes useless.
 	Same func(a, b V) bool
 

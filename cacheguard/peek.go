@@ -30,7 +30,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	}
 	id, after := keyID(key), c.demanded(ctx)
 	if c.tier.values != nil {
-		if res, e := c.tier.get(id); e != nil && res.NotOlderThan(Token{after}) {
+		if res, e := c.tier.get(id); e != nil && res.NotOlderThan(Token{moment: after}) {
 			return res, nil
 		}
 	}
@@ -47,7 +47,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if got.corrupt != nil {
 		c.observeMiss(ctx, key, got)
 	}
-	if got.unshared || !got.res.NotOlderThan(Token{after}) {
+	if got.unshared || !got.res.NotOlderThan(Token{moment: after}) {
 		return Result[V]{}, nil
 	}
 	return got.res, nil

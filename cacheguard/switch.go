@@ -56,8 +56,9 @@ const (
 	// ModeShadow shows what a cache would do without trusting it. Every Get and its like is answered by a load of this process, as by
 	// ModeOff. Beside it, the cache is read and filled: where it has nothing fresh, that load runs under the key's lease, if nobody
 	// else has it, and its result is stored. Where it has a fresh value, the load's result is compared with that (Options.Same), which
-	// observers are told of by EventCompared. A call takes as long as the load and the look-up together, and no longer than the
-	// store's operation timeout more than the load. Refresh and changes are done as ever.
+	// observers are told of by EventCompared, unless more than 1,024 are being compared. A call takes as long as a miss does: the
+	// load, and up to three steps of the store, each within its operation timeout. GetMany calls its load up to twice, for what is
+	// stored and for what isn't. Refresh and changes are done as ever.
 	ModeShadow
 )
 
@@ -242,7 +243,11 @@ func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *found[V
 
 func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
 	e := Event{Kind: EventCompared, Key: of.name, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
-	if !c.same(had.res, loaded) {
+	same, known := c.same(had.res, loaded)
+	if !known {
+		return
+	}
+	if !same {
 		if !c.life.ends.Sleep(settles) {
 			return // nobody knows
 		}
@@ -253,18 +258,18 @@ func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *found[V], lo
 	c.observe(ctx, e)
 }
 
-// same reports whether two answers are the same.
-func (c *Cache[V]) same(a, b Result[V]) (same bool) {
+// same reports whether two answers are the same, if that is known: the user's code may panic, and values may be none for the codec.
+func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	if a.NotFound || b.NotFound {
-		return a.NotFound == b.NotFound
+		return a.NotFound == b.NotFound, true
 	}
-	defer func() { _ = recover() }() // the user's code: it can't be compared
+	defer func() { _ = recover() }()
 	if c.opts.Same != nil {
-		return c.opts.Same(a.Value, b.Value)
+		return c.opts.Same(a.Value, b.Value), true
 	}
 	x, errX := c.opts.Codec.Append(nil, a.Value)
 	y, errY := c.opts.Codec.Append(nil, b.Value)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	return bytes.Equal(x, y), errX == nil && errY == nil
 }
 
 // stays reports whether callers would still be answered with it. If not, the key was being changed.

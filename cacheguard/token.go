@@ -15,7 +15,10 @@ import (
 //
 // A token is no secret, and nobody has to be kept from making one up: a moment that has not come yet is ignored, and any other one
 // costs at most what a call of Refresh costs.
-type Token struct{ moment int64 }
+type Token struct {
+	moment int64  // on the store's clock
+	came   uint32 // when Demanded was asked for it, on the clock of this process' flights; 0: it is not from there
+}
 
 // Committed returns a token for everything that was committed to the origin before it was called. A read with the token
 // (NotOlderThan), in any process, doesn't return a value of these caches, by name, whose load had begun by then, whether or not the
@@ -82,11 +85,14 @@ func ParseToken(text string) (Token, error) {
 	if err != nil || n == 0 {
 		return Token{}, fmt.Errorf("cacheguard: %.20q is no token", text)
 	}
-	return Token{int64(n)}, nil
+	return Token{moment: int64(n)}, nil
 }
 
-// NotOlderThan reports whether the result's load is known to have begun after the token was made.
-func (r Result[V]) NotOlderThan(t Token) bool { return r.stamp > t.moment || t.moment <= 0 }
+// NotOlderThan reports whether the result's load is known to have begun after the token was made. With a token of Demanded it is known
+// of loads of this process that have begun since then, also of those without a lease.
+func (r Result[V]) NotOlderThan(t Token) bool {
+	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
+}
 
 // after is what is demanded of reads with this context.
 func after(ctx context.Context) int64 {
@@ -98,15 +104,22 @@ func after(ctx context.Context) int64 {
 
 // demanded is what is to be demanded of a read with this context; 0: nothing.
 func (c *Cache[V]) demanded(ctx context.Context) int64 {
-	if d := after(ctx); d > 0 {
-		return demand.Check(ctx, c.store, c.opts.Name, d)
+	d := after(ctx)
+	if d > 0 && c.opts.Switch.Mode() != ModeOff { // else everything is loaded anew
+		return c.demands.Check(ctx, c.store, c.opts.Name, d)
 	}
-	return 0
+	return d
 }
 
 // Demanded is the token that reads with this context go by: that of NotOlderThan, or the zero Token if it is from a moment that has
-// not come yet.
-func (c *Cache[V]) Demanded(ctx context.Context) Token { return Token{c.demanded(ctx)} }
+// not come yet. It remembers when it was asked for: see Result.NotOlderThan.
+func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
+	came := flight.Now()
+	if t.moment = c.demanded(ctx); t.moment > 0 {
+		t.came = uint32(came)
+	}
+	return t
+}
 
 // attempts is how often a read looks at what there is and takes part in a refresh until it loads alone. A load of another process
 // that was under way when the read came, and one of this process that it came too late for, can bring what is too old; what comes
@@ -127,12 +140,21 @@ func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], afte
 		}
 		*res = Result[V]{}
 	}
-	return c.loadUnshared(ctx, key, call.load, nil, res)
+	return c.besideLease(ctx, key, call.load, res)
+}
+
+// besideLease loads without the lease, for all who come until the load begins: what it brings is new enough for each of them.
+func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], res *Result[V]) (err error) {
+	call := call[V]{group: direct, demands: true, load: load, came: flight.Now()}
+	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
+		call.flight.Await(ctx.Done())
+	}
+	return err
 }
 
 // meets reports whether this is an answer for a call that came then and demands something not older.
 func (r *Result[V]) meets(err error, after int64, came uint64) bool {
-	return after <= 0 || err != nil && !r.NotFound || r.stamp > after || r.began != 0 && int32(r.began-uint32(came)) > 0
+	return err != nil && !r.NotFound || r.NotOlderThan(Token{moment: after, came: uint32(came)})
 }
 
 // plainly is a call of which nothing is demanded.

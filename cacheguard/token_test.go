@@ -372,3 +372,25 @@ func TestTokensAsText(t *testing.T) {
 		t.Errorf("a moment that never was is %q", text)
 	}
 }
+
+// A load of which something newer is demanded doesn't see what is older, so that it can't say that this is still good.
+func TestDemandedLoadSeesNothingOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Name: "c"})
+		load := func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			return cacheguard.Entry[string]{Value: "new", NotModified: prev.Status != cacheguard.StatusMiss}, nil
+		}
+		must(t, c.Set(t.Context(), "k", "old"))
+		time.Sleep(time.Second) // in the bubble
+		token, err := cacheguard.Committed(t.Context(), store, "c")
+		must(t, err)
+		if r, err := c.GetEntry(cacheguard.NotOlderThan(t.Context(), token), "k", load); r.Value != "new" || err != nil {
+			t.Errorf("got %q, %v; the origin has something new", r.Value, err)
+		}
+		if r, err := c.RefreshEntry(t.Context(), "k", load); r.Value != "new" || err != nil {
+			t.Errorf("a refresh of which nothing is demanded: %q, %v", r.Value, err)
+		}
+	})
+}

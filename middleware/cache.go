@@ -118,8 +118,8 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 // nothing. Those go last, so that Options.Shape can't bring one back.
 func (c *Cache) inside(r *http.Request) *http.Request {
 	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
-	if token := c.token(r); token != (cacheguard.Token{}) {
-		return inside.WithContext(cacheguard.NotOlderThan(inside.Context(), token))
+	if ctx := c.withToken(inside.Context(), r); ctx != inside.Context() {
+		return inside.WithContext(ctx)
 	}
 	return inside
 }

@@ -1,30 +1,34 @@
 package middleware
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// token is the token that a request brings, or the zero one. What is none is ignored, as a cookie of another time would be.
-func (c *Cache) token(r *http.Request) cacheguard.Token {
-	text := ""
+// withToken returns ctx with the tokens that a request brings, of which the latest counts. What is none is ignored, as a cookie of
+// another time would be.
+func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context {
+	var texts []string
 	if name := c.opts.TokenField; name != "" {
-		text = r.Header.Get(name)
+		texts = r.Header.Values(name)
 	}
-	if name := c.opts.TokenCookie; name != "" && text == "" {
-		if cookie, err := r.Cookie(name); err == nil {
-			text = cookie.Value
+	if name := c.opts.TokenCookie; name != "" {
+		for _, cookie := range r.CookiesNamed(name) {
+			texts = append(texts[:len(texts):len(texts)], cookie.Value)
 		}
 	}
-	token, err := cacheguard.ParseToken(text)
-	if err != nil {
-		return cacheguard.Token{}
+	for _, text := range texts {
+		if token, err := cacheguard.ParseToken(text); err == nil {
+			ctx = cacheguard.NotOlderThan(ctx, token)
+		}
 	}
-	return token
+	return ctx
 }
 
-// tooOld reports whether a response may be from before the request's token. What was made for the request itself never is.
+// tooOld reports whether a response may be from before the request's token. What was made for the request itself never
+// is, nor what has been made in this process since the request came: see cacheguard.Cache.Demanded.
 func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
 	return res.Value != nil && res.Status != cacheguard.StatusLoaded && !res.NotOlderThan(x.asked.token)
 }

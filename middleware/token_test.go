@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -258,5 +260,51 @@ func TestTokenOptionsAreChecked(t *testing.T) {
 			_ = c.Close()
 			t.Errorf("%+v is taken", opts)
 		}
+	}
+}
+
+// Whatever token they bring, those who ask for the same at the same time have one run, and a second one if the first had begun.
+func TestTokensLeaveCoalescingOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode  cacheguard.Mode
+		ahead time.Duration
+		most  int64 // runs, of both processes
+	}{
+		"off":                     {cacheguard.ModeOff, -time.Hour, 4},
+		"off, from a moment on":   {cacheguard.ModeOff, 240 * time.Millisecond, 4},
+		"off, from later":         {cacheguard.ModeOff, time.Hour, 4},
+		"shadow":                  {cacheguard.ModeShadow, -time.Hour, 4},
+		"on, from a moment on":    {cacheguard.ModeOn, 240 * time.Millisecond, 4},
+		"on, from a little later": {cacheguard.ModeOn, time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sw cacheguard.Switch
+				if err := sw.Set(test.mode); err != nil {
+					t.Fatal(err)
+				}
+				s := newTokens(t, middleware.Options{Switch: &sw, MaxLoads: 8})
+				s.during = func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Millisecond) }
+				token := cacheguard.Token{}
+				if said, err := s.store.Clock(t.Context(), "http"); err != nil {
+					t.Fatal(err)
+				} else if token, err = cacheguard.ParseToken(strconv.FormatInt(said+test.ahead.Microseconds(), 36)); err != nil {
+					t.Fatal(err)
+				}
+				var all sync.WaitGroup
+				for n := range 400 {
+					all.Go(func() {
+						time.Sleep(time.Duration(n%10) * time.Millisecond)
+						if w := s.do(n%2, "GET", "X-Token", token.String()); w.Code != http.StatusOK {
+							t.Errorf("%d %s", w.Code, w.Body)
+						}
+					})
+				}
+				all.Wait()
+				if n := s.runs.Load(); n > test.most {
+					t.Errorf("the handler ran %d times, want %d at most", n, test.most)
+				}
+			})
+		})
 	}
 }
