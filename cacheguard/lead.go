@@ -112,9 +112,6 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 func (w *work[V]) notePrevious() {
 	if w.run.many == nil {
 		w.prev = w.all[0].before()
-		if a := after(w.run.values); a > 0 && w.prev.stamp <= a { // an origin that compares by something coarse would bring it back
-			w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
-		}
 		return
 	}
 	for i, m := range w.all {

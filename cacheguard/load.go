@@ -126,6 +126,9 @@ func (out loaded[V]) result() Result[V] {
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
+	if in.after > 0 && w.prev.stamp <= in.after { // an origin that compares by something coarse would bring it back
+		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
+	}
 	for _, m := range w.all {
 		in.keys = append(in.keys, m.key.Key)
 	}
