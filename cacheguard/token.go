@@ -51,14 +51,15 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 // that is begun with it. The later of several tokens counts.
 //
 // If what is at hand may be older, the read takes part in a refresh: one load for all who demand so at the same time, in the whole
-// fleet, while others go on being answered as ever. The read then waits for that load, and gets its error if it fails: an older value
-// is not served in its place. Peek finds nothing instead, and Local knows no context: see Result.NotOlderThan. Observers are told of both, what was too
+// fleet, while others go on being answered as ever. The read then waits for that load, and gets its error if it fails, or as with
+// Refresh that of one that has failed before, while its back-off lasts: an older value is not served in its place. Peek finds nothing instead, and Local knows no context: see Result.NotOlderThan. Observers are told of both, what was too
 // old and what came in its place. A value that was stored by Set or Update before the token was made counts as older: it
 // costs one load more than is needed. A Set that comes after the token counts as later, whenever its value was made: as Set says, with
 // several writers of a key use Update or Invalidate.
 //
 // What is promised needs a clock of the store that doesn't jump: a replica that takes its master's place must not be further behind
-// it than a failover takes. The token says when a load began and not what it read. A load that was begun without the token may
+// it than a failover takes. The token says when a load began and not what it read: where one of which nothing was demanded has said
+// NotModified, by a validator that is too coarse for the change, the older value counts as new. A load that was begun without the token may
 // have made its value of older ones, from other caches: give the token to those who begin loads, or invalidate what is made of
 // others along with them.
 func NotOlderThan(ctx context.Context, t Token) context.Context {

@@ -127,7 +127,8 @@ type Options struct {
 	// requests without a token are answered as ever. Anybody can make a token up: one from a moment that has not come is ignored,
 	// another one costs what Cache-Control: no-cache would. The handler's context has the token, so caches that the handler reads
 	// go by it, too; a context that already has one (cacheguard.NotOlderThan) counts as well, and of several tokens the latest. A response
-	// that a handler has made of what other caches had, without the token, may be of older things. The cookie is one of IgnoreCookies.
+	// that a handler has made of what other caches had, without the token, may be of older things; so may the body of one that a request
+	// without the token has freshened, by a HEAD, a 304 or a part, where its validators are too coarse for the change. The cookie is one of IgnoreCookies.
 	// Default: none.
 	TokenField, TokenCookie string
 
