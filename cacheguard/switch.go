@@ -130,7 +130,7 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 	}
 }
 
-// groupIn is the group of flights that a call of this group takes part in: while the cache is not on, one whose flights land with
+// groupIn is the group of flights that a call of this group takes part in: while the cache is not on, the one whose flights land with
 // loads of this process only. So nobody who comes after the switch was set gets what another one has found before.
 func (c *Cache[V]) groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
@@ -241,6 +241,7 @@ func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *found[V
 	}
 }
 
+// compare tells observers whether callers would have been answered with what the load has returned.
 func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
 	e := Event{Kind: EventCompared, Key: of.name, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
 	same, known := c.same(had.res, loaded)
