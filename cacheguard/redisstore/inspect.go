@@ -1,13 +1,10 @@
 package redisstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/frame"
-	"github.com/cacheguard/cacheguard/internal/protocol"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
@@ -127,27 +123,6 @@ type InspectedWaiters struct {
 	Left      time.Duration `json:"left_ns"`
 }
 
-// codecNames are those of the codecs of this module that have a name each. protocodec's have one for each type.
-var codecNames = []string{
-	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
-}
-
-// codecName is the name of the codec that a fingerprint is of, with a version of the type; "" if that is none of those.
-func codecName(fingerprint uint32, version int) string {
-	for _, name := range codecNames {
-		if frame.Fingerprint(name, version) == fingerprint {
-			return name
-		}
-	}
-	return ""
-}
-
-var outcomeNames = map[cacheguard.OutcomeKind]string{
-	cacheguard.OutcomeFailed:   "failed",
-	cacheguard.OutcomeUnstored: "unstored",
-	cacheguard.OutcomeUnshared: "unshared",
-}
-
 // Inspect says what stands in Redis under a key of a cache, and what follows for callers, as Cache.Get would judge it. What processes know
 // besides is not in it: their local tiers, and changes that Redis could not be told of yet. It only reads, in up to three trips, and
 // asks Redis whatever its breakers say. The error says why Redis can't be asked; whatever stands there is none.
@@ -157,7 +132,8 @@ func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, err
 	return s.InspectVersion(ctx, cache, key, 0)
 }
 
-// InspectVersion is Inspect for caches with this Options.Version.
+// InspectVersion is Inspect for caches with this Options.Version. What was made for another one is unreadable to them; of the module's
+// own codecs it says so, and of others it can't know.
 func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:
@@ -324,227 +300,4 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 		}
 		return rdb.Time(ctx).Result()
 	})
-}
-
-// judged says what was found, and what follows.
-func (found sight) judged() Inspection {
-	i := Inspection{Now: sane(found.now), State: StateAbsent, NewerLeft: found.newer}
-	i.Why = []string{"nothing is stored"}
-	if found.value.there() {
-		i.Value = &InspectedValue{Size: len(found.value.b), Left: found.value.left}
-		i.Why[0] = i.judgeValue(found)
-	}
-	if found.lease.there() {
-		i.Lease = leaseIn(found.lease)
-		i.Why = append(i.Why, i.Lease.means())
-	} else if i.State != StateFresh && i.State != StateUnshared {
-		i.Why = append(i.Why, "no load is under way: the next caller begins one")
-	}
-	if found.waiters.there() {
-		i.Waiters = waitersIn(found.waiters)
-	}
-	return i
-}
-
-// judgeValue fills in what is said of a value, and returns what it means for callers.
-func (i *Inspection) judgeValue(found sight) string {
-	v, b := i.Value, found.value.b
-	if len(b) > 0 {
-		v.Version = b[0]
-	}
-	if len(b) > 1 {
-		v.Flags = b[1]
-	}
-	v.Load = hex.EncodeToString(frame.ID(b))
-	if tags, ok := frame.RemnantTags(b); ok {
-		i.State, i.Tags = StateRemnant, tagsOf(tags)
-		return "a writer has removed the value, and its tags are kept for the one to come"
-	}
-	h, body, err := frame.Parse(b)
-	if found.value.foreign {
-		err = errors.New("what stands there is no string")
-	}
-	if err != nil {
-		i.State, v.Err, v.Body = StateUnreadable, err.Error(), b
-		return "what stands there is no value (" + v.Err + "): the next load overwrites it"
-	}
-	v.Body = body
-	return i.judgeHeader(h, found)
-}
-
-// judgeHeader is judgeValue for a value that can be read.
-func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
-	v := i.Value
-	v.NotFound, v.Fingerprint, v.Codec = h.Null, h.Codec, codecName(h.Codec, found.version)
-	v.Made, v.Took, v.Note = sane(h.Created), h.Took, hex.EncodeToString(h.Note)
-	v.Fresh, v.Revalidate, v.IfError = h.Soft, h.Revalidate, h.IfError
-	if h.Stamp > 0 {
-		v.Stamp = sane(time.UnixMicro(h.Stamp))
-	}
-	if !h.Marked.IsZero() {
-		v.Marked = sane(h.Marked)
-	}
-	invalid := i.judgeTags(&h, found)
-	age, over, good := protocol.Judge(h, found.now)
-	v.Age, v.FreshLeft = age, -over
-	v.RevalidateLeft, v.IfErrorLeft = max(h.Revalidate-max(over, 0), 0), max(h.IfError-max(over, 0), 0)
-	if invalid != "" {
-		i.State = StateInvalid
-		return invalid
-	}
-	return i.means(h, good)
-}
-
-// tagsOf is a list of tags of which no more is known.
-func tagsOf(tags frame.Tags) (all []InspectedTag) {
-	for n, tag := range tags.All() {
-		all = append(all, InspectedTag{Name: strings.TrimPrefix(tag, "\x00"), Soft: tags.Soft(n)})
-	}
-	return all
-}
-
-// judgeTags says what invalidations have done to a value, and returns why it is none any more, if so. A soft tag that was invalidated
-// marks it.
-func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
-	of := found.generations(len(h.Tags) > 0)
-	i.Tags = append([]InspectedTag{{State: StateFresh}}, tagsOf(h.Tags)...)
-	if protocol.TooFarAhead(h.Stamp, found.now) {
-		invalid = "invalid: its load has a stamp from the future, as a clock that was set back leaves it"
-	}
-	for n := range i.Tags {
-		tag := &i.Tags[n]
-		switch {
-		case of == nil && n == 0:
-			tag.State = StateInvalid
-			invalid = "invalid: since when its cache is invalidated is lost, or damaged, so all that was loaded before now counts for nothing"
-			continue
-		case of == nil:
-			continue
-		}
-		tag.State = StateFresh
-		if of[n] > 0 {
-			tag.Invalidated = sane(time.UnixMicro(of[n]))
-		}
-		switch {
-		case protocol.Counts(h.Stamp, of[n]):
-		case tag.Soft:
-			tag.State = StateStale
-			if at := time.UnixMicro(of[n]); h.Marked.IsZero() || at.Before(h.Marked) {
-				h.Marked = at
-			}
-		default:
-			tag.State = StateInvalid
-			what := "its cache"
-			if n > 0 {
-				what = "its tag " + strconv.Quote(tag.Name)
-			}
-			invalid = cmp.Or(invalid, "invalid: "+what+" was invalidated after its load began")
-		}
-	}
-	return invalid
-}
-
-// generations are those that a cache goes by: of a value without tags that which stands alone, unless it is lost. None: nobody knows.
-func (found sight) generations(tagged bool) cacheguard.Generations {
-	if whole := wholeOf(found.whole); whole != 0 && !tagged {
-		return cacheguard.Generations{whole}
-	}
-	if len(found.scores) == 0 || found.scores[0] == 0 {
-		return nil
-	}
-	return found.scores
-}
-
-// means says what a value is good for whose age was judged.
-func (i *Inspection) means(h frame.Header, good protocol.Use) string {
-	v, gets := i.Value, "a caller gets it"
-	if h.Null {
-		gets = "a caller is told that it does not exist"
-	}
-	switch {
-	case h.Unshared && good == protocol.Fresh:
-		i.State = StateUnshared
-		return "no value for anybody: each caller loads for itself, for " + spell(v.FreshLeft) + " more"
-	case h.Unshared:
-		i.State = StateExpired
-		return "that each caller loads for itself is over: it is as if nothing were there"
-	case good == protocol.Fresh:
-		i.State = StateFresh
-		return "fresh: " + gets + ", for " + spell(v.FreshLeft) + " more"
-	case good == protocol.Meanwhile:
-		i.State = StateStale
-		return "stale: " + gets + " at once and one process refreshes it, for " + spell(v.RevalidateLeft) + " more"
-	case good == protocol.OnError:
-		i.State = StateOnError
-		return "stale: " + gets + " if a load fails, for " + spell(v.IfErrorLeft) + " more"
-	}
-	i.State = StateExpired
-	if v.Age < 0 {
-		return "expired: made in the future, as a clock that was set back leaves it"
-	}
-	return "expired: only the next load sees it"
-}
-
-// sane is the zero Time for one that can't be: none of these, and no JSON.
-func sane(t time.Time) time.Time {
-	if year := t.UTC().Year(); year < 1 || year > 9999 {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-func leaseIn(e entry) *InspectedLease {
-	l := &InspectedLease{Left: e.left}
-	s, ok := parseStanding(string(e.b))
-	switch {
-	case !ok:
-		l.Err = "neither a lease nor a record"
-	case e.left < 0:
-		l.Err = "it has no end, as only another program's writes have"
-	case s.record:
-		l.Load = strings.ToLower(s.load)
-		text, _ := frame.Unmark(s.outcome.Text)
-		l.Outcome = &InspectedOutcome{
-			Kind: outcomeNames[s.outcome.Kind], Text: text, Size: len(s.outcome.Frame), Failures: s.outcome.Failures,
-			Backoff: duration(s.backoff), BackoffLeft: s.backoffLeft(e.left),
-		}
-	default:
-		l.Load, l.Awaited, l.Inboxes = strings.ToLower(s.load), s.awaited, s.inboxes
-		if s.number > 0 && s.number < pastAll {
-			l.Granted = sane(time.UnixMicro(s.number))
-		}
-	}
-	return l
-}
-
-// means says what follows for callers that would load.
-func (l *InspectedLease) means() string {
-	switch o := l.Outcome; {
-	case l.Err != "":
-		return "under the name of its lease stands " + l.Err + ": the next load overwrites that"
-	case o == nil:
-		return "a load is under way, and who would load waits for it, for " + spell(l.Left) + " at most unless its lease is renewed"
-	case o.BackoffLeft > 0 && o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
-		return "the last load has failed, and who would load gets its error, for " + spell(o.BackoffLeft) + " more"
-	case o.BackoffLeft > 0:
-		return "the last load has left no value, and who would load is told so, for " + spell(o.BackoffLeft) + " more"
-	case o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
-		return "the last load has failed, and the next may begin"
-	}
-	return "the last load has left no value, and the next may begin"
-}
-
-func waitersIn(e entry) *InspectedWaiters {
-	w := &InspectedWaiters{Left: e.left}
-	m := waitersForm.FindSubmatch(e.b)
-	switch {
-	case bytes.Equal(e.b, []byte("*")):
-		w.All = true
-	case m == nil:
-		w.Err = "no note of who waits"
-	default:
-		w.Processes, _ = strconv.Atoi(string(m[1]))
-		w.Inboxes = strings.Fields(string(m[2]))
-	}
-	return w
 }

@@ -135,7 +135,11 @@ func TestInspect(t *testing.T) {
 		"stamp ahead": {with(made(0), func(h *frame.Header) { h.Stamp += 48 * time.Hour.Microseconds() }), redisstore.StateInvalid, []string{"a stamp from the future"}},
 		"remnant": {frame.Remnant(with(made(0), func(h *frame.Header) { h.Tags = tagsOf(t, "a", "\x00b") })), redisstore.StateRemnant, []string{
 			"a writer has removed the value", `tag "a" kept`, `tag "b" kept, a soft one`}},
-		"flipped":         {flipped, redisstore.StateUnreadable, []string{"no value (frame has a wrong checksum)", "version 1, flags 00, made by load 010203"}},
+		"flipped": {flipped, redisstore.StateUnreadable, []string{"no value (frame has a wrong checksum)", "version 1, flags 00, made by load 010203"}},
+		"another type": {with(made(0), func(h *frame.Header) { h.Codec = frame.Fingerprint("json", 4) }), redisstore.StateUnreadable, []string{
+			"no value (it was made for Options.Version 4, and asked for is 0): the next load overwrites it", "made by load 010203"}},
+		"not there, of another type": {with(made(0), func(h *frame.Header) { h.Null, h.Codec = true, frame.Fingerprint("json", 4) }),
+			redisstore.StateFresh, []string{"a caller is told that it does not exist"}},
 		"another version": {append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable, []string{"unknown version: 7"}},
 		"foreign":         {[]byte("\x01"), redisstore.StateUnreadable, []string{"shorter than its header"}},
 		"empty":           {[]byte{}, redisstore.StateUnreadable, nil},
