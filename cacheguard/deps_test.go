@@ -45,7 +45,7 @@ const inTests = "cacheguard/... internal/..."
 // serversForTests start servers: nobody but tests and the benchmark has a use for them, and guardtest, which shows the
 // tests of others as much of them as they need.
 const (
-	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest"
+	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest internal/browsertest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
@@ -68,6 +68,7 @@ var libraries = map[string]string{
 	"modernc.org/sqlite/...":               "examples/... bench/...",
 	"github.com/alicebob/miniredis/v2/...": "internal/redistest examples/... bench/...",
 	"github.com/anishathalye/porcupine":    "cacheguard/lock/locktest",
+	"github.com/chromedp/...":              "internal/browsertest",
 
 	"github.com/bsm/redislock":             "bench/peers",
 	"github.com/dtm-labs/rockscache":       "bench/peers",

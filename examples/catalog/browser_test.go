@@ -1,128 +1,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/browsertest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// browser is a tab of a headless browser, and what it complained about.
-type browser struct {
-	ctx context.Context
-
-	mu       sync.Mutex // guards problems
-	problems []string
-}
-
-// openBrowser opens one, for one test.
-func openBrowser(t *testing.T) *browser {
-	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		childproc.Missing(t, "needs a browser", "there is no chromium on the PATH")
-		return nil
-	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
-	t.Cleanup(cancel)
-	b := &browser{ctx: ctx}
-	chromedp.ListenTarget(ctx, func(event any) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		switch e := event.(type) {
-		case *runtime.EventExceptionThrown:
-			b.problems = append(b.problems, e.ExceptionDetails.Error())
-		case *runtime.EventConsoleAPICalled:
-			b.problems = append(b.problems, fmt.Sprintf("console.%s: %v", e.Type, e.Args))
-		case *log.EventEntryAdded:
-			b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
-		}
-	})
-	return b
-}
-
-func (b *browser) do(t *testing.T, actions ...chromedp.Action) {
-	t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		t.Fatalf("%v; the browser says %q", err, b.said())
-	}
-}
-
-// eval is what JavaScript says.
-func eval[T any](t *testing.T, b *browser, expression string) (value T) {
-	t.Helper()
-	b.do(t, chromedp.Evaluate(expression, &value))
-	return value
-}
-
-func (b *browser) said() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.problems
-}
-
-// over waits until an expression is true. A page that is just being left can't say.
-func over(expression string) chromedp.Action {
-	return chromedp.ActionFunc(func(ctx context.Context) error {
-		timeout := time.After(time.Minute)
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			var yes bool
-			err := chromedp.Evaluate(expression, &yes).Do(ctx)
-			if err == nil && yes {
-				return nil
-			}
-			select {
-			case <-tick.C:
-			case <-timeout:
-				return fmt.Errorf("still not so: %s (%v)", expression, err)
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	})
-}
-
 // ran waits until every run of the page is over.
-var ran = over(`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
-
-// shoot writes a picture of the page, for people.
-func (b *browser) shoot(t *testing.T, name string) {
-	t.Helper()
-	var png []byte
-	b.do(t, chromedp.FullScreenshot(&png, 100))
-	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
-		t.Error(err)
-	}
-}
+var ran = browsertest.Over(`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
 
 // Each stage is run by its link, on a wide screen and on a phone, with the fault that shows its flaw.
 func TestPageInABrowser(t *testing.T) {
-	b := openBrowser(t)
+	b := browsertest.Open(t)
 	c := start(t, 1)
 	for stage, run := range map[string]struct{ fault, verdict, mark string }{
 		"none":       {"none", "loads", "filled"},
@@ -148,46 +42,46 @@ func TestPageInABrowser(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(stage, " ", width), func(t *testing.T) {
-				b.do(t, chromedp.EmulateViewport(width, 900),
+				b.Do(t, chromedp.EmulateViewport(width, 900),
 					chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+"&replicas=3&requests=12&ttl=1s&load=100ms"), ran)
-				if verdict := eval[string](t, b, `document.querySelector('.verdict').textContent`); !strings.Contains(verdict, run.verdict) {
+				if verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`); !strings.Contains(verdict, run.verdict) {
 					t.Errorf("the verdict is %q, want %q in it", verdict, run.verdict)
 				}
-				look := eval[string](t, b, `document.querySelector('.verdict').className`)
+				look := browsertest.Eval[string](t, b, `document.querySelector('.verdict').className`)
 				if good := stage == "watch"; stage != "cacheguard" && good != (look == "verdict good") { // a stall may end in two ways
 					t.Errorf("it looks %q", look)
 				}
-				if n := eval[int](t, b, `document.querySelectorAll('.timeline g.lane').length`); n != 3 {
+				if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline g.lane').length`); n != 3 {
 					t.Errorf("%d lanes, want 3", n)
 				}
-				if n := eval[int](t, b, `document.querySelectorAll('.timeline rect.request').length`); n != 12 {
+				if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline rect.request').length`); n != 12 {
 					t.Errorf("%d requests are drawn, want 12", n)
 				}
 				if run.mark != "answered" {
-					if n := eval[int](t, b, `document.querySelectorAll('.timeline [data-kind="`+run.mark+`"]').length`); n == 0 {
+					if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline [data-kind="`+run.mark+`"]').length`); n == 0 {
 						t.Errorf("no %q is drawn", run.mark)
 					}
 				}
-				if over := eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 					t.Errorf("the page is %d pixels wider than the screen", over)
 				}
-				b.shoot(t, fmt.Sprint(stage, "-", width))
+				b.Shoot(t, fmt.Sprint(stage, "-", width))
 			})
 		}
 	}
-	for _, p := range b.said() {
+	for _, p := range b.Said() {
 		t.Error(p)
 	}
 }
 
 // Where those who wait stand in a line, the page shows how often they were woken.
 func TestPageCountsWakeUps(t *testing.T) {
-	b := openBrowser(t)
+	b := browsertest.Open(t)
 	c := start(t, 1, "-zookeeper", zktest.Shared(t).Addr())
 	number := func(name string) []int {
-		return eval[[]int](t, b, `[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
+		return browsertest.Eval[[]int](t, b, `[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
 	}
-	b.do(t, chromedp.EmulateViewport(1440, 900),
+	b.Do(t, chromedp.EmulateViewport(1440, 900),
 		chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=2s"), ran)
 	waited, woken := number("waited for a lock"), number("wake-ups")
 	if len(waited) != 2 || len(woken) != 2 {
@@ -196,110 +90,110 @@ func TestPageCountsWakeUps(t *testing.T) {
 	if waited[0] < 12 || woken[0] <= 2*waited[0] || waited[1] < 12 || woken[1] > waited[1] {
 		t.Errorf("with the herd and without it %v waited and were woken %v times", waited, woken)
 	}
-	verdicts := eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
+	verdicts := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
 	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "bad: ") || !strings.Contains(verdicts[0], "grow with the square") ||
 		!strings.Contains(verdicts[1], "good: 1 load; all were answered") {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
 	t.Logf("%v waited, %v wake-ups", waited, woken)
-	b.shoot(t, "herd-beside-predecessor")
+	b.Shoot(t, "herd-beside-predecessor")
 }
 
 // How far the clock is ahead is asked where it matters, and the keyboard comes by there.
 func TestPageAsksForTheClock(t *testing.T) {
-	b := openBrowser(t)
+	b := browsertest.Open(t)
 	c := start(t, 1)
 	const clock = `document.querySelector('input[name=clock]')`
-	visible := func() bool { return eval[bool](t, b, clock+`.checkVisibility()`) }
-	enabled := func() bool { return eval[bool](t, b, `!`+clock+`.disabled`) }
-	b.do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
+	visible := func() bool { return browsertest.Eval[bool](t, b, clock+`.checkVisibility()`) }
+	enabled := func() bool { return browsertest.Eval[bool](t, b, `!`+clock+`.disabled`) }
+	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
 		chromedp.WaitReady(`#stage option[value=getset]`, chromedp.ByQuery), chromedp.SetValue(`#stage`, "getset", chromedp.ByQuery))
 	if visible() || enabled() {
 		t.Error("it is there with no fault")
 	}
-	b.do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"), chromedp.KeyEvent("\t"))
-	if at := eval[string](t, b, `document.activeElement.name`); at != "clock" || !visible() || !enabled() {
+	b.Do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"), chromedp.KeyEvent("\t"))
+	if at := browsertest.Eval[string](t, b, `document.activeElement.name`); at != "clock" || !visible() || !enabled() {
 		t.Fatalf("the keyboard comes to %q, shown: %t", at, visible())
 	}
-	if name := eval[string](t, b, clock+`.labels[0].textContent.trim()`); name != "It is ahead by" {
+	if name := browsertest.Eval[string](t, b, clock+`.labels[0].textContent.trim()`); name != "It is ahead by" {
 		t.Errorf("its name is %q", name)
 	}
 	const described = `document.getElementById(document.querySelector('#fault').getAttribute('aria-describedby'))`
-	if said := eval[string](t, b, described+`.textContent`); said != "In this run the clock of replica 2 is wrong." {
+	if said := browsertest.Eval[string](t, b, described+`.textContent`); said != "In this run the clock of replica 2 is wrong." {
 		t.Errorf("the fault is explained as %q", said)
 	}
-	if value := eval[string](t, b, clock+`.value`); value != "1h" {
+	if value := browsertest.Eval[string](t, b, clock+`.value`); value != "1h" {
 		t.Errorf("it says %q", value)
 	}
-	b.do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery), chromedp.KeyEvent("\r"))
-	if eval[bool](t, b, clock+`.checkValidity()`) || eval[int](t, b, `document.querySelectorAll('.panel').length`) > 0 {
+	b.Do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery), chromedp.KeyEvent("\r"))
+	if browsertest.Eval[bool](t, b, clock+`.checkValidity()`) || browsertest.Eval[int](t, b, `document.querySelectorAll('.panel').length`) > 0 {
 		t.Error("what is no time is taken")
 	}
 	for _, run := range []struct{ clock, verdict string }{{"20s", "1 load; all"}, {"40s", "at once"}} {
-		b.do(t, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
+		b.Do(t, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
 			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
-		link, verdict := eval[string](t, b, `location.href`), eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		link, verdict := browsertest.Eval[string](t, b, `location.href`), browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
 		if !strings.Contains(link, "fault=clock&clock="+run.clock) || !strings.Contains(verdict, run.verdict) {
 			t.Errorf("%s says %q", link, verdict)
 		}
 	}
-	b.shoot(t, "clock")
-	b.do(t, chromedp.SetValue(`#fault`, "none", chromedp.ByQuery))
+	b.Shoot(t, "clock")
+	b.Do(t, chromedp.SetValue(`#fault`, "none", chromedp.ByQuery))
 	if visible() || enabled() {
 		t.Error("it stays when another fault is chosen")
 	}
-	for _, p := range b.said() {
+	for _, p := range b.Said() {
 		t.Error(p)
 	}
 }
 
 // Somebody chooses with the keyboard, runs two stages beside each other, and gets a link that repeats it.
 func TestPageIsUsed(t *testing.T) {
-	b := openBrowser(t)
+	b := browsertest.Open(t)
 	c := start(t, 1)
-	b.do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
+	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
 		chromedp.WaitReady(`#stage option[value=local]`, chromedp.ByQuery),
 		chromedp.SetValue(`#stage`, "local", chromedp.ByQuery), chromedp.SetValue(`#versus`, "cacheguard", chromedp.ByQuery),
 		chromedp.Focus(`input[name=requests]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
-	verdicts := eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`)
+	verdicts := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`)
 	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "3 loads") || !strings.Contains(verdicts[1], "1 load;") {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
-	link := eval[string](t, b, `location.href`)
+	link := browsertest.Eval[string](t, b, `location.href`)
 	for _, want := range []string{"stage=local", "versus=cacheguard", "requests=12"} {
 		if !strings.Contains(link, want) {
 			t.Errorf("the link %s lacks %s", link, want)
 		}
 	}
-	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(link), ran)
-	if again := eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`); len(again) != 2 {
+	b.Do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(link), ran)
+	if again := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`); len(again) != 2 {
 		t.Errorf("the link shows %q", again)
 	}
 	// What has no name can't be read out, and what is told must be heard.
-	if nameless := eval[[]string](t, b, `[...document.querySelectorAll('select, input, button, svg[role=img]')]
+	if nameless := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('select, input, button, svg[role=img]')]
 		.filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML.slice(0, 80))`); len(nameless) > 0 {
 		t.Errorf("without a name: %q", nameless)
 	}
-	if n := eval[int](t, b, `document.querySelectorAll('[role=status], [role=alert]').length`); n < 3 {
+	if n := browsertest.Eval[int](t, b, `document.querySelectorAll('[role=status], [role=alert]').length`); n < 3 {
 		t.Errorf("%d live regions", n)
 	}
-	b.shoot(t, "beside")
-	for _, p := range b.said() {
+	b.Shoot(t, "beside")
+	for _, p := range b.Said() {
 		t.Error(p)
 	}
 }
 
 // What is wrong with settings is said in words.
 func TestPageSaysWhatIsWrong(t *testing.T) {
-	b := openBrowser(t)
+	b := browsertest.Open(t)
 	c := start(t, 1)
-	b.do(t, chromedp.Navigate(c.urls[0]+"/?stage=compare&replicas=3&requests=1"),
-		over(`document.querySelector('#problem').textContent !== ''`))
-	if said := eval[string](t, b, `document.querySelector('#problem').textContent`); !strings.Contains(said, "at least one for each replica") {
+	b.Do(t, chromedp.Navigate(c.urls[0]+"/?stage=compare&replicas=3&requests=1"),
+		browsertest.Over(`document.querySelector('#problem').textContent !== ''`))
+	if said := browsertest.Eval[string](t, b, `document.querySelector('#problem').textContent`); !strings.Contains(said, "at least one for each replica") {
 		t.Errorf("it says %q", said)
 	}
-	b.do(t, chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor"), ran)
-	for _, said := range eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`) {
+	b.Do(t, chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor"), ran)
+	for _, said := range browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`) {
 		if !strings.Contains(said, "this needs a ZooKeeper") {
 			t.Errorf("it says %q", said)
 		}

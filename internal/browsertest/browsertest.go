@@ -1,0 +1,125 @@
+// Package browsertest has tests look at pages in a headless Chromium.
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
+)
+
+// TB is a test, as *testing.T is one.
+type TB interface {
+	childproc.TB
+	ArtifactDir() string
+	Context() context.Context
+}
+
+// Browser is a tab of a headless browser, and what it complained about.
+type Browser struct {
+	ctx context.Context
+
+	mu       sync.Mutex // guards problems
+	problems []string
+}
+
+// Open opens one, for one test, and skips the test or fails it if there is none.
+func Open(t TB) *Browser {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			program = path
+			break
+		}
+	}
+	if program == "" {
+		childproc.Missing(t, "needs a browser", "there is no chromium on the PATH")
+		return nil
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	t.Cleanup(cancel)
+	b := &Browser{ctx: ctx}
+	chromedp.ListenTarget(ctx, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.problems = append(b.problems, e.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			b.problems = append(b.problems, fmt.Sprintf("console.%s: %v", e.Type, e.Args))
+		case *log.EventEntryAdded:
+			b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+		}
+	})
+	return b
+}
+
+// Do does something in the tab.
+func (b *Browser) Do(t TB, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		t.Fatalf("%v; the browser says %q", err, b.Said())
+	}
+}
+
+// Eval is what JavaScript says.
+func Eval[T any](t TB, b *Browser, expression string) (value T) {
+	t.Helper()
+	b.Do(t, chromedp.Evaluate(expression, &value))
+	return value
+}
+
+// Said is what it has complained about.
+func (b *Browser) Said() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.problems
+}
+
+// Over waits until an expression is true. A page that is just being left can't say.
+func Over(expression string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		timeout := time.After(time.Minute)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var yes bool
+			err := chromedp.Evaluate(expression, &yes).Do(ctx)
+			if err == nil && yes {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-timeout:
+				return fmt.Errorf("still not so: %s (%v)", expression, err)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+}
+
+// Shoot writes a picture of the page, for people.
+func (b *Browser) Shoot(t TB, name string) {
+	t.Helper()
+	var png []byte
+	b.Do(t, chromedp.FullScreenshot(&png, 100))
+	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
+		t.Errorf("%v", err)
+	}
+}
