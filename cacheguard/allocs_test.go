@@ -21,7 +21,7 @@ func TestHitAllocations(t *testing.T) {
 	ctx := t.Context()
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
 	open := func(store cacheguard.Store, o cacheguard.Options[[]byte]) *cacheguard.Cache[[]byte] {
-		o.TTL = time.Hour
+		o.TTL, o.Audit = time.Hour, cacheguard.Audit{PerSecond: 0.00001} // it costs a hit nothing that isn't checked
 		c := openOn(t, store, o)
 		for range 3 {
 			if _, err := c.Get(ctx, "key", load); err != nil {

@@ -52,13 +52,17 @@ func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
 // acquire takes a slot of the budget, and gives it to then, on the run's goroutine.
 func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	c, share := r.cache, 0.5 // what nobody waits for leaves half of the queue to those who do
-	if slices.ContainsFunc(all, func(m *miss[V]) bool { return !m.Behind }) {
+	patience := c.opts.LoadTimeout
+	switch {
+	case all[0].audits: // which has a slot now, or none
+		share, patience = 0, 0
+	case slices.ContainsFunc(all, func(m *miss[V]) bool { return !m.Behind }):
 		share = 1
 	}
 	take := func() (release func(), err error) {
 		c.loads.queued.Add(1)
 		defer c.loads.queued.Add(-1)
-		return c.opts.Limiter.acquire(r.ctx, c.opts.LoadTimeout, r.urged, share)
+		return c.opts.Limiter.acquire(r.ctx, patience, r.urged, share)
 	}
 	if len(all) < r.open && c.life.Go(func() {
 		release, err := take()

@@ -104,6 +104,11 @@ func (s *tampered) Get(ctx context.Context, k cacheguard.Key, tags []string) (f 
 	return f, of, err
 }
 
+func (s *tampered) Clock(ctx context.Context, cache string) (at int64, err error) {
+	err = s.step(ctx, "Clock", cacheguard.Key{Cache: cache}, func() (err error) { at, err = s.Store.Clock(ctx, cache); return err })
+	return at, err
+}
+
 func (s *tampered) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) (replies []cacheguard.Reply[[]byte], of cacheguard.Generations) {
 	err := s.step(ctx, "GetMany", keys[0], func() error { replies, of = s.Store.GetMany(ctx, keys, tags); return nil })
 	return failedAll(replies, len(keys), err), of

@@ -35,8 +35,9 @@ type Cache[V any] struct {
 	delivery
 	listeners
 	health
-	demands   demand.Judge // of tokens
-	comparing atomic.Int32 // see compareLater
+	demands     demand.Judge // of tokens
+	comparisons comparisons  // with the origin
+	sampler     sampler      // of hits
 	doubts
 }
 
@@ -64,6 +65,8 @@ type listeners struct {
 	tracer         LoadTracer // the observer, if it is one
 	localHits      *localHits // counts what the local tier answers, if the observer is not told of each; else nil
 	detachObserver func()
+	detachWatcher  func()
+	watched        bool // by a Watcher
 	stopListening  func()
 	sharesNoMore   func() // this cache its name
 	leaveSwitch    func()
@@ -101,6 +104,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if l := opts.Limiter; l != nil && l.fleet != nil {
 		l.fleet.LogTo(opts.Logger)
 	}
+	c.beginSampling()
 	c.doubtLease()
 	c.sharesNoMore, c.leaveSwitch = c.doubtName(), opts.Switch.attach(opts.Name, opts.Logger)
 	c.stopListening = store.Listen(opts.Name, c.received)
@@ -143,6 +147,7 @@ func (c *Cache[V]) received(m Message) {
 			c.presence.Gone(m.Key)
 		}
 		c.seal(m.Key)
+		c.comparisons.times.Changed(m.Key, m.Load)
 	}
 	c.waits.Tell(m.Key, m)
 }

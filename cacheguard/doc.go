@@ -204,6 +204,13 @@
 // call loads and the cache is read, filled and compared beside it, for the days before it is trusted. What is changed meanwhile is
 // told to the store all the same, so that the cache can be switched on again at any time.
 //
+// # How true it is
+//
+// A cache can't know of a change that nobody tells it of: that is a call of Invalidate which somebody has forgotten, and no error
+// anywhere. An Audit finds it. It has a hit now and then compared with what the origin has, behind its caller's back and within a
+// budget of loads. Where they differ it looks again, and says which of the possible causes it is (Difference). Stats.Nines says how
+// many of the answers were right.
+//
 // # Changing what is stored
 //
 // A release that renames a field of the cached struct reads what the release before it has stored, and finds nothing in that field.

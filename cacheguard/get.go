@@ -21,7 +21,7 @@ import (
 // process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
 // be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
-	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn { // get would find the same, and spend half of its time on a Result
+	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
@@ -175,6 +175,9 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {
 		c.refreshBehind(ctx, &target[V]{nil, key, c.key(id), call.load}, got)
 	}
+	if c.sampler.due.Load() != 0 {
+		c.sampledLocally(ctx, key, id, call.load, e, res.Age)
+	}
 	return true, c.answer(ctx, key, res)
 }
 
@@ -206,6 +209,9 @@ func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) 
 func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err error, res *Result[V]) error {
 	switch kind, failed, behind := c.atOnce(of.key.Key, got, err); kind {
 	case EventHit, EventStale:
+		if kind == EventHit && c.sampler.due.Load() != 0 { // first: who gets the value may change it
+			c.sampled(ctx, of.name, of.key.Key, of.load, got)
+		}
 		*res = got.res
 		res.Err = failed
 		of.flight.Land(outcome[V]{res: *res})

@@ -50,7 +50,7 @@ func (r *run[V]) land(m *miss[V]) {
 	case protocol.LandOwnError:
 		m.fail(Result[V]{Status: m.own.res.Status, Degraded: degraded}, m.own.out.err)
 	case protocol.LandRefused:
-		if err := m.own.out.err; errors.Is(err, ErrOverloaded) {
+		if err := m.own.out.err; errors.Is(err, ErrOverloaded) && !m.audits {
 			c.observe(r.ctx, Event{Kind: EventOverloaded, Key: m.name, Err: err})
 			m.fail(Result[V]{}, err)
 		} else {
@@ -80,7 +80,9 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 		of, loaded := m.target, res
 		if v, ok := r.cache.tier.cloned(res.Value); ok { // who gets this one may change theirs
 			loaded.Value = v
-			defer r.cache.compareLater(r.values, &of, had, loaded)
+			defer r.cache.compareBehind(r.values, func(ctx context.Context) {
+				r.cache.compare(ctx, &comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})
+			})
 		}
 	}
 	res.began = max(uint32(m.asked.asOf), 1) // that clock goes round in here

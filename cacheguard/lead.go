@@ -132,6 +132,14 @@ func (w *work[V]) name() string {
 	return fmt.Sprintf("%s and %d more", w.all[0].name, len(w.all)-1)
 }
 
+// callers is how many wait for the load.
+func (w *work[V]) callers() (n int) {
+	for _, m := range w.all {
+		n += m.flight.Callers()
+	}
+	return n
+}
+
 // Announce tells those who wait for a load of one key something before it has ended.
 func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
 

@@ -44,6 +44,7 @@ func (c *Cache[V]) mayChange(ctx context.Context) bool {
 // changes the store has not been told of. While it can't be reached that takes as long as ctx lets it.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
+	c.sampler.end()
 	var err error
 	quiet := c.life.Quiet()
 	select {
@@ -70,12 +71,14 @@ func (c *Cache[V]) Close() error {
 	if !c.life.Close() {
 		return nil
 	}
+	c.sampler.end()
 	c.life.ends.Close()
 	c.stopListening()
 	c.sharesNoMore()
 	c.leaveSwitch()
 	c.tier.values.Close()
 	c.detachObserver()
+	c.detachWatcher()
 
 	stopped := make(chan struct{})
 	go func() {

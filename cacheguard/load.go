@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // LoadFunc computes the value of one key from the origin. Its context keeps the values of the caller that started it
@@ -145,6 +146,11 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	c.loads.all.Add(1)
 	c.loads.running.Add(1)
 	began := time.Now()
+	end := func() {}
+	if c.watched {
+		leased := w.all[0].State != protocol.Alone
+		end = c.loads.begin(&LoadUnder{Key: w.all[0].name, More: len(w.all) - 1, Since: began, Leased: leased}, w.callers)
+	}
 	go func() {
 		defer c.loads.all.Done()
 		defer slot()
@@ -158,6 +164,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 			}
 			in.over.Store(true)
 			c.loads.running.Add(-1) // before anybody has the result, so that it doesn't count as running any more
+			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
 			err, notFound := outs[0].err, true // if nothing was found at all
 			for _, out := range outs {
@@ -166,7 +173,9 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 			if ended != nil {
 				safely(func() { ended(err, notFound) })
 			}
-			c.observe(ctx, Event{Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err})
+			c.observe(ctx, Event{
+				Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err, Audit: w.all[0].audits,
+			})
 		}()
 		ctx, ended = c.trace(ctx, name, &w.note)
 		outs = w.call(ctx)

@@ -60,16 +60,22 @@ func timeIsUp(ctx context.Context) bool {
 
 // read returns what the store has under a key; what was invalidated by a tag is not there.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
+	got, _, err := c.readFrame(ctx, k)
+	return got, err
+}
+
+// readFrame is read that returns the frame, too.
+func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
 	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
 	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
 	if err != nil {
-		return found[V]{}, err
+		return found[V]{}, nil, err
 	}
 	got, checked := c.openWith(asked, k.Key, raw, hint, gens)
 	if !checked {
-		return c.validateOne(ctx, got)
+		got, err = c.validateOne(ctx, got)
 	}
-	return got, nil
+	return got, raw, err
 }
 
 // openWith opens a frame that came with the generations that were asked for, and reports whether they are those that it needs.

@@ -232,6 +232,9 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 		if got, early := e.dueEarly(res, c.opts.EarlyRefresh); early {
 			m.refresh(key, id, got)
 		}
+		if c.sampler.due.Load() != 0 {
+			c.sampledLocally(ctx, key, id, m.one(key), e, res.Age)
+		}
 		m.answer(ctx, key, &res)
 	}
 	if len(others) > 0 {
@@ -291,6 +294,9 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	case EventHit, EventStale:
 		if got.res.Err = failed; behind {
 			m.refresh(key, k.Key, *got)
+		}
+		if kind == EventHit && c.sampler.due.Load() != 0 {
+			c.sampled(ctx, key, k.Key, of.load, got)
 		}
 		m.answer(ctx, key, &got.res)
 	case EventCoalesced, EventOverloaded:

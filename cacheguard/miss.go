@@ -31,6 +31,7 @@ type miss[V any] struct {
 	work      *work[V] // its load
 	plan      plan
 	rehearsed *found[V]   // in shadow: what its callers would have been answered with
+	audits    bool        // it is for an audit, and for nobody else
 	uncounted atomic.Bool // the run does not go on for this one any more
 }
 
@@ -186,8 +187,8 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 
 // runBehind runs misses that nobody waits for. A load that reads a stale value does not wait for its refresh, which therefore
 // needs a slot of its own.
-func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) {
-	c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
+func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
+	return c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }
 
 // runAll hands misses over to one run that outlives this caller, unless the cache is closed.

@@ -10,7 +10,7 @@ import (
 
 // Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by many goroutines
 // at once: it must be safe for concurrent use and return at once. A panic in it is dropped; runtime.Goexit must not be
-// called in it, for that would end the work it is told of. It may be a LoadTracer, an Attacher and a HitsUntold, too.
+// called in it, for that would end the work it is told of. It may be a LoadTracer, an Attacher, a HitsUntold and a Watcher, too.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -26,6 +26,8 @@ type Event struct {
 	Err      error
 	Reason   Reason
 	Differs  Difference
+	Story    *Story // of a difference
+	Audit    bool   // it is of a load that an Audit has begun, and nobody waits for that
 	Note     []byte // what the LoadTracer noted at the load that made the result, in whatever process; not to be changed
 }
 
@@ -39,7 +41,7 @@ const (
 	EventLeaseAsked                        // the store was asked for the lease
 	EventLeaseGranted                      // and granted it
 	EventWaited                            // this process has waited for another one's load; Took, Note if that brought its outcome
-	EventLoad                              // a load ended; Took, NotFound, Err, Note; its context is the load's
+	EventLoad                              // a load ended; Took, NotFound, Err, Note, Audit; its context is the load's
 	EventLoadLate                          // a load returned after its flight was over; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
@@ -53,7 +55,8 @@ const (
 	EventStale                             // a stale value was served; NotFound, Err if a load failed; Took, Note if it was waited for
 	EventLoaded                            // a caller got what became of the load that it began, or why that could not begin; as EventCoalesced
 	EventUnstored                          // package middleware: a response is not stored; Reason
-	EventCompared                          // what a call in shadow would have got was compared with what it got; Local, NotFound, Took (its age), Differs
+	EventCompared                          // a hit, or what would have been one, was compared with the origin; Local, NotFound, Took (its age), Note, Differs, Story
+	EventSampled                           // one of the hits, for a Watcher, picked at random; NotFound, Local
 )
 
 var eventNames = [...]string{
@@ -62,7 +65,7 @@ var eventNames = [...]string{
 	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
 	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
-	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored", EventCompared: "compared",
+	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored", EventCompared: "compared", EventSampled: "sampled",
 }
 
 // String is the kind in words.

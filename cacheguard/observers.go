@@ -16,6 +16,9 @@ func Observers(all ...Observer) Observer {
 	case 1:
 		return all[0]
 	}
+	if slices.ContainsFunc(all, func(o Observer) bool { _, ok := o.(Watcher); return ok }) {
+		return watchers{all}
+	}
 	return observers(all)
 }
 
@@ -68,6 +71,26 @@ func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
 	for _, o := range all {
 		if a, ok := o.(Attacher); ok {
 			if detach := a.Attach(cache, stats); detach != nil {
+				detaches = append(detaches, detach)
+			}
+		}
+	}
+	return func() {
+		for _, detach := range slices.Backward(detaches) {
+			detach()
+		}
+	}
+}
+
+// watchers is observers of which one is a Watcher.
+type watchers struct{ observers }
+
+// Watch lets all look that do. See Watcher.
+func (all watchers) Watch(v View) (detach func()) {
+	var detaches []func()
+	for _, o := range all.observers {
+		if w, ok := o.(Watcher); ok {
+			if detach := w.Watch(v); detach != nil {
 				detaches = append(detaches, detach)
 			}
 		}

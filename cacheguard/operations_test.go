@@ -158,7 +158,7 @@ func prometheusNames(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{} })
+	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{Compared: 1} })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(o)
 	families, err := registry.Gather()
@@ -179,7 +179,7 @@ func otelNames(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{} })
+	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{Compared: 1} })
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		o.Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: "a", Took: 1})
 	}

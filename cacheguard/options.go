@@ -122,9 +122,12 @@ type Options[V any] struct {
 	// cache is always on.
 	Switch *Switch
 
-	// Same reports whether two values are the same to callers, where what is stored is compared with what was loaded (ModeShadow). It may
-	// be called at any time by many goroutines, and Close waits until it returns. Default: they are encoded in the same bytes, which a codec that encodes a value in different
-	// ways (a map of gob, protobuf) makes useless.
+	// Audit has some of the hits checked against the origin. Default: none.
+	Audit Audit
+
+	// Same reports whether two values are the same to callers, where what is stored is compared with what was loaded (Audit,
+	// ModeShadow). It may be called at any time by many goroutines, and Close waits until it returns. Default: they are encoded in the
+	// same bytes, which a codec that encodes a value in different ways (a map of gob, protobuf) makes useless.
 	Same func(a, b V) bool
 
 	// Observer is told of hits, loads and everything else. Default none.
@@ -207,6 +210,7 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	if o.OnStoreDown > FailClosed {
 		bad.add("OnStoreDown is %d, which is no StorePolicy", o.OnStoreDown)
 	}
+	o.Audit.defaults(&bad)
 	wrongSentinels(o.Errors, &bad)
 	if o.Codec == nil {
 		o.Codec = defaultCodec[V]()

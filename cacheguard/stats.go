@@ -1,8 +1,7 @@
 package cacheguard
 
 import (
-	"sync"
-	"sync/atomic"
+	"math"
 
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
@@ -29,9 +28,21 @@ type Stats struct {
 	// 1 if a Switch has taken the cache out of the path of its calls, in one way or the other.
 	SwitchedOff, InShadow int
 
+	// Answers that were compared with the origin (Audit, ModeShadow), and how many of them were wrong: see Difference.Wrong and Nines.
+	Compared, Wrong uint64
+
 	// Circuit breakers of the store that are open, and how many there are: one for a server, several for a cluster. Both
 	// are 0 if the store has none.
 	BreakersOpen, Breakers int
+}
+
+// Nines is how consistent the answers that were compared have been, in nines: 3 is 99.9 percent. As long as none was wrong, it
+// is what it would be if the next one were, so that it grows with what is known: 999 right ones are 3 nines.
+func (s Stats) Nines() float64 {
+	if s.Wrong == 0 {
+		return math.Log10(float64(s.Compared + 1))
+	}
+	return math.Log10(float64(s.Compared) / float64(s.Wrong))
 }
 
 // Attacher is what an Observer implements, too, that reads gauges of the caches it observes. New calls Attach with the
@@ -71,12 +82,6 @@ func (u *localHits) add(notFound bool) {
 	u.Add(ofValue)
 }
 
-// loads counts those of one cache.
-type loads struct {
-	running, queued atomic.Int64   // for Stats
-	all             sync.WaitGroup // the goroutines on which they run
-}
-
 // Stats returns gauges of the cache in this process.
 func (c *Cache[V]) Stats() (s Stats) {
 	s.LocalEntries = c.tier.values.Len()
@@ -90,6 +95,7 @@ func (c *Cache[V]) Stats() (s Stats) {
 		s.Callers += callers
 	}
 	s.Unsent, s.SentLate = c.unsent.Count(), c.sentLate.Load()
+	s.Compared, s.Wrong = c.comparisons.compared.Load(), c.comparisons.wrong.Load()
 	switch c.opts.Switch.Mode() {
 	case ModeOff:
 		s.SwitchedOff = 1
@@ -104,7 +110,7 @@ func (c *Cache[V]) Stats() (s Stats) {
 
 // attach makes the cache and its observer known to each other.
 func (c *Cache[V]) attach() {
-	c.detachObserver = func() {}
+	c.detachObserver, c.detachWatcher = func() {}, func() {}
 	c.tracer, _ = c.opts.Observer.(LoadTracer)
 	if o, ok := c.opts.Observer.(HitsUntold); ok && c.tier.values != nil && o.LocalHitsUntold() {
 		c.localHits = &localHits{}
@@ -113,5 +119,8 @@ func (c *Cache[V]) attach() {
 		if detach := a.Attach(c.opts.Name, c.Stats); detach != nil {
 			c.detachObserver = detach
 		}
+	}
+	if w, ok := c.opts.Observer.(Watcher); ok {
+		c.watch(w)
 	}
 }

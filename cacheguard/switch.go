@@ -1,14 +1,12 @@
 package cacheguard
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
@@ -198,87 +196,4 @@ func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V
 	m := c.missOf(of, got, nil)
 	m.Own = true
 	return m
-}
-
-// Difference is what has come of a comparison.
-type Difference uint8
-
-const (
-	// NoDifference is between what is the same.
-	NoDifference Difference = iota
-
-	// DiffersMeanwhile says that a moment later callers would not have got it any more: it was being changed.
-	DiffersMeanwhile
-
-	// DiffersStill says that callers would still have got it: the origin was changed and nobody said so, or a replica of it that the
-	// load has read lags.
-	DiffersStill
-)
-
-var differenceNames = [...]string{"same", "meanwhile", "still"}
-
-// String is the difference in a word.
-func (d Difference) String() string {
-	if int(d) < len(differenceNames) {
-		return differenceNames[d]
-	}
-	return fmt.Sprintf("Difference(%d)", uint8(d))
-}
-
-// settles is how long after a difference was found it is looked again: messages that tell of a change have arrived by then.
-const settles = 200 * time.Millisecond
-
-// mostCompared are compared at a time: no more goroutines than that wait for a difference to go away.
-const mostCompared = 1024
-
-// compareLater has what callers would have been answered with compared with what the load has returned, behind their backs.
-func (c *Cache[V]) compareLater(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
-	if c.comparing.Add(1) > mostCompared || !c.life.ends.Go(func() {
-		defer c.comparing.Add(-1)
-		c.compare(ctx, of, had, loaded)
-	}) {
-		c.comparing.Add(-1)
-	}
-}
-
-// compare tells observers whether callers would have been answered with what the load has returned.
-func (c *Cache[V]) compare(ctx context.Context, of *target[V], had *found[V], loaded Result[V]) {
-	e := Event{Kind: EventCompared, Key: of.name, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
-	same, known := c.same(had.res, loaded)
-	if !known {
-		return
-	}
-	if !same {
-		if !c.life.ends.Sleep(settles) {
-			return // nobody knows
-		}
-		if e.Differs = DiffersMeanwhile; c.stays(ctx, of, had) {
-			e.Differs = DiffersStill
-		}
-	}
-	c.observe(ctx, e)
-}
-
-// same reports whether two answers are the same, if that is known: the user's code may panic, and values may be none for the codec.
-func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
-	if a.NotFound || b.NotFound {
-		return a.NotFound == b.NotFound, true
-	}
-	defer func() { _ = recover() }()
-	if c.opts.Same != nil {
-		return c.opts.Same(a.Value, b.Value), true
-	}
-	x, errX := c.opts.Codec.Append(nil, a.Value)
-	y, errY := c.opts.Codec.Append(nil, b.Value)
-	return bytes.Equal(x, y), errX == nil && errY == nil
-}
-
-// stays reports whether callers would still be answered with it. If not, the key was being changed.
-func (c *Cache[V]) stays(ctx context.Context, of *target[V], had *found[V]) bool {
-	if had.res.Local {
-		now, ok := c.tier.found(of.key.Key)
-		return ok && bytes.Equal(now.id, had.id)
-	}
-	now, err := c.read(ctx, of.key)
-	return err == nil && now.good == protocol.Fresh && bytes.Equal(now.id, had.id)
 }

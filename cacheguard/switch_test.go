@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,44 @@ func TestSwitchedOffDuringALookUp(t *testing.T) {
 	})
 }
 
+// The store isn't asked for its clock either, nor by what a load asks of other caches.
+func TestSwitchedOffWithAToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, sw := newTampered(), new(cacheguard.Switch)
+		defer store.Close()
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Switch: sw})
+		inner := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: "inner", Switch: sw})
+		must(t, c.Set(t.Context(), "k", 1))
+		must(t, inner.Set(t.Context(), "k", 1))
+		soon := time.Now().Add(200 * time.Millisecond).UnixMicro() // for which the store would be asked
+		token, err := cacheguard.ParseToken(strconv.FormatInt(soon, 36))
+		must(t, err)
+		turn(t, sw, cacheguard.ModeOff)
+		for _, step := range []string{"Get", "Lease", "Clock"} {
+			store.onto(step, func(context.Context) error {
+				t.Errorf("the store is asked: %s", step)
+				return errTampered
+			})
+		}
+		getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", func(ctx context.Context) (int, error) {
+			return inner.Get(ctx, "k", returning(2))
+		}).gives(2, nil)
+	})
+}
+
+// A function Same that panics says nothing, and nobody is told that something differs.
+func TestSameThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, sw, o := memstore.New(memstore.Options{}), new(cacheguard.Switch), &comparisons{}
+		defer store.Close()
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Switch: sw, Observer: o, Same: func(a, b int) bool { panic("no") }})
+		turn(t, sw, cacheguard.ModeShadow)
+		getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
+		getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
+		o.found(t)
+	})
+}
+
 // TestSwitchInShadow: callers get what loads of their process return, and the cache works beside it.
 func TestSwitchInShadow(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
@@ -193,7 +232,7 @@ func TestSwitchInShadow(t *testing.T) {
 			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 			o.found(t, 0)
 			getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
-			o.found(t, cacheguard.DiffersStill)
+			o.found(t, cacheguard.DiffersMissed)
 			if res, err := c.Peek(t.Context(), "k"); res.Status != cacheguard.StatusMiss || err != nil {
 				t.Errorf("Peek found %+v, %v", res, err)
 			}
@@ -205,7 +244,7 @@ func TestSwitchInShadow(t *testing.T) {
 			getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0, cacheguard.ErrNotFound)
 			o.found(t, 0)
 			getting(t.Context(), t, c, "k", returning(4)).gives(4, nil)
-			o.found(t, cacheguard.DiffersStill)
+			o.found(t, cacheguard.DiffersMissed)
 			getting(t.Context(), t, c, "k", failingWith[int](errOrigin)).gives(0, errOrigin) // an origin that fails says nothing
 			o.found(t)
 
@@ -221,7 +260,7 @@ func TestSwitchInShadow(t *testing.T) {
 				t.Errorf("GetMany gave %v, %v", many, err)
 			}
 			getting(t.Context(), t, other, "l", returning(7)).gives(6, nil)
-			o.found(t, cacheguard.DiffersStill)
+			o.found(t, cacheguard.DiffersMissed)
 
 			// Another process loads: nobody here waits for it.
 			origin := newScriptedOrigin[int](t)

@@ -128,7 +128,7 @@ func TestPagesInShadow(t *testing.T) {
 		s.found(cacheguard.NoDifference)
 		s.version.Add(1)
 		s.gets("version 1", true, "GET")
-		s.found(cacheguard.DiffersStill)
+		s.found(cacheguard.DiffersMissed)
 		s.set(cacheguard.ModeOn)
 		s.gets("version 0", false, "GET")
 	})

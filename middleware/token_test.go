@@ -115,6 +115,9 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 					t.Errorf("a range: %d %q", w.Code, w.Body)
 				}
 				s.gets(3, 1, "X-Token", token)
+				token = s.commit()
+				s.gets(3, 1)
+				s.gets(4, 1, "X-Token", "no token", "Cookie", "token=none; token="+token) // the good one counts
 			})
 		})
 	}

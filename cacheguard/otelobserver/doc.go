@@ -23,13 +23,16 @@
 //	cacheguard.requests             {request}  by cacheguard.result: hit, negative_hit, local_hit, local_negative_hit,
 //	                                           stale, coalesced, loaded, failed
 //	cacheguard.misses               {miss}
-//	cacheguard.load.duration        s          by cacheguard.outcome: value, not_found, error
+//	cacheguard.load.duration        s          by cacheguard.outcome: value, not_found, error, audit
 //	cacheguard.wait.duration        s          of callers
 //	cacheguard.fleet_wait.duration  s          of a process for another one
 //	cacheguard.loads.late           {load}
 //	cacheguard.fills                {fill}     by cacheguard.result: stored, refused, unknown, not_stored
 //	cacheguard.leases.asked, .granted, .renewed, .lost
 //	cacheguard.unstored             {response} of package middleware, by cacheguard.result: the words of cacheguard.Reason
+//	cacheguard.compared             {comparison} of answers with the origin, by cacheguard.result: the words of
+//	                                           cacheguard.Difference
+//	cacheguard.consistency          {nine}     of caches that have compared some: see cacheguard.Stats.Nines
 //	cacheguard.values.corrupt, cacheguard.store.errors, cacheguard.overloads
 //	cacheguard.changes.late         {change}   invalidations and the like that the store was told of late
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,

@@ -42,10 +42,8 @@ const (
 	storeError
 	overloaded
 	sentLate
-	compared
-	comparedMeanwhile
-	comparedStill
-	unstored // and on, by reason
+	compared                                             // and on, by difference
+	unstored = compared + number(cacheguard.Differences) // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
 
@@ -77,9 +75,16 @@ var tables = []struct {
 	{"cacheguard.store.errors", "Steps in the store that failed.", "{error}", []labelled{{storeError, ""}}},
 	{"cacheguard.overloads", "Callers and loads that were turned away.", "{refusal}", []labelled{{overloaded, ""}}},
 	{"cacheguard.changes.late", "Invalidations and other changes that the store was told of later than when they were made.", "{change}", []labelled{{sentLate, ""}}},
-	{"cacheguard.compared", "What calls in shadow would have got, by whether it was what they got: same, meanwhile (not any more a moment later), still (something else).",
-		"{comparison}", []labelled{{compared, "same"}, {comparedMeanwhile, "meanwhile"}, {comparedStill, "still"}}},
+	{"cacheguard.compared", "Answers that were compared with the origin, by what has come of that: the words of Difference.",
+		"{comparison}", differences()},
 	{"cacheguard.unstored", "Responses of package middleware that were not stored, by why.", "{response}", reasons()},
+}
+
+func differences() (all []labelled) {
+	for d := range cacheguard.Differences {
+		all = append(all, labelled{compared + number(d), d.String()})
+	}
+	return all
 }
 
 func reasons() (all []labelled) {
@@ -124,7 +129,7 @@ func numberOf(e cacheguard.Event) (n number, counts bool) {
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
 	case cacheguard.EventCompared:
-		return compared + number(e.Differs), e.Differs <= cacheguard.DiffersStill
+		return compared + number(e.Differs), e.Differs < cacheguard.Differences
 	case cacheguard.EventUnstored:
 		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	}
@@ -168,6 +173,7 @@ func unlessFailed(n number, e cacheguard.Event) number {
 type metrics struct {
 	counters          []metric.Int64ObservableCounter // as in tables
 	gauges            []metric.Int64ObservableGauge   // as in gauges
+	nines             metric.Float64ObservableGauge   // of caches that have compared something
 	load, wait, fleet metric.Float64Histogram
 }
 
@@ -181,6 +187,9 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 		c, err := meter.Int64ObservableGauge(g.name, metric.WithDescription(g.description), metric.WithUnit(g.unit))
 		m.gauges, errs = append(m.gauges, c), append(errs, err)
 	}
+	nines, err := meter.Float64ObservableGauge("cacheguard.consistency", metric.WithUnit("{nine}"),
+		metric.WithDescription("How consistent the answers that were compared with the origin have been, in nines."))
+	m.nines, errs = nines, append(errs, err)
 	timed := func(name, description string) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets...))
 		errs = append(errs, err)
@@ -199,7 +208,7 @@ func (m *metrics) observables() (all []metric.Observable) {
 	for _, g := range m.gauges {
 		all = append(all, g)
 	}
-	return all
+	return append(all, m.nines)
 }
 
 // counters are those of one cache. They are read when metrics are collected: an instrument that is told of each hit would
@@ -208,9 +217,9 @@ type counters struct {
 	hits  striped.Counters // of the numbers below hits
 	count [numbers]atomic.Uint64
 
-	cache                  metric.MeasurementOption          // the attribute, for all metrics without another one
-	labels                 [numbers]metric.MeasurementOption // and with it
-	value, notFound, error metric.MeasurementOption          // the other one of loads
+	cache                         metric.MeasurementOption          // the attribute, for all metrics without another one
+	labels                        [numbers]metric.MeasurementOption // and with it
+	value, notFound, error, audit metric.MeasurementOption          // the other one of loads
 }
 
 func newCounters(cache string) *counters {
@@ -220,6 +229,7 @@ func newCounters(cache string) *counters {
 		value:    metric.WithAttributeSet(attribute.NewSet(outcomeKey.String("value"))),
 		notFound: metric.WithAttributeSet(attribute.NewSet(outcomeKey.String("not_found"))),
 		error:    metric.WithAttributeSet(attribute.NewSet(outcomeKey.String("error"))),
+		audit:    metric.WithAttributeSet(attribute.NewSet(outcomeKey.String("audit"))),
 	}
 	for _, t := range tables {
 		for _, l := range t.of {
@@ -235,6 +245,8 @@ func newCounters(cache string) *counters {
 // outcome is how a load ended.
 func (c *counters) outcome(e cacheguard.Event) metric.MeasurementOption {
 	switch {
+	case e.Audit:
+		return c.audit
 	case e.Err != nil:
 		return c.error
 	case e.NotFound:
@@ -253,6 +265,9 @@ func (o *Observer) read(_ context.Context, to metric.Observer) error {
 			if c := seen[cache]; c != nil {
 				to.ObserveInt64(o.metrics.gauges[i], int64(g.of(s)), c.cache)
 			}
+		}
+		if c := seen[cache]; c != nil && s.Compared > 0 {
+			to.ObserveFloat64(o.metrics.nines, s.Nines(), c.cache)
 		}
 	})
 	for cache, c := range seen {

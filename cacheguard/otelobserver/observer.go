@@ -127,6 +127,8 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	a.Callers += b.Callers
 	a.SwitchedOff += b.SwitchedOff
 	a.InShadow += b.InShadow
+	a.Compared += b.Compared
+	a.Wrong += b.Wrong
 	a.BreakersOpen += b.BreakersOpen
 	a.Breakers += b.Breakers
 	return a
@@ -134,5 +136,7 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 
 // left is what still counts of a cache that was closed.
 func left(last cacheguard.Stats) cacheguard.Stats {
-	return cacheguard.Stats{LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate}
+	return cacheguard.Stats{
+		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate, Compared: last.Compared, Wrong: last.Wrong,
+	}
 }

@@ -92,6 +92,7 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventWaited:       {"fleet_wait.duration{}": {Took: 1}},
 		cacheguard.EventLoad: {
 			"load.duration{value}": {Took: 1}, "load.duration{not_found}": {NotFound: true}, "load.duration{error}": {Err: failed},
+			"load.duration{audit}": {Err: failed, Audit: true},
 		},
 		cacheguard.EventLoadLate:    {"loads.late{}": {}},
 		cacheguard.EventFilled:      {"fills{stored}": {}},
@@ -106,8 +107,9 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventStale:       {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
 		cacheguard.EventCompared: {
 			"compared{same}": {}, "compared{meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
-			"compared{still}": {Differs: cacheguard.DiffersStill}, "": {Differs: cacheguard.DiffersStill + 1},
+			"compared{missed}": {Differs: cacheguard.DiffersMissed}, "": {Differs: cacheguard.Differences},
 		},
+		cacheguard.EventSampled: {"": {}},
 		cacheguard.EventUnstored: {
 			"unstored{private}": {Reason: cacheguard.ReasonPrivate}, "unstored{store}": {Reason: cacheguard.ReasonStore}, "": {},
 		},

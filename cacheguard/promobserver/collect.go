@@ -17,6 +17,7 @@ func (o *Observer) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range m.gauges {
 		descs <- d
 	}
+	descs <- m.nines
 	for _, h := range []*prometheus.HistogramVec{m.load, m.wait, m.fleet} {
 		h.Describe(descs)
 	}
@@ -29,6 +30,9 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 		untold[cache] = s
 		for i, g := range gauges {
 			out <- prometheus.MustNewConstMetric(o.metrics.gauges[i], prometheus.GaugeValue, float64(g.of(s)), cache)
+		}
+		if s.Compared > 0 {
+			out <- prometheus.MustNewConstMetric(o.metrics.nines, prometheus.GaugeValue, s.Nines(), cache)
 		}
 	})
 	for cache, c := range *o.seen.Load() {

@@ -15,7 +15,7 @@ import (
 // The dashboard shows every metric that is exported, and no other, by labels that they have.
 func TestDashboard(t *testing.T) {
 	o := newObserver(t, promobserver.Options{})
-	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{} })
+	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{Compared: 1} })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(o)
 	families, err := registry.Gather()

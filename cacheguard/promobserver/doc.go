@@ -19,6 +19,8 @@
 //	cacheguard_lease_requests_total, cacheguard_lease_grants_total, cacheguard_lease_renewals_total
 //	cacheguard_lost_leases_total          leases lost under a running load
 //	cacheguard_unstored_total{reason}     responses of package middleware that were not stored, by cacheguard.Reason
+//	cacheguard_compared_total{result}     answers that were compared with the origin, by cacheguard.Difference
+//	cacheguard_consistency_nines          gauge of caches that have compared some: see cacheguard.Stats.Nines
 //	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
 //	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
 //	cacheguard_unsent_changes             gauge: those that it has not been told of yet

@@ -30,6 +30,7 @@ const (
 	loadValue
 	loadNotFound
 	loadError
+	loadAudit
 	loadLate
 	fillStored
 	fillRefused
@@ -39,10 +40,8 @@ const (
 	storeError
 	overloaded
 	sentLate
-	compared
-	comparedMeanwhile
-	comparedStill
-	unstored // and on, by reason
+	compared                                             // and on, by difference
+	unstored = compared + number(cacheguard.Differences) // and on, by reason
 	numbers  = unstored + number(cacheguard.Reasons)
 )
 
@@ -56,8 +55,8 @@ var tables = []struct {
 		{stale, "stale"}, {coalesced, "coalesced"}, {loaded, "loaded"}, {failed, "failed"},
 	}},
 	{"misses_total", "Reads of the store that found nothing to serve.", "", []labelled{{miss, ""}}},
-	{"loads_total", "Loads that ended, by what they found.", "outcome", []labelled{
-		{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"},
+	{"loads_total", "Loads that ended, by what they found; audit: those of an audit, for which nobody waits.", "outcome", []labelled{
+		{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"}, {loadAudit, "audit"},
 	}},
 	{"late_loads_total", "Loads that returned after they had been given up.", "", []labelled{{loadLate, ""}}},
 	{"fills_total", "Results of loads by whether they were stored; refused: the lease was lost; not_stored: by the load's wish, or it can't be.",
@@ -72,9 +71,16 @@ var tables = []struct {
 	{"store_errors_total", "Steps in the store that failed.", "", []labelled{{storeError, ""}}},
 	{"overloads_total", "Callers and loads that were turned away.", "", []labelled{{overloaded, ""}}},
 	{"late_changes_total", "Invalidations and other changes that the store was told of later than when they were made.", "", []labelled{{sentLate, ""}}},
-	{"compared_total", "What calls in shadow would have got, by whether it was what they got: same, meanwhile (not any more a moment later), still (something else).",
-		"result", []labelled{{compared, "same"}, {comparedMeanwhile, "meanwhile"}, {comparedStill, "still"}}},
+	{"compared_total", "Answers that were compared with the origin, by what has come of that: the words of Difference.",
+		"result", differences()},
 	{"unstored_total", "Responses of package middleware that were not stored, by why.", "reason", reasons()},
+}
+
+func differences() (all []labelled) {
+	for d := range cacheguard.Differences {
+		all = append(all, labelled{compared + number(d), d.String()})
+	}
+	return all
 }
 
 func reasons() (all []labelled) {
@@ -116,7 +122,7 @@ func numberOf(e cacheguard.Event) (n number, known bool) {
 	case cacheguard.EventLoaded:
 		return unlessFailed(loaded, e), true
 	case cacheguard.EventCompared:
-		return compared + number(e.Differs), e.Differs <= cacheguard.DiffersStill
+		return compared + number(e.Differs), e.Differs < cacheguard.Differences
 	case cacheguard.EventUnstored:
 		return unstored + number(e.Reason), e.Reason > 0 && e.Reason < cacheguard.Reasons
 	case cacheguard.EventLoad:
@@ -160,6 +166,8 @@ func unlessFailed(n number, e cacheguard.Event) number {
 
 func loadNumber(e cacheguard.Event) number {
 	switch {
+	case e.Audit:
+		return loadAudit
 	case e.Err != nil:
 		return loadError
 	case e.NotFound:
@@ -172,6 +180,7 @@ func loadNumber(e cacheguard.Event) number {
 type metrics struct {
 	counters []*prometheus.Desc // as in tables
 	gauges   []*prometheus.Desc // as in gauges
+	nines    *prometheus.Desc   // of caches that have compared something
 
 	load, wait, fleet *prometheus.HistogramVec
 }
@@ -190,6 +199,7 @@ func newMetrics(opts Options) (m metrics) {
 	for _, g := range gauges {
 		m.gauges = append(m.gauges, desc(g.name, g.help, "cache"))
 	}
+	m.nines = desc("consistency_nines", "How consistent the answers that were compared with the origin have been, in nines.", "cache")
 	timed := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: opts.Namespace, Name: name, Help: help, ConstLabels: opts.ConstLabels, Buckets: opts.Buckets,

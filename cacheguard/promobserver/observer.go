@@ -67,7 +67,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 	switch e.Kind {
 	case cacheguard.EventLoad:
-		o.time(ctx, c.load, e)
+		if !e.Audit {
+			o.time(ctx, c.load, e)
+		}
 	case cacheguard.EventWaited:
 		o.time(ctx, c.fleet, e)
 	case cacheguard.EventCoalesced, cacheguard.EventLoaded, cacheguard.EventStale:
@@ -129,6 +131,8 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	a.Callers += b.Callers
 	a.SwitchedOff += b.SwitchedOff
 	a.InShadow += b.InShadow
+	a.Compared += b.Compared
+	a.Wrong += b.Wrong
 	a.BreakersOpen += b.BreakersOpen
 	a.Breakers += b.Breakers
 	return a
@@ -136,5 +140,7 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 
 // left is what still counts of a cache that was closed.
 func left(last cacheguard.Stats) cacheguard.Stats {
-	return cacheguard.Stats{LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate}
+	return cacheguard.Stats{
+		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate, Compared: last.Compared, Wrong: last.Wrong,
+	}
 }

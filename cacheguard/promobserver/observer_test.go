@@ -76,6 +76,7 @@ func TestEveryKindIsCounted(t *testing.T) {
 			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=value}":     {Took: 1},
 			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=not_found}": {NotFound: true},
 			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=error}":     {Err: failed},
+			"loads_total{cache=a,outcome=audit}":                                    {Err: failed, Audit: true},
 		},
 		cacheguard.EventLoadLate:    {"late_loads_total{cache=a}": {}},
 		cacheguard.EventFilled:      {"fills_total{cache=a,result=stored}": {}},
@@ -93,8 +94,9 @@ func TestEveryKindIsCounted(t *testing.T) {
 		},
 		cacheguard.EventCompared: {
 			"compared_total{cache=a,result=same}": {}, "compared_total{cache=a,result=meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
-			"compared_total{cache=a,result=still}": {Differs: cacheguard.DiffersStill}, "": {Differs: cacheguard.DiffersStill + 1},
+			"compared_total{cache=a,result=missed}": {Differs: cacheguard.DiffersMissed}, "": {Differs: cacheguard.Differences},
 		},
+		cacheguard.EventSampled: {"": {}},
 		cacheguard.EventUnstored: {
 			"unstored_total{cache=a,reason=private}":      {Reason: cacheguard.ReasonPrivate},
 			"unstored_total{cache=a,reason=no freshness}": {Reason: cacheguard.ReasonNoFreshness},
@@ -149,7 +151,7 @@ func TestConventions(t *testing.T) {
 	if many := series(1000); many != one {
 		t.Errorf("%d series for one key, %d for 1000", one, many)
 	}
-	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{} })
+	o.Attach("a", func() cacheguard.Stats { return cacheguard.Stats{Compared: 1} })
 	problems, err := testutil.CollectAndLint(o)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ type Options struct {
 	// Logger gets the records. Default slog.Default() at the time of each.
 	Logger *slog.Logger
 
-	// Interval, Burst and Every bound the records of one kind of event in one cache: the first Burst in each Interval,
+	// Interval, Burst and Every bound the records of one kind of event in one cache, and of wrong answers by cause: the first Burst in each Interval,
 	// after that every Every-th. Defaults: a minute, 5, and none.
 	Interval time.Duration
 	Burst    int
@@ -28,7 +28,8 @@ type Options struct {
 	// Default: they are not written. Hits never are.
 	Trace slog.Leveler
 
-	// Keys has records say the key. Default: they don't.
+	// Keys has records say the key. Default: they don't, but for a hash of it in those of slow loads (see SlowLoad) and of wrong answers
+	// that an audit has found.
 	Keys bool
 
 	// SlowLoad has each load that takes at least as long written as a warning, "slow load", whatever Interval and Burst say. A load
@@ -47,8 +48,9 @@ type Observer struct {
 
 // about is what records are counted by.
 type about struct {
-	cache string
-	kind  cacheguard.EventKind
+	cache   string
+	kind    cacheguard.EventKind
+	differs cacheguard.Difference
 }
 
 // count is of the events of one kind in one interval, and those left out since the last record.
@@ -95,7 +97,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if slow {
 		text = "slow load"
 	} else {
-		leftOut, write = o.sample(about{e.Cache, e.Kind}, time.Now())
+		leftOut, write = o.sample(about{e.Cache, e.Kind, e.Differs}, time.Now())
 	}
 	if !write {
 		return
@@ -104,7 +106,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
-	} else if slow {
+	} else if slow || e.Differs.Wrong() { // or nobody would know where to look
 		hash := sha256.Sum256([]byte(e.Key))
 		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
 	}
@@ -116,6 +118,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 	if e.Differs != 0 {
 		attrs = append(attrs, slog.String("differs", e.Differs.String()))
+	}
+	if e.Story != nil {
+		attrs = append(attrs, slog.Attr{Key: "story", Value: slog.GroupValue(story(e.Story)...)})
 	}
 	if e.Reason != 0 {
 		attrs = append(attrs, slog.String("reason", e.Reason.String()))
@@ -129,6 +134,18 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
 }
 
+// story is what is known of a difference.
+func story(s *cacheguard.Story) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("load", s.Load), slog.Time("began", s.Began), slog.Duration("age", s.Age), slog.Time("asked", s.Asked),
+		slog.String("stands", s.Stands),
+	}
+	if !s.Changed.IsZero() {
+		attrs = append(attrs, slog.Time("changed", s.Changed))
+	}
+	return attrs
+}
+
 // isSlow reports whether an event is of a load that is told in any case.
 func (o *Observer) isSlow(e cacheguard.Event) bool {
 	return e.Kind == cacheguard.EventLoad && o.opts.SlowLoad > 0 && e.Took >= o.opts.SlowLoad
@@ -140,7 +157,7 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 		return slog.LevelWarn, true
 	}
 	switch e.Kind {
-	case cacheguard.EventHit:
+	case cacheguard.EventHit, cacheguard.EventSampled:
 		return 0, false
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown:
 		return slog.LevelError, true
@@ -151,7 +168,7 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventCompared:
-		if e.Differs == cacheguard.DiffersStill {
+		if e.Differs.Wrong() {
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventFillRefused:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +124,7 @@ func TestLevels(t *testing.T) {
 		cacheguard.EventLoaded:       {trace, trace},
 		cacheguard.EventUnstored:     {trace, trace},
 		cacheguard.EventCompared:     {trace, trace},
+		cacheguard.EventSampled:      {none, none},
 	}
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		levels, known := want[kind]
@@ -160,6 +162,38 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 		o.Observe(context.Background(), cacheguard.Event{Kind: cacheguard.EventCorrupt, Key: key})
 		if all := l.records(t); len(all) != 1 || all[0]["key"] != want {
 			t.Errorf("key %q was written as %v, want %q", key, all, want)
+		}
+	}
+}
+
+// A wrong answer is a warning with all that is known of it, by which its key can be recognised, and other comparisons take
+// nothing of what may be written of them.
+func TestWrongAnswers(t *testing.T) {
+	l := &log{}
+	o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), Burst: 1})
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for d := range cacheguard.Differences {
+		e := cacheguard.Event{Kind: cacheguard.EventCompared, Cache: "a", Key: "abc", Differs: d, Took: time.Minute}
+		if d != cacheguard.NoDifference {
+			e.Story = &cacheguard.Story{Load: "0123", Began: at, Age: time.Minute, Asked: at.Add(time.Hour), Stands: "the same", Changed: at.Add(time.Second)}
+		}
+		for range 5 {
+			o.Observe(t.Context(), e)
+		}
+		all := l.records(t)
+		if !d.Wrong() {
+			if len(all) != 0 {
+				t.Errorf("%v: wrote %v", d, all)
+			}
+			continue
+		}
+		want := map[string]any{
+			"load": "0123", "began": "2026-01-02T03:04:05Z", "age": float64(time.Minute), "asked": "2026-01-02T04:04:05Z",
+			"stands": "the same", "changed": "2026-01-02T03:04:06Z",
+		}
+		if len(all) != 1 || all[0]["level"] != "WARN" || all[0]["differs"] != d.String() || all[0]["key_hash"] != "ba7816bf8f01cfea" ||
+			!reflect.DeepEqual(all[0]["story"], want) {
+			t.Errorf("%v: wrote %v", d, all)
 		}
 	}
 }

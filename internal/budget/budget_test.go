@@ -107,6 +107,21 @@ func TestQueueTry(t *testing.T) {
 	}
 }
 
+// Less than half of the slots are taken, or not.
+func TestQueueSpare(t *testing.T) {
+	for most, spare := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2} { // with so many taken there is none to spare any more
+		q := Queue{Max: most}
+		for n := range most {
+			if got := q.Spare(); got != (n < spare) {
+				t.Errorf("with %d of %d taken: %v", n, most, got)
+			}
+			if _, err := q.Take(t.Context(), 0, nil, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // permits are those of one budget in memory.
 type permits struct {
 	max int

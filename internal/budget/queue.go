@@ -79,6 +79,13 @@ func (q *Queue) Try() (release func()) {
 	return q.release
 }
 
+// Spare reports whether less than half of the slots are taken.
+func (q *Queue) Spare() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return 2*q.running < q.Max
+}
+
 // release hands the slot to the one who has waited longest.
 func (q *Queue) release() {
 	q.mu.Lock()

@@ -208,6 +208,13 @@ func (g *Group[T]) Count() (flights, callers int) {
 	return flights, callers
 }
 
+// Callers is how many wait for the flight.
+func (f *Flight[T]) Callers() int {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	return int(f.members - f.work)
+}
+
 func (g *Group[T]) of(key string) *shard[T] {
 	g.once.Do(func() { g.seed = maphash.MakeSeed() })
 	return &g.shard[maphash.String(g.seed, key)%shards]

@@ -428,6 +428,46 @@ func testWithoutRace(t *testing.T, scenes []string, flags ...string) ([]byte, er
 	return exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput()
 }
 
+// overlay makes what go test takes to build the mutant, and returns its name.
+func (m mutant) overlay(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		t.Fatalf("%s has %q %d times, want once", m.file, m.old, n)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{changed: strings.Replace(string(text), m.old, m.new, 1), overlay: string(files)} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return overlay
+}
+
+// OverlayOf is overlay for the mutant with that rule.
+func OverlayOf(t *testing.T, rule string) string {
+	t.Helper()
+	for _, m := range mutants {
+		if m.rule == rule {
+			return m.overlay(t)
+		}
+	}
+	t.Fatalf("there is no mutant %q", rule)
+	return ""
+}
+
 // TestMutants builds each mutant and lets the explorer find it. What no mutant can break would prove nothing.
 func TestMutants(t *testing.T) {
 	if testing.Short() || raceEnabled && !childproc.Full() {
@@ -439,29 +479,7 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(text), m.old); n != 1 {
-				t.Fatalf("%s has %q %d times, want once", m.file, m.old, n)
-			}
-			dir := t.TempDir()
-			changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-			original, err := filepath.Abs(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, data := range map[string]string{changed: strings.Replace(string(text), m.old, m.new, 1), overlay: string(files)} {
-				if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", overlay, "-ldflags=-s -w")
+			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t), "-ldflags=-s -w")
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:

@@ -1,0 +1,88 @@
+package cacheguard
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Watcher is what an Observer implements, too, that looks into the caches it observes, as package statuspage does. New calls Watch,
+// and Close calls detach; several caches may have one name. Such an Observer is also told of some of the hits, 20 a second of each
+// cache at most, picked at random, by EventSampled: it can find the keys that are hit most without being told of each hit.
+type Watcher interface {
+	Watch(v View) (detach func())
+}
+
+// View looks into a cache. Its functions may be called at any time, also during detach and after it, by any goroutine.
+type View struct {
+	Cache     string
+	Stats     func() Stats
+	Mode      func() Mode                // of its Switch
+	Listening func() bool                // messages of its store arrive
+	Loads     func(most int) []LoadUnder // so many of those that run, first the oldest
+}
+
+// LoadUnder is a load that is under way.
+type LoadUnder struct {
+	Key     string // as the call gave it
+	More    int    // keys of the same load
+	Since   time.Time
+	Callers int  // who wait for it in this process
+	Leased  bool // it has leases: else its results are not stored
+}
+
+// sampledPerSecond is how many hits of a cache are told by EventSampled, if somebody watches it.
+const sampledPerSecond = 20
+
+// loads are those of one cache.
+type loads struct {
+	running, queued atomic.Int64   // for Stats
+	all             sync.WaitGroup // the goroutines on which they run
+
+	mu    sync.Mutex // guards under
+	under map[*LoadUnder]func() (callers int)
+}
+
+// begin takes note of a load, until end is called.
+func (l *loads) begin(one *LoadUnder, callers func() int) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under == nil {
+		l.under = make(map[*LoadUnder]func() int)
+	}
+	l.under[one] = callers
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.under, one)
+	}
+}
+
+// oldest returns so many of those that run.
+func (l *loads) oldest(most int) []LoadUnder {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*LoadUnder, 0, len(l.under))
+	for one := range l.under {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b *LoadUnder) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	shown := make([]LoadUnder, min(len(all), max(most, 0)))
+	for i := range shown {
+		shown[i] = *all[i]
+		shown[i].Callers = l.under[all[i]]()
+	}
+	return shown
+}
+
+// watch lets a Watcher look into the cache.
+func (c *Cache[V]) watch(w Watcher) {
+	c.watched = true
+	if detach := w.Watch(View{
+		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest,
+	}); detach != nil {
+		c.detachWatcher = detach
+	}
+}
