@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/cacheguard/slogobserver"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -81,11 +82,14 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	if err := c.store.Warm(ctx); err != nil {
 		return fmt.Errorf("redis at %s: %w", f.redisAddr, err)
 	}
-	loadTimeout := loadTimeout(f.opts)
+	loadTimeout, audit := loadTimeout(f.opts), cacheguard.Audit{PerSecond: f.opts.audit}
+	if audit.PerSecond > 0 {
+		observer = cacheguard.Observers(observer, slogobserver.New(slogobserver.Options{Logger: f.log, Keys: true}))
+	}
 	if f.opts.stage == ownStage {
 		c.trees, err = openGuarded(c.store, c.origin, cacheguard.Options[tree]{
 			Name: treeCache, TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
-			Observer: cacheguard.Observers(observer, t), Logger: f.log,
+			Audit: audit, Observer: cacheguard.Observers(observer, t), Logger: f.log,
 		})
 	} else {
 		if c.staged, err = openStaged(c.rdb, f, t); err == nil {
@@ -97,7 +101,7 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	}
 	c.categories, err = cacheguard.New(c.store, cacheguard.Options[category]{
 		Name: categoryCache, TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL),
-		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Observer: observer, Logger: f.log,
+		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Audit: audit, Observer: observer, Logger: f.log,
 	})
 	if err != nil {
 		return err

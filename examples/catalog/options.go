@@ -29,6 +29,7 @@ type options struct {
 	ttl         time.Duration
 	stage       string
 	lockTTL     time.Duration // of stages other than ownStage
+	audit       float64       // answers a second
 	logLevel    slog.Level
 }
 
@@ -56,6 +57,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long what is cached is fresh")
 	flags.StringVar(&o.stage, "stage", ownStage, "`name` of the stage that protects the category map: "+stageNames())
 	flags.DurationVar(&o.lockTTL, "lock-ttl", 30*time.Second, "how long a lock of the other stages lasts, where it has an end")
+	flags.Float64Var(&o.audit, "audit", 0, "how many answers a second each replica compares with the database, at most, for the tree and for categories; what is wrong is logged")
 	flags.TextVar(&o.logLevel, "log", slog.LevelWarn, "the least `level` that is logged: debug, info (each load and rename), warn or error")
 
 	switch err := flags.Parse(args); {
@@ -101,6 +103,9 @@ func (o options) validate() error {
 	}
 	if o.lockTTL < time.Second {
 		errs = append(errs, fmt.Errorf("-lock-ttl %v: want a second at least", o.lockTTL))
+	}
+	if !(o.audit >= 0 && o.audit <= 1000) { // also not a number
+		errs = append(errs, fmt.Errorf("-audit %v: want a number from 0 to 1000", o.audit))
 	}
 	if o.originDelay < 0 {
 		errs = append(errs, fmt.Errorf("-origin-delay %v: must not be negative", o.originDelay))

@@ -57,6 +57,8 @@ func TestWrongFlags(t *testing.T) {
 		{"-origin-delay -1s", []string{"-origin-delay -1s", "negative"}},
 		{"-origin-delay soon", []string{"-origin-delay", "soon"}},
 		{"-ttl 0s", []string{"-ttl 0s"}},
+		{"-audit -1", []string{"-audit -1"}},
+		{"-audit NaN", []string{"-audit NaN"}},
 		{"-port 8080", []string{"-port"}},
 		{"serve", []string{`"serve"`}},
 		{"-replicas 0 -ttl 0s -redis x extra", []string{"-replicas 0", "-ttl 0s", "-redis", `"extra"`}},
@@ -83,7 +85,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("exit code %d, on stderr: %s", code, &stderr)
 	}
-	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl", "-db", "-stage", "-lock-ttl", "-log"} {
+	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl", "-db", "-stage", "-lock-ttl", "-audit", "-log"} {
 		if !strings.Contains(stdout.String(), "  "+flag+" ") {
 			t.Errorf("the help lacks %s: %s", flag, &stdout)
 		}

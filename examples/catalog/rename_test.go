@@ -319,12 +319,13 @@ func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
 // ways are where a replica says the name of Audio.
 var ways = []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"}
 
-// sayInTheEnd waits until a replica says this name on each way. A test that waits in vain is ended by go test.
+// sayInTheEnd waits until a replica says this name on each way.
 func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
 	t.Helper()
 	for _, way := range ways {
-		for toldVersion(t, get(t, client, url+way)) != name && !t.Failed() {
-			_ = wait(t.Context(), 20*time.Millisecond)
+		says := func() bool { return toldVersion(t, get(t, client, url+way)) == name || t.Failed() }
+		if !until(5*time.Minute, func() { _ = wait(t.Context(), 20*time.Millisecond) }, says) {
+			t.Fatalf("for 5 minutes %s didn't say name %d", way, name)
 		}
 	}
 }
@@ -402,6 +403,10 @@ func startProcess(t *testing.T, args ...string) (*exec.Cmd, string) {
 	cmd.Env = append(os.Environ(), asCommand+"=yes")
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := cmd.StdinPipe() // see TestMain
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -409,6 +414,7 @@ func startProcess(t *testing.T, args ...string) (*exec.Cmd, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		_ = stdin.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
