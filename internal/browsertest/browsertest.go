@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -22,6 +23,7 @@ type TB interface {
 	childproc.TB
 	ArtifactDir() string
 	Context() context.Context
+	Logf(format string, args ...any)
 }
 
 // Browser is a tab of a headless browser, and what it complained about.
@@ -122,4 +124,37 @@ func (b *Browser) Shoot(t TB, name string) {
 	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
 		t.Errorf("%v", err)
 	}
+}
+
+// Axe names the file of axe-core, which looks for what keeps people from using a page. It is not in this repository.
+const Axe = "CACHEGUARD_AXE"
+
+// Inaccessible is what axe-core finds on the page that is serious: nothing, if it isn't at hand, which the log then says.
+func (b *Browser) Inaccessible(t TB) (all []string) {
+	t.Helper()
+	file := os.Getenv(Axe)
+	if file == "" {
+		t.Logf("not looked at with axe-core: %s names no file of it", Axe)
+		return nil
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	b.Do(t, chromedp.Evaluate(string(source)+"\n;true", nil), chromedp.Evaluate(`axe.run().then(found => found.violations
+		.filter(v => ["serious", "critical"].includes(v.impact))
+		.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html.slice(0, 120)).join("; ")))`, &all,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return all
+}
+
+// Looks has the page be shown to somebody whose window has this width, and who likes it dark, or light.
+func (b *Browser) Looks(t TB, width int64, dark bool) {
+	t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	b.Do(t, chromedp.EmulateViewport(width, 900),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 }

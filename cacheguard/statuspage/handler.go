@@ -1,0 +1,91 @@
+package statuspage
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"short": short, "percent": percent, "count": count, "clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
+}).ParseFS(files, "page.html"))
+
+// assets are what the page loads beside itself.
+var assets = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+
+// policy lets the page load its own style and script, ask itself for what is new, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ServeHTTP serves the page under any path that ends with a slash, and beside it status.json.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	name := path.Base(r.URL.Path)
+	switch kind := assets[name]; {
+	case kind != "":
+		b, _ := files.ReadFile(name) // which is there: see assets
+		send(w, kind, b)
+	case name == "status.json":
+		b, err := json.MarshalIndent(p.state(time.Now()), "", "  ")
+		if err != nil { // a number that is none
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		send(w, "application/json", append(b, '\n'))
+	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "": // so that the page finds what lies beside it
+		http.Redirect(w, r, name+"/", http.StatusMovedPermanently)
+	default:
+		var b bytes.Buffer
+		if err := page.Execute(&b, p.state(time.Now())); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		send(w, "text/html; charset=utf-8", b.Bytes())
+	}
+}
+
+func send(w http.ResponseWriter, kind string, b []byte) {
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(b) // the client has left, perhaps
+}
+
+// short is a duration as it is read at a glance.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// count is a number with spaces between its thousands.
+func count(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "\u202f" + digits[i:]
+	}
+	return digits
+}

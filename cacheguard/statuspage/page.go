@@ -1,0 +1,121 @@
+package statuspage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/striped"
+)
+
+// Options configures a Page.
+type Options struct {
+	// Keys has the page show keys as they are. Default: it shows the beginning of their hash.
+	Keys bool
+}
+
+// Page is an Observer of any number of caches, and the handler that shows them. It is made by New, and safe for concurrent use.
+type Page struct {
+	opts    Options
+	started time.Time
+
+	views   sync.Map // of *view, the caches that are open
+	watched sync.Map // *counts by the cache's name
+
+	slow    slowest
+	trouble troubles
+}
+
+var (
+	_ cacheguard.Observer   = (*Page)(nil)
+	_ cacheguard.Watcher    = (*Page)(nil)
+	_ cacheguard.HitsUntold = (*Page)(nil)
+)
+
+// New returns a Page that shows nothing yet.
+func New(opts Options) *Page { return &Page{opts: opts, started: time.Now()} }
+
+// view is one cache that is open.
+type view struct{ cacheguard.View }
+
+// counts is what happened in caches of one name.
+type counts struct {
+	hits     striped.Counters // hit and negative
+	answered [answers]atomic.Uint64
+	hot      hottest
+}
+
+// What calls are answered with, beside hits.
+const (
+	stale = iota
+	coalesced
+	loaded
+	failed
+	overloaded
+	answers
+)
+
+// What hits.hits counts.
+const (
+	ofValue = iota
+	ofNothing
+)
+
+// Watch has the page show a cache until detach is called. See cacheguard.Watcher.
+func (p *Page) Watch(v cacheguard.View) (detach func()) {
+	one := &view{v}
+	p.counts(v.Cache)
+	p.views.Store(one, one)
+	return func() { p.views.Delete(one) }
+}
+
+// LocalHitsUntold says that hits of the process-local tier are read from Stats. See cacheguard.HitsUntold.
+func (p *Page) LocalHitsUntold() bool { return true }
+
+func (p *Page) counts(cache string) *counts {
+	if c, ok := p.watched.Load(cache); ok {
+		return c.(*counts)
+	}
+	c, _ := p.watched.LoadOrStore(cache, &counts{})
+	return c.(*counts)
+}
+
+// Observe takes note of an event. See cacheguard.Observer.
+func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
+	c := p.counts(e.Cache)
+	switch e.Kind {
+	case cacheguard.EventHit:
+		if e.NotFound {
+			c.hits.Add(ofNothing)
+		} else {
+			c.hits.Add(ofValue)
+		}
+		return
+	case cacheguard.EventSampled:
+		c.hot.hit(e.Key)
+		return
+	case cacheguard.EventStale:
+		c.answered[stale].Add(1)
+	case cacheguard.EventCoalesced:
+		c.count(coalesced, e.Err)
+	case cacheguard.EventLoaded:
+		c.count(loaded, e.Err)
+	case cacheguard.EventOverloaded:
+		c.answered[overloaded].Add(1)
+	case cacheguard.EventLoad:
+		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
+	}
+	if isTrouble(e) {
+		p.trouble.add(trouble{At: time.Now(), Cache: e.Cache, Key: e.Key, What: what(e), Why: why(e)})
+	}
+}
+
+// count counts an answer, or that it was an error.
+func (c *counts) count(answer int, err error) {
+	if err != nil {
+		answer = failed
+	}
+	c.answered[answer].Add(1)
+}

@@ -1,0 +1,289 @@
+package statuspage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/cacheguard/statuspage"
+)
+
+// process is one whose caches have a page.
+type process struct {
+	*testing.T
+	page  *statuspage.Page
+	store *memstore.Store
+}
+
+func newProcess(t *testing.T, opts statuspage.Options) *process {
+	p := &process{T: t, page: statuspage.New(opts), store: memstore.New(memstore.Options{})}
+	t.Cleanup(func() { _ = p.store.Close() })
+	if err := p.store.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func open[V any](p *process, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
+	p.Helper()
+	opts.Observer, opts.Logger = p.page, slog.New(slog.DiscardHandler)
+	c, err := cacheguard.New(p.store, opts)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// asked is the answer to a request.
+func (p *process) asked(method, path string) *http.Response {
+	w := httptest.NewRecorder()
+	p.page.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Result()
+}
+
+func (p *process) body(path string) string {
+	p.Helper()
+	resp := p.asked("GET", path)
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		p.Fatalf("%s: %v, %v", path, resp.Status, err)
+	}
+	return string(b)
+}
+
+// shown is the JSON, as somebody else's program reads it.
+type shown struct {
+	Caches []struct {
+		Name         string
+		Instances    int
+		Mode         string
+		Listening    bool
+		Answers      map[string]int
+		HitRatio     float64 `json:"hit_ratio"`
+		LoadsRunning int     `json:"loads_running"`
+		LoadsQueued  int     `json:"loads_queued"`
+		Leases       int
+		Callers      int
+		Unsent       int
+		Compared     int
+		Wrong        int
+		Nines        float64
+		Loads        []struct {
+			Key     string
+			More    int
+			Age     time.Duration `json:"age_ns"`
+			Callers int
+			Leased  bool
+		}
+		Hottest []struct {
+			Key   string
+			Share float64
+		}
+	}
+	Slowest []struct {
+		Cache, Key string
+		Took       time.Duration `json:"took_ns"`
+		Failed     bool
+	}
+	Trouble []struct {
+		Cache, Key, What, Why string
+		Times                 int
+	}
+}
+
+func (p *process) shown() (s shown) {
+	p.Helper()
+	if err := json.Unmarshal([]byte(p.body("/debug/cacheguard/status.json")), &s); err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
+func returning(v int) cacheguard.LoadFunc[int] {
+	return func(context.Context) (int, error) { return v, nil }
+}
+
+var errOrigin = errors.New("no such table: <b>stock</b>")
+
+// What a cache does is shown while it does it.
+func TestPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{Keys: true})
+		if s := p.shown(); len(s.Caches) != 0 || !strings.Contains(p.body("/"), "No cache") {
+			t.Errorf("without a cache: %+v", s)
+		}
+		var sw cacheguard.Switch
+		c := open(p, cacheguard.Options[int]{Name: "stock", MaxLoads: 1, Switch: &sw, ErrorTTL: -1})
+		other := open(p, cacheguard.Options[int]{Name: "price"})
+		get := func(key string, load cacheguard.LoadFunc[int]) { _, _ = c.Get(t.Context(), key, load) }
+		for range 4 {
+			get("a", returning(1))
+		}
+		get("b", func(context.Context) (int, error) { return 0, errOrigin })
+		get("c", func(context.Context) (int, error) { return 0, cacheguard.ErrNotFound })
+		get("c", returning(1))
+
+		gate := make(chan struct{})
+		var calling sync.WaitGroup
+		for range 3 {
+			calling.Go(func() {
+				get("slow", func(context.Context) (int, error) {
+					<-gate
+					return 1, nil
+				})
+			})
+		}
+		synctest.Wait()
+		calling.Go(func() { get("queued", returning(1)) })
+		time.Sleep(3 * time.Second)
+		s := p.shown()
+		if len(s.Caches) != 2 || s.Caches[0].Name != "price" || s.Caches[1].Name != "stock" {
+			t.Fatalf("caches: %+v", s.Caches)
+		}
+		one := s.Caches[1]
+		if one.Mode != "on" || !one.Listening || one.Instances != 1 || one.LoadsRunning != 1 || one.LoadsQueued != 1 || one.Leases != 1 || one.Callers != 4 {
+			t.Errorf("it says %+v", one)
+		}
+		if a := one.Answers; a["hits"] != 3 || a["negative_hits"] != 1 || a["loaded"] != 2 || a["failed"] != 1 {
+			t.Errorf("answers: %v", a)
+		}
+		if want := 4. / 7; one.HitRatio != want {
+			t.Errorf("hit ratio %v, want %v", one.HitRatio, want)
+		}
+		if l := one.Loads; len(l) != 1 || l[0].Key != `"slow"` || l[0].Callers != 3 || !l[0].Leased || l[0].Age != 3*time.Second {
+			t.Errorf("loads: %+v", one.Loads)
+		}
+		if tr := s.Trouble; len(tr) != 1 || tr[0].Cache != "stock" || tr[0].Key != `"b"` || tr[0].What != "load failed" || tr[0].Why != errOrigin.Error() {
+			t.Errorf("trouble: %+v", s.Trouble)
+		}
+		page := p.body("/debug/cacheguard/")
+		for _, words := range []string{"stock", "price", "57.1 %", "&lt;b&gt;stock", "switch: on", "messages: arrive", "load failed", "3s"} {
+			if !strings.Contains(page, words) {
+				t.Errorf("the page doesn't say %q:\n%s", words, page)
+			}
+		}
+		close(gate)
+		calling.Wait()
+		s = p.shown()
+		if len(s.Caches[1].Loads) != 0 || s.Caches[1].Leases != 0 || len(s.Slowest) == 0 || s.Slowest[0].Key != `"slow"` || s.Slowest[0].Took != 3*time.Second {
+			t.Errorf("it is over, and the page says %+v", s)
+		}
+		if err := sw.Set(cacheguard.ModeShadow); err != nil {
+			t.Fatal(err)
+		}
+		if mode := p.shown().Caches[1].Mode; mode != "shadow" {
+			t.Errorf("in shadow it says %q", mode)
+		}
+		_ = other.Close()
+		if mode := p.shown().Caches[0].Mode; mode != "closed" {
+			t.Errorf("closed, it says %q", mode)
+		}
+	})
+}
+
+// A loads of several keys is one line, and nobody is told keys who may not read them.
+func TestPageHidesKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		c := open(p, cacheguard.Options[int]{Name: "stock", Local: cacheguard.Local[int]{Entries: 10}})
+		gate := make(chan struct{})
+		go func() {
+			_, _ = c.GetMany(t.Context(), []string{"secret-1", "secret-2"}, func(_ context.Context, keys []string) (map[string]int, error) {
+				<-gate
+				return nil, errOrigin
+			})
+		}()
+		synctest.Wait()
+		if l := p.shown().Caches[0].Loads; len(l) != 1 || l[0].More != 1 || len(l[0].Key) != 16 {
+			t.Errorf("loads: %+v", l)
+		}
+		close(gate)
+		synctest.Wait()
+		for range 1000 {
+			_, _ = c.Get(t.Context(), "secret-3", returning(1))
+			time.Sleep(10 * time.Millisecond)
+		}
+		s := p.shown()
+		if hot := s.Caches[0].Hottest; len(hot) != 1 || len(hot[0].Key) != 16 || hot[0].Share != 1 {
+			t.Errorf("hottest: %+v", hot)
+		}
+		for _, path := range []string{"/", "/status.json"} {
+			if strings.Contains(p.body(path), "secret") {
+				t.Errorf("%s has a key", path)
+			}
+		}
+	})
+}
+
+// Names and errors are text, whatever is in them.
+func TestPageIsText(t *testing.T) {
+	p := newProcess(t, statuspage.Options{Keys: true})
+	evil := `"><script>alert(1)</script><x y="`
+	c := open(p, cacheguard.Options[int]{Name: evil})
+	_, _ = c.Get(t.Context(), evil, func(context.Context) (int, error) { return 0, errors.New(evil) })
+	if page := p.body("/"); strings.Contains(page, "<script>alert") || !strings.Contains(page, "&lt;script&gt;") {
+		t.Error(page)
+	}
+}
+
+// The page and what lies beside it are served wherever it is mounted, to who only looks, and nothing else is.
+func TestPageIsServed(t *testing.T) {
+	p := newProcess(t, statuspage.Options{})
+	for _, test := range []struct {
+		method, path string
+		status       int
+		kind         string
+	}{
+		{"GET", "/", 200, "text/html; charset=utf-8"},
+		{"GET", "/debug/cacheguard/", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/debug/cacheguard/", 200, "text/html; charset=utf-8"},
+		{"GET", "/debug/cacheguard/status.json", 200, "application/json"},
+		{"GET", "/debug/cacheguard/page.css", 200, "text/css; charset=utf-8"},
+		{"GET", "/debug/cacheguard/page.js", 200, "text/javascript; charset=utf-8"},
+		{"GET", "/debug/cacheguard", 301, ""},
+		{"GET", "/debug/cacheguard/page.html", 301, ""},
+		{"POST", "/debug/cacheguard/", 405, ""},
+		{"DELETE", "/debug/cacheguard/status.json", 405, ""},
+	} {
+		resp := p.asked(test.method, test.path)
+		if resp.StatusCode != test.status || test.kind != "" && resp.Header.Get("Content-Type") != test.kind {
+			t.Errorf("%s %s: %s, %v", test.method, test.path, resp.Status, resp.Header)
+		}
+		csp := resp.Header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || resp.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s %s: %v", test.method, test.path, resp.Header)
+		}
+	}
+	if to := p.asked("GET", "/debug/cacheguard").Header.Get("Location"); to != "/debug/cacheguard/" {
+		t.Errorf("redirected to %q", to)
+	}
+}
+
+// However many caches, keys and errors there are, the page is bounded, and so is what it remembers.
+func TestPageIsBounded(t *testing.T) {
+	p := newProcess(t, statuspage.Options{Keys: true})
+	c := open(p, cacheguard.Options[int]{Name: "stock", ErrorTTL: -1, Local: cacheguard.Local[int]{Entries: 10}})
+	for i := range 2000 {
+		_, _ = c.Get(t.Context(), fmt.Sprint(i), func(context.Context) (int, error) { return 0, fmt.Errorf("%d %s", i, strings.Repeat("x", 10_000)) })
+	}
+	s := p.shown()
+	if len(s.Slowest) > 12 || len(s.Trouble) > 24 || len(s.Caches[0].Hottest) > 8 {
+		t.Errorf("%d slow, %d troubles, %d hot", len(s.Slowest), len(s.Trouble), len(s.Caches[0].Hottest))
+	}
+	if n := len(p.body("/")); n > 50_000 {
+		t.Errorf("the page has %d bytes", n)
+	}
+}

@@ -1,0 +1,232 @@
+package statuspage
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// hottest counts hits by key, of so many keys at a time as it has counters: a new one takes the place, and the count, of the one
+// that was hit least. Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT
+// 2005. Counts are halved now and then, so that what was hot yesterday makes room.
+type hottest struct {
+	mu    sync.Mutex // guards what follows
+	count map[string]uint64
+	all   uint64
+}
+
+const (
+	counters  = 64
+	halvedAt  = 4096 // hits
+	mostHot   = 8
+	mostSlow  = 12
+	mostNoted = 24
+)
+
+// hit counts one hit of a key.
+func (h *hottest) hit(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count == nil {
+		h.count = make(map[string]uint64, counters)
+	}
+	h.all++
+	if _, known := h.count[key]; !known && len(h.count) >= counters {
+		least := ""
+		for other, n := range h.count {
+			if least == "" || n < h.count[least] {
+				least = other
+			}
+		}
+		h.count[key] = h.count[least]
+		delete(h.count, least)
+	}
+	h.count[key]++
+	if h.all >= halvedAt {
+		h.all /= 2
+		for other := range h.count {
+			h.count[other] /= 2
+		}
+	}
+}
+
+// hotKey is a key with its share of the hits, from 0 to 1.
+type hotKey struct {
+	Key   string  `json:"key"`
+	Share float64 `json:"share"`
+}
+
+// top returns the keys that are hit most, first those.
+func (h *hottest) top() (all []hotKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, n := range h.count {
+		all = append(all, hotKey{key, min(float64(n)/float64(max(h.all, 1)), 1)})
+	}
+	slices.SortFunc(all, func(a, b hotKey) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	return all[:min(len(all), mostHot)]
+}
+
+// slowLoad is a load that took long.
+type slowLoad struct {
+	Cache  string        `json:"cache"`
+	Key    string        `json:"key"`
+	Took   time.Duration `json:"took_ns"`
+	At     time.Time     `json:"at"`
+	Failed bool          `json:"failed"`
+}
+
+// slowest is the loads that took longest, each key once, in the present window and in the one before it.
+type slowest struct {
+	mu      sync.Mutex // guards what follows
+	began   time.Time
+	now     []slowLoad
+	earlier []slowLoad
+}
+
+// window is for how long at least a slow load is shown.
+const window = 5 * time.Minute
+
+func (s *slowest) took(l slowLoad) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(l.At)
+	if len(s.now) == mostSlow && l.Took <= s.now[mostSlow-1].Took {
+		return
+	}
+	if i := slices.IndexFunc(s.now, func(o slowLoad) bool { return o.Cache == l.Cache && o.Key == l.Key }); i >= 0 {
+		if l.Took <= s.now[i].Took {
+			return
+		}
+		s.now = slices.Delete(s.now, i, i+1)
+	}
+	s.now = append(s.now, l)
+	sortSlow(s.now)
+	s.now = s.now[:min(len(s.now), mostSlow)]
+}
+
+func sortSlow(all []slowLoad) {
+	slices.SortStableFunc(all, func(a, b slowLoad) int { return cmp.Compare(b.Took, a.Took) })
+}
+
+// turn begins another window, if it is time.
+func (s *slowest) turn(now time.Time) {
+	if now.Sub(s.began) < window {
+		return
+	}
+	s.earlier, s.now = s.now, nil
+	if now.Sub(s.began) >= 2*window {
+		s.earlier = nil
+	}
+	s.began = now
+}
+
+// top returns them, first the slowest.
+func (s *slowest) top(now time.Time) []slowLoad {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(now)
+	all := slices.Concat(s.now, s.earlier)
+	sortSlow(all)
+	seen := map[[2]string]bool{}
+	all = slices.DeleteFunc(all, func(l slowLoad) bool {
+		key := [2]string{l.Cache, l.Key}
+		twice := seen[key]
+		seen[key] = true
+		return twice
+	})
+	return all[:min(len(all), mostSlow)]
+}
+
+// trouble is something that went wrong.
+type trouble struct {
+	At    time.Time `json:"at"`
+	Cache string    `json:"cache"`
+	Key   string    `json:"key,omitempty"`
+	What  string    `json:"what"`
+	Why   string    `json:"why,omitempty"`
+	Times int       `json:"times"` // in a row
+}
+
+// troubles is the last of them.
+type troubles struct {
+	mu  sync.Mutex // guards all
+	all []trouble  // the last one last
+}
+
+// add takes note of a trouble. The same one in a row is one with a count.
+func (t *troubles) add(one trouble) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one.Times = 1
+	if n := len(t.all); n > 0 {
+		if last := &t.all[n-1]; last.Cache == one.Cache && last.What == one.What && last.Why == one.Why {
+			one.Times += last.Times
+			*last = one
+			return
+		}
+	}
+	if len(t.all) == mostNoted {
+		t.all = slices.Delete(t.all, 0, 1)
+	}
+	t.all = append(t.all, one)
+}
+
+// last returns them, first the last one.
+func (t *troubles) last() []trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Clone(t.all)
+	slices.Reverse(all)
+	return all
+}
+
+// isTrouble reports whether an event is of something that should not happen, or not often.
+func isTrouble(e cacheguard.Event) bool {
+	switch e.Kind {
+	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
+		cacheguard.EventLoadLate, cacheguard.EventOverloaded, cacheguard.EventFillRefused:
+		return true
+	case cacheguard.EventLoad, cacheguard.EventNotStored:
+		return e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
+	}
+	return e.Differs.Wrong()
+}
+
+// what is what happened, in a few words.
+func what(e cacheguard.Event) string {
+	switch e.Kind {
+	case cacheguard.EventLoad:
+		return "load failed"
+	case cacheguard.EventCompared:
+		return "wrong answer"
+	}
+	return e.Kind.String()
+}
+
+// why is its cause, as far as the event knows it.
+func why(e cacheguard.Event) string {
+	switch {
+	case e.Err != nil:
+		return cut(e.Err.Error())
+	case e.Kind == cacheguard.EventCompared:
+		return e.Differs.String()
+	case e.Kind == cacheguard.EventFillRefused:
+		return "its key was changed meanwhile"
+	}
+	return ""
+}
+
+// cut is the beginning of a text.
+func cut(text string) string {
+	const most = 300
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}

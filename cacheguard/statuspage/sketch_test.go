@@ -1,0 +1,89 @@
+package statuspage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// Keys that have a larger share of the hits than one of the counters are found among any number of others, in their order, and
+// what isn't hit any more is forgotten.
+func TestHottest(t *testing.T) {
+	var h hottest
+	hits := func(names ...string) {
+		for i := range 20_000 {
+			for n, name := range names {
+				if rand.N(100) < 20/(n+1) {
+					h.hit(name)
+				}
+			}
+			h.hit(fmt.Sprint("once ", i))
+		}
+	}
+	hits("first", "second")
+	if top := h.top(); top[0].Key != "first" || top[1].Key != "second" || top[0].Share < 0.1 || top[0].Share > 0.25 {
+		t.Errorf("found %v", top)
+	}
+	hits("third")
+	hits("third")
+	if top := h.top(); top[0].Key != "third" || len(h.count) > counters || len(top) != mostHot {
+		t.Errorf("later %v, of %d", top, len(h.count))
+	}
+}
+
+// The slowest loads of the last minutes are kept, each key once, and older ones go.
+func TestSlowest(t *testing.T) {
+	var s slowest
+	now := time.Now()
+	for i := range 1000 {
+		s.took(slowLoad{Cache: "a", Key: fmt.Sprint(i % 100), Took: time.Duration(i%100+i/500) * time.Millisecond, At: now})
+	}
+	top := s.top(now)
+	if len(top) != mostSlow || top[0].Key != "99" || top[0].Took != 100*time.Millisecond || top[mostSlow-1].Key != fmt.Sprint(100-mostSlow) {
+		t.Errorf("found %v", top)
+	}
+	later := now.Add(window)
+	s.took(slowLoad{Cache: "a", Key: "99", Took: time.Second, At: later})
+	if top := s.top(later); len(top) != mostSlow || top[0].Took != time.Second || top[1].Key != "98" {
+		t.Errorf("after one window %v", top)
+	}
+	if top := s.top(later.Add(window)); len(top) != 1 {
+		t.Errorf("after two windows %v", top)
+	}
+	if top := s.top(later.Add(3 * window)); len(top) != 0 {
+		t.Errorf("long after %v", top)
+	}
+}
+
+// The same trouble in a row is one line, and the last ones are kept.
+func TestTroubles(t *testing.T) {
+	var all troubles
+	for i := range 100 {
+		for range 3 {
+			all.add(trouble{Cache: "a", Key: fmt.Sprint(i), What: "load failed", Why: fmt.Sprint(i)})
+		}
+	}
+	last := all.last()
+	if len(last) != mostNoted || last[0].Why != "99" || last[0].Times != 3 || last[mostNoted-1].Why != fmt.Sprint(100-mostNoted) {
+		t.Errorf("kept %+v", last)
+	}
+}
+
+// Every kind of event is trouble or not, known here: a new one has to be thought of.
+func TestTroubleKinds(t *testing.T) {
+	want := map[cacheguard.EventKind]bool{
+		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true, cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
+		cacheguard.EventLoadLate: true, cacheguard.EventOverloaded: true, cacheguard.EventFillRefused: true,
+	}
+	for kind := cacheguard.EventKind(1); kind <= cacheguard.EventSampled; kind++ {
+		if got := isTrouble(cacheguard.Event{Kind: kind}); got != want[kind] {
+			t.Errorf("%v is trouble: %v", kind, got)
+		}
+	}
+	if !isTrouble(cacheguard.Event{Kind: cacheguard.EventCompared, Differs: cacheguard.DiffersMissed}) {
+		t.Error("a wrong answer is none")
+	}
+}

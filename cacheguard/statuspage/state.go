@@ -1,0 +1,171 @@
+package statuspage
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
+
+// state is what the page shows, and its JSON. Durations are integers of nanoseconds, in members whose names end in _ns.
+type state struct {
+	Now     time.Time     `json:"now"`
+	Since   time.Time     `json:"since"` // what is counted is counted from here
+	Caches  []cacheState  `json:"caches"`
+	Slowest []slowLoad    `json:"slowest"` // loads of the last minutes
+	Trouble []trouble     `json:"trouble"` // first the last one
+	Up      time.Duration `json:"up_ns"`
+}
+
+// cacheState is one cache, or more than one of the same name.
+type cacheState struct {
+	Name      string   `json:"name"`
+	Instances int      `json:"instances"`
+	Mode      string   `json:"mode"`      // on, off, shadow; of the first instance
+	Listening bool     `json:"listening"` // messages of the store arrive, in all instances
+	Answers   answered `json:"answers"`
+	HitRatio  float64  `json:"hit_ratio"` // of the answers, from 0 to 1; 0 without any
+
+	LoadsRunning int    `json:"loads_running"`
+	LoadsQueued  int    `json:"loads_queued"`
+	Leases       int    `json:"leases"`
+	Flights      int    `json:"flights"`
+	Callers      int    `json:"callers"`
+	LocalEntries int    `json:"local_entries"`
+	Unsent       int    `json:"unsent"`
+	BreakersOpen int    `json:"breakers_open"`
+	Breakers     int    `json:"breakers"`
+	Loads        []load `json:"loads"` // that run, first the oldest
+
+	Compared uint64   `json:"compared"`
+	Wrong    uint64   `json:"wrong"`
+	Nines    float64  `json:"nines"` // 0 if nothing was compared
+	Hottest  []hotKey `json:"hottest"`
+}
+
+// answered is what calls were answered with.
+type answered struct {
+	Hits       uint64 `json:"hits"`
+	Negative   uint64 `json:"negative_hits"` // "does not exist"
+	Local      uint64 `json:"local_hits"`    // of both kinds, not counted above
+	Stale      uint64 `json:"stale"`
+	Coalesced  uint64 `json:"coalesced"`
+	Loaded     uint64 `json:"loaded"`
+	Failed     uint64 `json:"failed"`
+	Overloaded uint64 `json:"overloaded"`
+}
+
+// load is one that runs.
+type load struct {
+	Key     string        `json:"key"`
+	More    int           `json:"more,omitempty"` // keys of the same load
+	Age     time.Duration `json:"age_ns"`
+	Callers int           `json:"callers"`
+	Leased  bool          `json:"leased"` // else its result is not stored
+}
+
+// mostLoads of each cache are shown.
+const mostLoads = 20
+
+// state reads all caches.
+func (p *Page) state(now time.Time) state {
+	s := state{Now: now.UTC(), Since: p.started.UTC(), Up: now.Sub(p.started), Slowest: p.slow.top(now), Trouble: p.trouble.last()}
+	byName := map[string]*cacheState{}
+	p.watched.Range(func(name, c any) bool {
+		byName[name.(string)] = c.(*counts).state(name.(string))
+		return true
+	})
+	p.views.Range(func(v, _ any) bool {
+		if c := byName[v.(*view).Cache]; c != nil { // else it was opened only now
+			v.(*view).addTo(c, now)
+		}
+		return true
+	})
+	for _, c := range byName {
+		if c.Instances == 0 {
+			c.Mode, c.Listening = "closed", false
+		}
+		c.finish()
+		s.Caches = append(s.Caches, *c)
+	}
+	slices.SortFunc(s.Caches, func(a, b cacheState) int { return cmp.Compare(a.Name, b.Name) })
+	p.hide(&s)
+	return s
+}
+
+func (c *counts) state(name string) *cacheState {
+	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), Answers: answered{
+		Hits: c.hits.Sum(ofValue), Negative: c.hits.Sum(ofNothing), Stale: c.answered[stale].Load(),
+		Coalesced: c.answered[coalesced].Load(), Loaded: c.answered[loaded].Load(), Failed: c.answered[failed].Load(),
+		Overloaded: c.answered[overloaded].Load(),
+	}}
+}
+
+func (v *view) addTo(c *cacheState, now time.Time) {
+	s := v.Stats()
+	if c.Instances++; c.Instances == 1 || v.Mode() != cacheguard.ModeOn {
+		c.Mode = v.Mode().String()
+	}
+	c.Listening = c.Listening && v.Listening()
+	c.Answers.Local += s.LocalHits + s.LocalNegativeHits
+	c.LoadsRunning += s.LoadsRunning
+	c.LoadsQueued += s.LoadsQueued
+	c.Flights += s.Flights
+	c.Callers += s.Callers
+	c.LocalEntries += s.LocalEntries
+	c.Unsent += s.Unsent
+	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // of the store, which they share as a rule
+	c.Compared += s.Compared
+	c.Wrong += s.Wrong
+	for _, l := range v.Loads(mostLoads) {
+		if l.Leased {
+			c.Leases += 1 + l.More
+		}
+		c.Loads = append(c.Loads, load{Key: l.Key, More: l.More, Age: now.Sub(l.Since), Callers: l.Callers, Leased: l.Leased})
+	}
+}
+
+func (c *cacheState) finish() {
+	a := c.Answers
+	hits := a.Hits + a.Negative + a.Local
+	if all := hits + a.Stale + a.Coalesced + a.Loaded + a.Failed; all > 0 {
+		c.HitRatio = float64(hits) / float64(all)
+	}
+	if c.Compared > 0 {
+		c.Nines = cacheguard.Stats{Compared: c.Compared, Wrong: c.Wrong}.Nines()
+	}
+	slices.SortStableFunc(c.Loads, func(a, b load) int { return cmp.Compare(b.Age, a.Age) })
+	c.Loads = c.Loads[:min(len(c.Loads), mostLoads)]
+}
+
+// hide has keys be shown as they may be.
+func (p *Page) hide(s *state) {
+	show := func(key *string) {
+		switch {
+		case *key == "":
+		case p.opts.Keys:
+			*key = strconv.Quote(cut(*key))
+		default:
+			hash := sha256.Sum256([]byte(*key))
+			*key = hex.EncodeToString(hash[:8])
+		}
+	}
+	for i := range s.Slowest {
+		show(&s.Slowest[i].Key)
+	}
+	for i := range s.Trouble {
+		show(&s.Trouble[i].Key)
+	}
+	for i := range s.Caches {
+		for n := range s.Caches[i].Loads {
+			show(&s.Caches[i].Loads[n].Key)
+		}
+		for n := range s.Caches[i].Hottest {
+			show(&s.Caches[i].Hottest[n].Key)
+		}
+	}
+}
