@@ -37,7 +37,7 @@ func TestAudit(t *testing.T) {
 		}
 		page := s.catalogRoute(pages.Handler, time.Minute, func() {})
 		l := newLaboratory(lab.World{}, nil)
-		return newHandler([]string{"example.com"}, labPage, l.routes, s.routes, page, watched(there, there, prometheus.NewRegistry()))
+		return newHandler([]string{"example.com"}, labPage, l.routes, s.routes, page, watched(there, there, prometheus.NewRegistry(), http.NotFoundHandler()))
 	}
 	for _, path := range []string{"/catalog", "/catalog.json", "/categories/1", "/", "/?stage=none&fault=none", "/stats.json", "/healthz", "/lab/choices.json"} {
 		t.Run(path, func(t *testing.T) {

@@ -78,6 +78,11 @@ func TestForgottenInvalidate(t *testing.T) {
 	if _, err := f.db.ExecContext(t.Context(), `UPDATE category SET name = 'Hi-fi' WHERE id = $1`, audio); err != nil {
 		t.Fatal(err)
 	}
+	for _, r := range f.replicas {
+		if page := string(get(t, client, r.url+"/status/")); !strings.Contains(page, categoryCache) || !strings.Contains(page, "consistency: ") {
+			t.Errorf("the status page of %s: %s", r.url, page)
+		}
+	}
 	named := map[string]bool{}
 	if !until(time.Minute, reads, func() bool {
 		for len(told) > 0 {

@@ -20,8 +20,8 @@ type health struct {
 	Redis    string `json:"redis"` // without it the replica goes on, with its own flights only
 }
 
-// watched serves a replica's health and its metrics, for those who watch it.
-func watched(database, redis func(context.Context) error, metrics prometheus.Gatherer) func(chi.Router) {
+// watched serves a replica's health, its metrics and what its caches are doing, for those who watch it.
+func watched(database, redis func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) func(chi.Router) {
 	return func(r chi.Router) {
 		r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
@@ -35,6 +35,8 @@ func watched(database, redis func(context.Context) error, metrics prometheus.Gat
 			writeJSON(w, status, h)
 		})
 		r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+		r.Handle("/status", status)
+		r.Handle("/status/*", status)
 	}
 }
 

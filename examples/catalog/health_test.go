@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 		{there, deaf, http.StatusOK, health{"ok", "ok", "unreachable"}},
 	} {
 		r := chi.NewRouter()
-		watched(c.database, c.redis, prometheus.NewRegistry())(r)
+		watched(c.database, c.redis, prometheus.NewRegistry(), http.NotFoundHandler())(r)
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		var got health

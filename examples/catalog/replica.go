@@ -11,7 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/promobserver"
+	"github.com/cacheguard/cacheguard/cacheguard/statuspage"
 )
 
 // replica is one server of the shop, with caches and connections of its own.
@@ -56,7 +58,8 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	if err := registry.Register(metrics); err != nil {
 		return nil, err
 	}
-	caches, err := openCaches(ctx, f, metrics, t)
+	status := statuspage.New(statuspage.Options{Keys: true})
+	caches, err := openCaches(ctx, f, cacheguard.Observers(metrics, status), t)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(append([]string{f.opts.host}, f.opts.hosts...), labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry)),
+			Handler:           newHandler(append([]string{f.opts.host}, f.opts.hosts...), labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry, status)),
 			ConnState:         u.note,
 			ConnContext:       lean,
 			ReadHeaderTimeout: 5 * time.Second,
