@@ -177,6 +177,12 @@ func TestPageIsUsed(t *testing.T) {
 	if n := browsertest.Eval[int](t, b, `document.querySelectorAll('[role=status], [role=alert]').length`); n < 3 {
 		t.Errorf("%d live regions", n)
 	}
+	for width, dark := range map[int64]bool{375: true, 1440: false} {
+		b.Looks(t, width, dark)
+		for _, found := range b.Inaccessible(t) {
+			t.Errorf("at %d: %s", width, found)
+		}
+	}
 	b.Shoot(t, "beside")
 	for _, p := range b.Said() {
 		t.Error(p)
