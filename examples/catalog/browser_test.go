@@ -126,7 +126,7 @@ func TestPageAsksForTheClock(t *testing.T) {
 		t.Errorf("it says %q", value)
 	}
 	b.Do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery), chromedp.KeyEvent("\r"))
-	if browsertest.Eval[bool](t, b, clock+`.checkValidity()`) || browsertest.Eval[int](t, b, `document.querySelectorAll('.panel').length`) > 0 {
+	if browsertest.Eval[bool](t, b, clock+`.checkValidity()`) || browsertest.Eval[string](t, b, `location.search`) != "" {
 		t.Error("what is no time is taken")
 	}
 	for _, run := range []struct{ clock, verdict string }{{"20s", "1 load; all"}, {"40s", "at once"}} {
@@ -184,6 +184,81 @@ func TestPageIsUsed(t *testing.T) {
 		}
 	}
 	b.Shoot(t, "beside")
+	for _, p := range b.Said() {
+		t.Error(p)
+	}
+}
+
+// Who opens the page has something to look at: no protection beside cacheguard, on one scale of time.
+func TestPageOpensWithARun(t *testing.T) {
+	b := browsertest.Open(t)
+	c := start(t, 1)
+	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"), ran)
+	titles := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`)
+	if len(titles) != 2 || !strings.Contains(titles[0], "no protection") || !strings.Contains(titles[1], "cacheguard") {
+		t.Errorf("it shows %q", titles)
+	}
+	for _, what := range []string{".timeline > text:last-of-type", ".waits > text:last-of-type"} {
+		b.Do(t, browsertest.Over(`new Set([...document.querySelectorAll('`+what+`')].map(e => e.textContent)).size === 1`))
+	}
+	if at := browsertest.Eval[string](t, b, `location.search`); at != "" {
+		t.Errorf("its address is %q", at)
+	}
+	for _, p := range b.Said() {
+		t.Error(p)
+	}
+}
+
+// The tour leads from no protection to cacheguard, by mouse or keyboard, on a wide screen and on a phone. Its steps show what they
+// say, have addresses of their own, and whoever changes a setting has left it.
+func TestTour(t *testing.T) {
+	b := browsertest.Open(t)
+	c := start(t, 1)
+	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"), chromedp.WaitVisible("#tour-take", chromedp.ByQuery),
+		browsertest.Over(`document.querySelectorAll('#stage option').length > 0`), chromedp.Click("#tour-take", chromedp.ByQuery))
+	steps := []struct{ says, verdict string }{
+		{"Nothing protects the map", "12 loads"},
+		{"inside the process", "3 loads"},
+		{"Its holder dies here", "dead lock"},
+		{"deletes the lock of the next one", "the lock of another was deleted"},
+		{"takes longer than the lock lasts", "stale value"},
+		{"stands still renews nothing", "stale value"},
+		{"the late value is refused", "loads"},
+		{"without Redis", "loads"},
+	}
+	for n, step := range steps {
+		b.Do(t, browsertest.Over(`location.search === "?tour=`+fmt.Sprint(n+1)+`"`), ran)
+		text := browsertest.Eval[string](t, b, `document.getElementById('tour-text').textContent`)
+		verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		if !strings.HasPrefix(text, fmt.Sprintf("%d of %d: ", n+1, len(steps))) || !strings.Contains(text, step.says) || !strings.Contains(verdict, step.verdict) {
+			t.Errorf("step %d says %q, and what is to be seen is %q", n+1, text, verdict)
+		}
+		if n+1 < len(steps) { // the button has the focus
+			b.Do(t, chromedp.KeyEvent(""))
+		}
+	}
+	b.Shoot(t, "tour")
+	leaves := func(how string) {
+		t.Helper()
+		if browsertest.Eval[bool](t, b, `document.getElementById('tour').checkVisibility()`) {
+			t.Errorf("%s doesn't leave the tour", how)
+		}
+	}
+	b.Do(t, chromedp.KeyEvent(""))
+	leaves("Done")
+	b.Do(t, chromedp.EmulateViewport(375, 900), chromedp.Navigate(c.urls[0]+"/?tour=3"), ran)
+	if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		t.Errorf("the page is %d pixels wider than the screen", over)
+	}
+	for _, found := range b.Inaccessible(t) {
+		t.Error(found)
+	}
+	b.Shoot(t, "tour-375")
+	b.Do(t, chromedp.Click("#tour-leave", chromedp.ByQuery))
+	leaves("its button")
+	b.Do(t, chromedp.Navigate(c.urls[0]+"/?tour=99"), ran,
+		chromedp.Evaluate(`document.querySelector('#fault').dispatchEvent(new Event('change', { bubbles: true }))`, nil))
+	leaves("a setting that is changed")
 	for _, p := range b.Said() {
 		t.Error(p)
 	}

@@ -36,8 +36,31 @@ const world = { rename: 'renamed', 'redis down': 'Redis down', 'redis up': 'Redi
 const ends = new Set(['answered', 'failed']);
 const looks = new Set(['miss', 'try', 'wait', 'woken']); // those come ten times a second: the list has the first of them
 
+// Scale is the time that the runs beside each other have in common: what is as long is drawn as long.
+class Scale {
+  now = 1; // of the run that is furthest
+  most = 1; // that a request has waited, in the runs that are over
+  panels = [];
+
+  add(panel) {
+    this.panels.push(panel);
+    panel.scale = this;
+  }
+
+  // later has all be drawn when the browser draws next.
+  later() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; for (const p of this.panels) p.draw(); });
+  }
+
+  waited(most) {
+    this.most = Math.max(this.most, most);
+    for (const p of this.panels) p.distribution();
+  }
+}
+
 class Panel {
-  constructor(stage, settings) {
+  constructor(stage, settings, scale) {
+    scale.add(this);
     this.root = find('#panel').content.firstElementChild.cloneNode(true);
     this.stage = stage;
     this.replicas = +settings.get('replicas');
@@ -46,7 +69,7 @@ class Panel {
     this.requests = new Map(); // by number
     this.world = [];
     this.lanes = new Map(); // marks of a replica itself
-    this.now = 1;
+    this.last = 1; // event
     this.seen = 0;
     find('.title', this.root).textContent = stage.title;
     find('.flaw', this.root).textContent = stage.flaw ? 'Its flaw: ' + stage.flaw : '';
@@ -57,11 +80,12 @@ class Panel {
 
   steps(events) {
     for (const e of events) this.step(e);
-    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+    this.scale.later();
   }
 
   step(e) {
-    this.now = Math.max(this.now, e.at);
+    this.last = Math.max(this.last, e.at);
+    this.scale.now = Math.max(this.scale.now, e.at);
     if (e.replica === 0) {
       if (world[e.kind]) this.world.push(e);
     } else if (e.request === 0) {
@@ -105,7 +129,7 @@ class Panel {
     const left = 74, rowHeight = 9, gap = 12, width = Math.max(320, this.svg.clientWidth || 800);
     const byLane = Array.from({ length: this.replicas }, () => []);
     for (const r of this.requests.values()) byLane[r.replica - 1].push(r);
-    const x = at => left + (width - left - 12) * at / this.now;
+    const x = at => left + (width - left - 12) * at / this.scale.now;
     const picture = document.createDocumentFragment();
     let rows = 1; // of what the world does: what is close together is said on lines below each other
     const labels = this.world.map((e, i) => {
@@ -131,7 +155,7 @@ class Panel {
     }
     const ticks = width > 500 ? 4 : 2;
     for (let n = 0; n <= ticks; n++) {
-      const at = this.now * n / ticks;
+      const at = this.scale.now * n / ticks;
       picture.append(shape('text', { x: x(at), y: y + 12, 'text-anchor': n === ticks ? 'end' : 'middle' }, Math.round(at) + ' ms'));
     }
     this.svg.replaceChildren(picture);
@@ -142,7 +166,7 @@ class Panel {
 
   drawRequest(lane, r, y, height, x) {
     const bar = (kind, from, to, inset) => shape('rect', {
-      class: kind, x: x(from), y: y + inset, width: Math.max(1, x(to ?? this.now) - x(from)), height: height - 2 * inset,
+      class: kind, x: x(from), y: y + inset, width: Math.max(1, x(to ?? this.end ?? this.scale.now) - x(from)), height: height - 2 * inset,
     });
     lane.append(bar('request', r.from, r.to, 3));
     for (const b of r.bars) lane.append(bar(b.kind, b.from, b.to, b.kind === 'hold' ? 1 : 2));
@@ -179,12 +203,16 @@ class Panel {
     say('stale answers', r.staleAnswers);
     say('half within', `${r.waits.p50.toFixed(0)} ms`);
     say('all within', `${r.waits.max.toFixed(0)} ms`);
-    this.distribution(r.waits);
+    this.waits = r.waits;
+    this.end = this.last; // who waits for ever waits until here
+    this.scale.waited(r.waits.max);
     this.draw();
   }
 
-  distribution(waits) {
-    const svg = find('.waits', this.root), bins = 24, most = waits.max || 1, width = Math.max(240, svg.clientWidth);
+  distribution() {
+    const waits = this.waits;
+    if (!waits) return;
+    const svg = find('.waits', this.root), bins = 24, most = this.scale.most, width = Math.max(240, svg.clientWidth);
     const counts = new Array(bins).fill(0);
     for (const w of waits.each) counts[Math.min(bins - 1, Math.floor(bins * w / most))]++;
     const top = Math.max(1, ...counts), picture = [];
@@ -195,7 +223,7 @@ class Panel {
     picture.push(shape('text', { x: 0, y: 64 }, '0 ms'), shape('text', { x: width, y: 64, 'text-anchor': 'end' }, most.toFixed(0) + ' ms'));
     svg.setAttribute('viewBox', `0 0 ${width} 70`);
     svg.replaceChildren(...picture);
-    svg.setAttribute('aria-label', `${waits.each.length} answers: half of them within ${waits.p50.toFixed(0)} ms, all within ${most.toFixed(0)} ms`);
+    svg.setAttribute('aria-label', `${waits.each.length} answers: half of them within ${waits.p50.toFixed(0)} ms, all within ${waits.max.toFixed(0)} ms`);
   }
 
   verdict(text, look) {
@@ -221,10 +249,24 @@ class Lab {
     this.sources = [];
     this.read(new URLSearchParams(location.search));
     find('#fault').addEventListener('change', () => this.explain());
-    this.form.addEventListener('submit', e => { e.preventDefault(); this.run(); });
+    this.form.addEventListener('submit', e => { e.preventDefault(); this.tour.leave(); this.run(); });
     find('#stop').addEventListener('click', () => this.stop('It was stopped.'));
-    addEventListener('popstate', () => this.read(new URLSearchParams(location.search)));
-    if (new URLSearchParams(location.search).has('stage')) this.run();
+    addEventListener('popstate', () => {
+      const query = new URLSearchParams(location.search);
+      if (query.has('tour')) this.tour.go(query.get('tour') - 1);
+      else this.read(query);
+    });
+    this.tour = new Tour(this);
+    const query = new URLSearchParams(location.search);
+    if (query.has('tour')) this.tour.go(query.get('tour') - 1);
+    else if (query.has('stage')) this.run();
+    else this.show({ stage: 'none', versus: 'cacheguard' }); // something to look at
+  }
+
+  // show runs with these settings, and the defaults of the others.
+  show(settings, address) {
+    this.read(new URLSearchParams(settings));
+    this.run(address ?? location.search);
   }
 
   fill(id, choices, title) {
@@ -270,7 +312,8 @@ class Lab {
     }
   }
 
-  run() {
+  // run begins what the form says, and puts that, or what is given, into the address.
+  run(address) {
     this.stop('It was stopped.');
     find('#problem').textContent = '';
     const query = new URLSearchParams(new FormData(this.form));
@@ -278,15 +321,17 @@ class Lab {
     for (const name of ['stage', 'versus']) query.set(name, this.form.elements[name].value);
     const versus = query.get('versus');
     if (!versus) query.delete('versus');
-    if ('?' + query !== location.search) history.pushState(null, '', '?' + query);
+    address ??= '?' + query;
+    if (address !== location.search) history.pushState(null, '', address);
     find('#panels').replaceChildren();
     find('#stop').disabled = false;
-    for (const name of versus ? [query.get('stage'), versus] : [query.get('stage')]) this.follow(name, query);
+    const scale = new Scale();
+    for (const name of versus ? [query.get('stage'), versus] : [query.get('stage')]) this.follow(name, query, scale);
   }
 
-  follow(name, query) {
+  follow(name, query, scale) {
     const stage = this.choices.stages.find(s => s.name === name) || { name, title: name };
-    const panel = new Panel(stage, query);
+    const panel = new Panel(stage, query, scale);
     find('#panels').append(panel.root);
     panel.draw();
     const settings = new URLSearchParams(query);
@@ -338,6 +383,48 @@ class Lab {
     }
     this.sources = [];
     find('#stop').disabled = true;
+  }
+}
+
+// tour is the way from no protection to cacheguard: at each step a stage, what goes wrong, and what is to be seen.
+const tour = [
+  ['none', 'none', 'Nothing protects the map: whoever finds nothing in the cache loads, all of them at once.'],
+  ['local', 'none', 'A lock inside the process lets one request of each replica load: as many loads as there are replicas.'],
+  ['setnx', 'crash', 'A lock in Redis, made with SETNX, lets one of all load. Its holder dies here, and nobody ever gives the lock back.'],
+  ['setnxex', 'slow-unlock', 'SET NX EX ends by itself. But a holder that is slow deletes the lock of the next one, and two load again.'],
+  ['compare', 'slow-load', 'With a value of its own, compared and deleted in one script, a holder deletes no other lock. But this load takes longer than the lock lasts, and its late value overwrites a newer one.'],
+  ['watchdog', 'stall', 'A watchdog renews the lock while the load runs. But a process that stands still renews nothing, and when it goes on, its late value overwrites a newer one.'],
+  ['cacheguard', 'stall', 'cacheguard stores a result only under the very lease that its load began with: the late value is refused.'],
+  ['cacheguard', 'redis-down', 'And without Redis? Each replica loads once for itself, nobody waits for Redis for long, and nothing wrong stays.'],
+];
+
+// Tour leads through them. Whoever changes a setting has left it.
+class Tour {
+  constructor(lab) {
+    this.lab = lab;
+    find('#tour-take').addEventListener('click', () => { this.go(0); find('#tour-next').focus(); });
+    find('#tour-back').addEventListener('click', () => this.go(this.at - 1));
+    find('#tour-next').addEventListener('click', () => (this.at + 1 < tour.length ? this.go(this.at + 1) : this.leave()));
+    find('#tour-leave').addEventListener('click', () => this.leave());
+    find('#settings').addEventListener('change', () => this.leave());
+  }
+
+  go(step) {
+    this.at = Math.min(Math.max(Math.trunc(step) || 0, 0), tour.length - 1);
+    const [stage, fault, text] = tour[this.at];
+    find('#tour').hidden = false;
+    find('#tour-take').hidden = true;
+    find('#tour-text').textContent = `${this.at + 1} of ${tour.length}: ${text}`;
+    find('#tour-back').disabled = this.at === 0;
+    find('#tour-next').textContent = this.at + 1 < tour.length ? 'Next' : 'Done';
+    this.lab.show({ stage, fault, ttl: '1s' }, '?tour=' + (this.at + 1));
+  }
+
+  leave() {
+    if (find('#tour').hidden) return;
+    find('#tour').hidden = true;
+    find('#tour-take').hidden = false;
+    if (find('#tour').contains(document.activeElement)) find('#tour-take').focus();
   }
 }
 
