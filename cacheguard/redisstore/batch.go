@@ -271,7 +271,7 @@ func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.Univers
 			for i, all := range tagged {
 				read[i] = pipe.ZMScore(ctx, s.names.generations(all.cache), append([]string{""}, all.tags...)...)
 			}
-			_, _ = pipe.Exec(ctx) // each command has its own error
+			_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 			for i, all := range tagged {
 				s.scored(read[i].Err())
 				all.of = generationsOf(read[i].Val())
@@ -298,7 +298,7 @@ func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []
 	for i, name := range names {
 		cmds[i] = pipe.Get(ctx, name.(string))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) && redislink.NoAnswer(err) {
+	if _, err := redislink.Exec(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) && redislink.NoAnswer(err) {
 		return frames{}, err
 	}
 	got := frames{bytes: make([][]byte, len(names)), errs: make([]error, len(names))}

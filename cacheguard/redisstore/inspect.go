@@ -246,7 +246,7 @@ func (s *Store) sightOf(ctx context.Context, k cacheguard.Key, pipeline func(red
 		pipe := pipeline(rdb)
 		readings := []reading{read(ctx, pipe, value), read(ctx, pipe, s.names.lease(value)), read(ctx, pipe, s.names.waiters(value))}
 		newer := pipe.PTTL(ctx, s.names.next(value))
-		_, all := pipe.Exec(ctx)
+		_, all := redislink.Exec(ctx, pipe)
 		for n, to := range []*entry{&found.value, &found.lease, &found.waiters} {
 			if *to, err = readings[n].entry(); err != nil {
 				return found, cmp.Or(firstAnswer(all), err)
@@ -273,7 +273,7 @@ func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole 
 		pipe := rdb.Pipeline()
 		alone := pipe.Get(ctx, s.names.whole(cache))
 		read := pipe.ZMScore(ctx, s.names.generations(cache), append([]string{""}, tags...)...)
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 		for _, err := range []error{alone.Err(), read.Err()} {
 			if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
 				return struct{}{}, err

@@ -198,7 +198,7 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *r
 				script.EvalSha(ctx, pipe, keys, args...)
 			}
 		}
-		cmds, err := pipe.Exec(ctx)
+		cmds, err := redislink.Exec(ctx, pipe)
 		if err != nil && redislink.NoAnswer(err) {
 			return nil, err
 		}

@@ -118,7 +118,7 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	pipe := r.s.link.Direct().Pipeline()
 	value := pipe.Get(within, w.name)
 	read := pipe.ZMScore(within, r.s.names.generations(w.cache), append([]string{""}, w.tags...)...)
-	_, _ = pipe.Exec(within) // each command has its own error
+	_, _ = redislink.Exec(within, pipe) // each command has its own error
 	frame, err := r.s.frameOf(value.Bytes())
 	if err != nil || frame == nil {
 		return frame, nil, err

@@ -256,7 +256,7 @@ func (scan *scanning) read(ctx context.Context, all []glance, most int64) error 
 		for n, g := range all {
 			heads[n], sizes[n], lefts[n] = pipe.GetRange(ctx, g.name, 0, most-1), pipe.StrLen(ctx, g.name), pipe.PTTL(ctx, g.name)
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 		for n := range all {
 			g := &all[n]
 			g.b, err = heads[n].Bytes()

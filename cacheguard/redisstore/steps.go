@@ -281,6 +281,8 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 		err := r.Err
 		if isTryAgain(err) {
 			err = s.invalidateApart(ctx, keys[i])
+		} else if done, _ := r.Answer.(int64); err == nil && done != 1 {
+			err = fmt.Errorf("redisstore: the script that changes a key answered %v", r.Answer)
 		}
 		if err != nil {
 			failed[keys[i].Key] = err
