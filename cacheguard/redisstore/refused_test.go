@@ -25,7 +25,7 @@ func TestRefusedConnections(t *testing.T) {
 	}{
 		"wrong password":   {[]string{"--requirepass", "right"}, "wrong", "WRONGPASS"},
 		"no password":      {[]string{"--requirepass", "right"}, "", ""}, // the server may close the connection before its words are read
-		"too many clients": {[]string{"--maxclients", "1"}, "", ""}, // here, too
+		"too many clients": {[]string{"--maxclients", "1"}, "", ""},      // here, too
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
