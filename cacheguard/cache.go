@@ -29,6 +29,7 @@ type Cache[V any] struct {
 	waits   watch.Board[Message] // of those flights, for loads in other processes
 	tier    localTier[V]         // the process-local tier; without values if there is none
 	plain   bool                 // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
+	sampler sampler              // of hits, which read it
 	loads   loads                // under way
 	life    life
 	memory
@@ -37,7 +38,6 @@ type Cache[V any] struct {
 	health
 	demands     demand.Judge // of tokens
 	comparisons comparisons  // with the origin
-	sampler     sampler      // of hits
 	doubts
 }
 
