@@ -190,7 +190,7 @@ func (t *troubles) last() []trouble {
 func isTrouble(e cacheguard.Event) bool {
 	switch e.Kind {
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
-		cacheguard.EventLoadLate, cacheguard.EventOverloaded, cacheguard.EventFillRefused:
+		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // and not a refused fill: its key was changed meanwhile, which is right
 		return true
 	case cacheguard.EventLoad, cacheguard.EventNotStored:
 		return e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
@@ -216,8 +216,6 @@ func why(e cacheguard.Event) string {
 		return cut(e.Err.Error())
 	case e.Kind == cacheguard.EventCompared:
 		return e.Differs.String()
-	case e.Kind == cacheguard.EventFillRefused:
-		return "its key was changed meanwhile"
 	}
 	return ""
 }

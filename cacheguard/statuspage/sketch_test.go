@@ -76,7 +76,7 @@ func TestTroubles(t *testing.T) {
 func TestTroubleKinds(t *testing.T) {
 	want := map[cacheguard.EventKind]bool{
 		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true, cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
-		cacheguard.EventLoadLate: true, cacheguard.EventOverloaded: true, cacheguard.EventFillRefused: true,
+		cacheguard.EventLoadLate: true, cacheguard.EventOverloaded: true,
 	}
 	for kind := cacheguard.EventKind(1); kind <= cacheguard.EventSampled; kind++ {
 		if got := isTrouble(cacheguard.Event{Kind: kind}); got != want[kind] {
