@@ -239,9 +239,6 @@ func (r *run[V]) noLeases(m *miss[V], err error) {
 	c := r.cache
 	c.down(r.ctx, &c.leasing, m.name, err)
 	m.storeErr = err
-	if m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
-		m.had.good, m.Seen = protocol.Shown, protocol.Shown
-	}
 	c.pause(m, pauseWithoutLeases, nil)
 	r.step(m, protocol.Event{Kind: protocol.Unanswered, Sent: m.asked.sent, Now: r.now()})
 }

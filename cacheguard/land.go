@@ -57,7 +57,7 @@ func (r *run[V]) land(m *miss[V]) {
 			m.land(Result[V]{}, err)
 		}
 	case protocol.LandDown:
-		m.fail(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr))
+		m.failWith(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.protocol.FailClosed)
 	case protocol.LandOverdue:
 		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
 			r.longest(), quoteKey(m.name), context.DeadlineExceeded))
@@ -94,8 +94,11 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 }
 
 // fail lands with an error, or with the stale value where there is one that may be served instead.
-func (m *miss[V]) fail(res Result[V], err error) {
-	if m.Reads && m.had.servable() && time.Now().Before(m.until()) {
+func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
+
+// failWith is fail. Without looks, its machine has just seen that the stale value may be served, or there is none.
+func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
+	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
 		stale := m.had.res.later(time.Since(m.at))
 		stale.Err, stale.Degraded = err, res.Degraded
 		m.flight.Land(noted(stale, nil, m.note)) // it was seen before the question

@@ -128,6 +128,9 @@ var watched struct {
 
 // step tells a miss what happened, and notes what is to be done.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
+	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
+		m.had.good, m.Seen = protocol.Shown, protocol.Shown
+	}
 	was := m.Miss
 	do, landing := m.Step(e)
 	if watched.step != nil {

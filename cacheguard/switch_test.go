@@ -33,7 +33,7 @@ func (o *comparisons) Observe(_ context.Context, e cacheguard.Event) {
 // found checks what was compared since it was asked last, and with what result.
 func (o *comparisons) found(t *testing.T, want ...cacheguard.Difference) {
 	t.Helper()
-	<-time.After(time.Second)
+	<-time.After(2 * time.Second) // above Audit.Settle
 	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -85,7 +85,7 @@ func (s *switched) gets(want string, runs bool, method string, fields ...string)
 	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off && !strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
 		s.Errorf("%v: Cache-Status is %q", s.sw.Mode(), status)
 	}
-	time.Sleep(time.Second) // in the bubble: for what is compared behind the client's back
+	time.Sleep(2 * time.Second) // in the bubble, above Audit.Settle: for what is compared behind the client's back
 }
 
 func (s *switched) found(want ...cacheguard.Difference) {
