@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
@@ -254,18 +255,17 @@ func TestSlowMasters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	o := opts()
-	o.NodeTimeout = 100 * time.Millisecond
-	l := s.wired(t, o)
-	works(t, l)
-	// There are connections enough: to greet a slow master on a new one takes longer than NodeTimeout, too, and a master
-	// that can't be told has its lock end by itself.
-	var greets sync.WaitGroup
-	for i := range 8 {
-		greets.Go(func() {
-			_, _ = l.TryLock(t.Context(), fmt.Sprint("another ", i)) // it may be in vain on a busy machine
-		})
+	o.NodeTimeout = 500 * time.Millisecond
+	var masters []redis.UniversalClient
+	for _, p := range s.proxies {
+		rdb := newClient(t, p.Addr())
+		greeted(t, rdb, 8)
+		masters = append(masters, rdb)
 	}
-	greets.Wait()
+	l, err := redlock.New(masters, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	works(t, l)
 	for _, p := range s.proxies[:3] {
 		p.Slow(2 * o.NodeTimeout)
 	}
@@ -279,4 +279,15 @@ func TestSlowMasters(t *testing.T) {
 		p.Slow(0)
 	}
 	works(t, l)
+}
+
+// greeted has a client's pool hold n connections that are ready for use: to greet a slow master on a new one takes longer than
+// NodeTimeout, too, and a master that can't be told has its lock end by itself.
+func greeted(t *testing.T, rdb *redis.Client, n int) {
+	t.Helper()
+	for range n {
+		conn := rdb.Conn()
+		defer func() { must(t, conn.Close()) }()
+		must(t, conn.Ping(t.Context()).Err())
+	}
 }
