@@ -72,8 +72,7 @@ type listeners struct {
 	leaveSwitch    func()
 }
 
-// health is what the cache has said of the store. Reads can work while leases don't (out of memory, read-only), so each has
-// its own trouble.
+// health is how the store does. Reads can work while leases don't (out of memory, read-only), so each has its own trouble.
 type health struct {
 	reading, leasing, storing, changing trouble
 	corruptSaid                         atomic.Bool
@@ -178,45 +177,54 @@ func newID() (id ID) {
 // trouble is what the store can't do at present.
 type trouble struct {
 	*troubleLines
-	said atomic.Bool
+	now atomic.Pointer[StoreTrouble] // nil: it can
 }
 
-// troubleLines are what the log says of a trouble.
-type troubleLines struct{ begins, ends report.Line }
+func (t *trouble) is() bool { return t.now.Load() != nil }
+
+// troubleLines are what the log says of a trouble, and what the store is used for in that.
+type troubleLines struct {
+	begins, ends report.Line
+	use          string
+}
 
 var (
 	readingLines = troubleLines{
 		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for reading", See: "the-store-cant-be-used",
 			Means: "no hits; each process answers from stale values or its own loads, as OnStoreDown says"},
 		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for reading", See: "the-store-cant-be-used"},
+		"reading",
 	}
 	leasingLines = troubleLines{
 		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for leases", See: "the-store-cant-be-used",
 			Means: "each process loads for itself, and nothing is stored"},
 		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for leases", See: "the-store-cant-be-used"},
+		"leases",
 	}
 	storingLines = troubleLines{
 		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for storing results", See: "the-store-cant-be-used",
 			Means: "callers have their results, and the next ones load again"},
 		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for storing results", See: "the-store-cant-be-used"},
+		"storing results",
 	}
 	changingLines = troubleLines{
 		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for changes", See: "changes-dont-arrive",
 			Means: "other processes may serve old values; the changes are repeated until they arrive"},
 		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for changes", See: "changes-dont-arrive"},
+		"changes",
 	}
 )
 
 // down keeps the log to one line for each beginning of trouble, and up to one for its end.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
-	if t.said.CompareAndSwap(false, true) {
+	if !t.is() && t.now.CompareAndSwap(nil, newTrouble(t.use, err)) {
 		t.begins.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", err)
 	}
 }
 
 func (c *Cache[V]) up(ctx context.Context, t *trouble) {
-	if t.said.Load() && t.said.CompareAndSwap(true, false) {
+	if t.is() && t.now.Swap(nil) != nil {
 		t.ends.Log(ctx, c.opts.Logger, "cache", c.opts.Name)
 	}
 }

@@ -51,7 +51,7 @@ func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	if chainOf(ctx) == nil {
 		return 0
 	}
-	if c.reading.said.Load() && !c.inside(ctx, id) && c.opts.Switch.Mode() != ModeOff {
+	if c.reading.is() && !c.inside(ctx, id) && c.opts.Switch.Mode() != ModeOff {
 		c.askAgain(ctx, id)
 	}
 	return c.sinceIfRead(ctx, id)
@@ -69,7 +69,7 @@ func (c *Cache[V]) askAgain(ctx context.Context, id string) {
 // sinceIfRead is since for who has just asked the store.
 func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 	l := chainOf(ctx)
-	if l == nil || c.reading.said.Load() || c.inside(ctx, id) {
+	if l == nil || c.reading.is() || c.inside(ctx, id) {
 		return 0
 	}
 	return l.began

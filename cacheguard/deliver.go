@@ -23,7 +23,7 @@ type delivery struct {
 	unsent knowledge.Unsent
 	lately knowledge.Lately // what the store was told
 
-	sentLate atomic.Uint64 // for Stats
+	changes, sentLate atomic.Uint64 // for Stats
 
 	mu     sync.Mutex // guards what follows
 	heard  bool       // messages have arrived once
@@ -86,7 +86,7 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 
 // upForChanges says that the store takes changes again, if nothing is left that is repeated: that says it itself.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
-	if c.changing.said.Load() && c.unsent.Count() == 0 {
+	if c.changing.is() && c.unsent.Count() == 0 {
 		c.up(ctx, &c.changing)
 	}
 }
@@ -173,7 +173,7 @@ func (c *Cache[V]) delivered(err error) bool {
 		close(d.none)
 		d.none = nil
 	}
-	if c.changing.said.CompareAndSwap(true, false) {
+	if c.changing.now.Swap(nil) != nil {
 		allChangesLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name,
 			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
 	}

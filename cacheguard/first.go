@@ -38,7 +38,7 @@ func unanswered(err error) bool {
 // at once, for want of a slot, if the store has trouble, which is another one for reads, after a load that failed, and inside the load
 // of this very key.
 func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
-	if !mayLead || !c.presence.Lacks(e) || c.reading.said.Load() || c.leasing.said.Load() ||
+	if !mayLead || !c.presence.Lacks(e) || c.reading.is() || c.leasing.is() ||
 		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
 		return nil
 	}

@@ -313,7 +313,7 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 // tooOld reports whether what a flight has brought may be from before a change that had returned at that moment; 0: that doesn't
 // matter. An error is never a value, and while the store can't be read there are no changes to be heard of.
 func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
-	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.said.Load() {
+	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.is() {
 		return false
 	}
 	return !f.Since(came)

@@ -135,7 +135,9 @@ func (w *work[V]) name() string {
 // callers is how many wait for the load.
 func (w *work[V]) callers() (n int) {
 	for _, m := range w.all {
-		n += m.flight.Callers()
+		if !m.audits { // whose flight only the audit itself is in
+			n += m.flight.Callers()
+		}
 	}
 	return n
 }

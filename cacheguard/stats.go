@@ -20,8 +20,10 @@ type Stats struct {
 	Flights      int // keys that are being looked up, waited for or loaded
 	Callers      int // who wait for them
 
-	// Changes of this process (Invalidate, MarkStale, Set and their like) that the store has not been told of, or perhaps has
-	// forgotten, and how many so far it was told of later than when they were made. See ErrPending.
+	// Changes is how many keys this process has changed so far (Invalidate, MarkStale, Set and their like), and tags, and how often
+	// the whole cache; a key once for each time. Unsent are those that the store has not been told of, or perhaps has forgotten, and
+	// SentLate those that it was told of later than when they were made. See ErrPending.
+	Changes  uint64
 	Unsent   int
 	SentLate uint64
 
@@ -94,7 +96,7 @@ func (c *Cache[V]) Stats() (s Stats) {
 		s.Flights += flights
 		s.Callers += callers
 	}
-	s.Unsent, s.SentLate = c.unsent.Count(), c.sentLate.Load()
+	s.Changes, s.Unsent, s.SentLate = c.changes.Load(), c.unsent.Count(), c.sentLate.Load()
 	s.Compared, s.Wrong = c.comparisons.compared.Load(), c.comparisons.wrong.Load()
 	switch c.opts.Switch.Mode() {
 	case ModeOff:

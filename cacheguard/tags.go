@@ -101,6 +101,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
+	c.changes.Add(uint64(max(len(tags), 1)))
 	ctx = context.WithoutCancel(ctx)
 	c.sealAll()
 	last := c.unsent.Last()

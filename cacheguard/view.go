@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // Watcher is what an Observer implements, too, that looks into the caches it observes, as package statuspage does. New calls Watch,
@@ -22,6 +24,32 @@ type View struct {
 	Mode      func() Mode                // of its Switch
 	Listening func() bool                // messages of its store arrive
 	Loads     func(most int) []LoadUnder // so many of those that run, first the oldest
+	Troubles  func() []StoreTrouble      // that last
+}
+
+// StoreTrouble is something that a cache can't use its store for. It lasts until that is done again and works, and so beyond the
+// end of its cause where nobody calls.
+type StoreTrouble struct {
+	Use           string // "reading", "leases", "storing results" or "changes"
+	Since         time.Time
+	Server, Cause string // empty if the store doesn't know
+	Text          string // of the error, without keys
+}
+
+func newTrouble(use string, err error) *StoreTrouble {
+	t := &StoreTrouble{Use: use, Since: time.Now(), Text: report.Text(err)}
+	t.Server, t.Cause = report.Where(err)
+	return t
+}
+
+// troubles returns those that there are.
+func (h *health) troubles() (all []StoreTrouble) {
+	for _, t := range []*trouble{&h.reading, &h.leasing, &h.storing, &h.changing} {
+		if now := t.now.Load(); now != nil {
+			all = append(all, *now)
+		}
+	}
+	return all
 }
 
 // LoadUnder is a load that is under way.
@@ -29,7 +57,7 @@ type LoadUnder struct {
 	Key     string // as the call gave it
 	More    int    // keys of the same load
 	Since   time.Time
-	Callers int  // who wait for it in this process
+	Callers int  // who wait for it in this process; 0: it refreshes a value behind their backs, or is an audit's
 	Leased  bool // it has leases: else its results are not stored
 }
 
@@ -81,7 +109,7 @@ func (l *loads) oldest(most int) []LoadUnder {
 func (c *Cache[V]) watch(w Watcher) {
 	c.watched = true
 	if detach := w.Watch(View{
-		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest,
+		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest, Troubles: c.health.troubles,
 	}); detach != nil {
 		c.detachWatcher = detach
 	}

@@ -35,6 +35,7 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := e.wrong(); err != nil {
 		return fmt.Errorf("cacheguard: %w", err)
 	}
+	c.changes.Add(1)
 	id := keyID(key)
 	out := loaded[V]{entry: e}
 	var err error
@@ -105,6 +106,7 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
+	c.changes.Add(uint64(len(keys)))
 	return c.invalidate(ctx, keys)
 }
 
@@ -115,6 +117,7 @@ func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
+	c.changes.Add(uint64(len(keys)))
 	return c.changeKeys(ctx, keys, c.store.Now())
 }
 
@@ -211,6 +214,7 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	if !c.life.Begin() {
 		return res, ErrClosed
 	}
+	c.changes.Add(1)
 	m := c.missOf(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), write}, found[V]{}, nil)
 	m.Claims = true
 	r := c.newRun(ctx, nil, m)

@@ -41,6 +41,7 @@ const (
 	corrupt
 	storeError
 	overloaded
+	changed
 	sentLate
 	compared                                             // and on, by difference
 	unstored = compared + number(cacheguard.Differences) // and on, by reason
@@ -74,6 +75,7 @@ var tables = []struct {
 	{"cacheguard.values.corrupt", "Values in the store that could not be read and counted as misses.", "{value}", []labelled{{corrupt, ""}}},
 	{"cacheguard.store.errors", "Steps in the store that failed.", "{error}", []labelled{{storeError, ""}}},
 	{"cacheguard.overloads", "Callers and loads that were turned away.", "{refusal}", []labelled{{overloaded, ""}}},
+	{"cacheguard.changes", "Changes of keys, tags and whole caches that this process has made: invalidations, writes.", "{change}", []labelled{{changed, ""}}},
 	{"cacheguard.changes.late", "Invalidations and other changes that the store was told of later than when they were made.", "{change}", []labelled{{sentLate, ""}}},
 	{"cacheguard.compared", "Answers that were compared with the origin, by what has come of that: the words of Difference.",
 		"{comparison}", differences()},
@@ -286,6 +288,8 @@ func (c *counters) read(n number, untold cacheguard.Stats) uint64 {
 		return c.hits.Sum(uint8(n)) + untold.LocalHits
 	case n == localNegativeHit:
 		return c.hits.Sum(uint8(n)) + untold.LocalNegativeHits
+	case n == changed:
+		return untold.Changes
 	case n == sentLate:
 		return untold.SentLate
 	case n < hits:

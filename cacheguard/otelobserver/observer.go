@@ -119,6 +119,7 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	a.LocalEntries += b.LocalEntries
 	a.LocalHits += b.LocalHits
 	a.LocalNegativeHits += b.LocalNegativeHits
+	a.Changes += b.Changes
 	a.Unsent += b.Unsent
 	a.SentLate += b.SentLate
 	a.LoadsRunning += b.LoadsRunning
@@ -137,6 +138,7 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 // left is what still counts of a cache that was closed.
 func left(last cacheguard.Stats) cacheguard.Stats {
 	return cacheguard.Stats{
-		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, SentLate: last.SentLate, Compared: last.Compared, Wrong: last.Wrong,
+		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits, Changes: last.Changes, SentLate: last.SentLate,
+		Compared: last.Compared, Wrong: last.Wrong,
 	}
 }

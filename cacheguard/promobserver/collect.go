@@ -61,6 +61,8 @@ func (c *counters) collect(m *metrics, untold cacheguard.Stats, out chan<- prome
 				n += untold.LocalHits
 			case localNegativeHit:
 				n += untold.LocalNegativeHits
+			case changed:
+				n += untold.Changes
 			case sentLate:
 				n += untold.SentLate
 			}

@@ -22,6 +22,7 @@
 //	cacheguard_compared_total{result}     answers that were compared with the origin, by cacheguard.Difference
 //	cacheguard_consistency_nines          gauge of caches that have compared some: see cacheguard.Stats.Nines
 //	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
+//	cacheguard_changes_total              changes of keys, tags and whole caches that this process has made
 //	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
 //	cacheguard_unsent_changes             gauge: those that it has not been told of yet
 //	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,

@@ -39,6 +39,7 @@ const (
 	corrupt
 	storeError
 	overloaded
+	changed
 	sentLate
 	compared                                             // and on, by difference
 	unstored = compared + number(cacheguard.Differences) // and on, by reason
@@ -70,6 +71,7 @@ var tables = []struct {
 	{"corrupt_values_total", "Values in the store that could not be read and counted as misses.", "", []labelled{{corrupt, ""}}},
 	{"store_errors_total", "Steps in the store that failed.", "", []labelled{{storeError, ""}}},
 	{"overloads_total", "Callers and loads that were turned away.", "", []labelled{{overloaded, ""}}},
+	{"changes_total", "Changes of keys, tags and whole caches that this process has made: invalidations, writes.", "", []labelled{{changed, ""}}},
 	{"late_changes_total", "Invalidations and other changes that the store was told of later than when they were made.", "", []labelled{{sentLate, ""}}},
 	{"compared_total", "Answers that were compared with the origin, by what has come of that: the words of Difference.",
 		"result", differences()},

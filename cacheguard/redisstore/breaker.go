@@ -56,6 +56,7 @@ type breakers struct {
 
 	mu      sync.Mutex // guards what follows
 	open    int
+	told    bool // the log was, that some are open
 	ended   bool
 	end     chan struct{} // closed by Close
 	probing sync.WaitGroup
@@ -156,9 +157,8 @@ func (b *breaker) trip(name string, err error) {
 	err = bs.s.explained(err)
 	b.why.Store(bs.refused(err))
 	b.open.Store(true)
-	if bs.open++; bs.open == 1 {
-		bs.opens.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "error", err)
-	}
+	bs.open++
+	bs.tell(name, err)
 	closing := make(chan struct{})
 	b.closing = closing
 	bs.probing.Go(func() { b.probe(name, closing) })
@@ -173,9 +173,19 @@ func (b *breaker) close() {
 	}
 	b.until.Store(int64(bs.s.clock.elapsed()))
 	close(b.closing)
-	if bs.open--; bs.open == 0 {
+	if bs.open--; bs.open == 0 && bs.told {
+		bs.told = false
 		bs.closes.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "server", bs.s.link.Server())
 	}
+}
+
+// tell has the log say once that some are open. Where Redis doesn't answer at all, nothing is said of writes. mu is held.
+func (bs *breakers) tell(name string, err error) {
+	if bs.told || bs.ended || bs.open == 0 || bs.writes && bs.s.health.of(name).open.Load() {
+		return
+	}
+	bs.told = true
+	bs.opens.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "error", err)
 }
 
 // probe asks Redis, where the name is, ever more seldom, until the breaker is closed.
@@ -196,6 +206,11 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 			return struct{}{}, b.all.probe(ctx, rdb, name)
 		})
 		b.answered(name, err, time.Since(began))
+		if err != nil {
+			b.all.mu.Lock()
+			b.all.tell(name, b.all.s.explained(err))
+			b.all.mu.Unlock()
+		}
 	}
 }
 

@@ -115,6 +115,9 @@ func TestBreaker(t *testing.T) {
 	if n := len(r.log.lines("Redis doesn't answer")); n != 1 {
 		t.Errorf("that Redis doesn't answer was logged %d times; want once", n)
 	}
+	if lines := r.log.lines("takes no writes"); len(lines) > 0 { // which is not what is wrong
+		t.Errorf("of a Redis that doesn't answer the log says %q", lines)
+	}
 
 	f.down.Store(false)
 	await(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })

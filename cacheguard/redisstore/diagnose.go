@@ -90,6 +90,7 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	if d.Err() != nil {
 		return d.Diagnosis
 	}
+	d.try("has all rights", "what needs a right that is missing doesn't work", d.rights)
 	d.try("tells the time", "every call loads for itself, and nothing is shared", d.tellTime)
 	d.try("reads values", "every call loads for itself, and nothing is shared", d.read)
 	d.try("gives leases", "each process loads for itself, and nothing is stored", d.lease)
@@ -177,6 +178,19 @@ func (d *diagnosing) suit() error {
 	found := d.s.identify(d.ctx)
 	d.Server, d.Mode, d.Role, d.Eviction = found.server, found.mode, found.role, found.eviction
 	return d.s.suits(found)
+}
+
+// rights names all that the user lacks. What else goes wrong the other parts say.
+func (d *diagnosing) rights() error {
+	rules := d.s.rules()
+	if _, ok := d.s.link.Client().(*redis.ClusterClient); ok {
+		return nil // a command may be for another node: the parts say what it lacks
+	}
+	err := rules.Try(d.ctx, d.s.link.Client(), d.s.names.value(d.key("value")), d.s.names.inbox("try"), d.s.commands(d.key("value"))...)
+	if redislink.Refused(err) {
+		return err
+	}
+	return nil
 }
 
 func (d *diagnosing) tellTime() error {

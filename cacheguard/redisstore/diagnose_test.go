@@ -106,6 +106,7 @@ func TestDiagnoseCrippled(t *testing.T) {
 		"no subscribing": {user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"}},
 		"no channel":     {user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"}},
 		"no keys":        {user("resetkeys", "~other:*"), []string{"reads values", "gives leases"}, []string{"lacks ~cg:*"}},
+		"two rights":     {user("-setrange", "-zadd"), []string{"has all rights"}, []string{"lacks +setrange +zadd"}},
 		"no permits":     {user("-zrem"), []string{"keeps budgets"}, []string{"lacks +zrem"}},
 		"a wrong password": {
 			func(t *testing.T) redis.UniversalClient {

@@ -217,8 +217,9 @@
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -find a1b2c3d4e5f60718 product
 //
-// They run no script and write nothing, so a replica can be asked, too. A user of Redis 7 for whom this holds whatever they do:
+// With -diagnose it runs Store.Diagnose. The others run no script and write nothing, so a replica can be asked, too. A user of Redis 7 for whom this holds whatever they do:
 //
 //	ACL SETUSER inspector on >secret %R~cg:* resetchannels +get +pttl +zmscore +time +multi +exec +scan +getrange +strlen +hello
 //

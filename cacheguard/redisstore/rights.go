@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 	"github.com/cacheguard/cacheguard/internal/report"
 )
@@ -16,6 +17,17 @@ import (
 func (s *Store) rules() redislink.Rules {
 	channels := s.names.channel() + " &" + s.names.inbox("*")
 	return redislink.Rules{Package: "redisstore", Keys: s.opts.Prefix + ":*", Channel: channels, Sources: sources}
+}
+
+// commands are those of the scripts, and of reads, so that they change nothing.
+func (s *Store) commands(k cacheguard.Key) [][]any {
+	value, tags := s.names.value(k), s.names.generations(k.Cache)
+	return [][]any{
+		{"TIME"}, {"GET", value}, {"MGET", value}, {"SET", value, "", "XX", "PX", 1}, {"DEL", value}, {"GETRANGE", value, 0, 0},
+		{"SETRANGE", value, 0, ""}, {"PTTL", value}, {"PEXPIRE", value, 1},
+		{"ZADD", tags, "XX", 0, ""}, {"ZSCORE", tags, ""}, {"ZMSCORE", tags, ""}, {"ZRANGE", tags, 0, 0}, {"ZCARD", tags},
+		{"ZREMRANGEBYSCORE", tags, 1, 0}, {"PUBLISH", s.names.inbox("try"), ""}, {"PUBLISH", s.names.channel(), ""},
+	}
 }
 
 var scorelessLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: reading generations takes a trip of its own", See: "a-right-is-missing",

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +25,10 @@ type ScanOptions struct {
 	Limit int           // most values that are looked at. Default 100,000; negative: no limit
 	Count int           // how many names Redis passes over in a step, whatever they are of. Default 500
 	Pause time.Duration // between two steps. Default 10 ms; negative: none
+
+	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it: Scanned.Found then has the keys
+	// with it. Keys of more than 512 bytes aren't found. Default: none are looked for.
+	Hash string
 }
 
 // Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members whose names end in _ns.
@@ -33,14 +39,15 @@ type Scanned struct {
 	Values    int           `json:"values"`
 	Bytes     int64         `json:"bytes"` // of values, without what Redis needs for each
 	Largest   int64         `json:"largest"`
-	States    map[State]int `json:"states"`    // of values
-	NotFound  int           `json:"not_found"` // of the fresh and stale ones, those that say so
-	Unchecked int           `json:"unchecked"` // values of more than 4 KiB, of which no more than the header and the tags was looked at
-	Leases    int           `json:"leases"`    // loads under way
-	Records   int           `json:"records"`   // of loads that left no value
-	Newer     int           `json:"newer"`     // values of later programs
-	Ages      []ScanBucket  `json:"ages"`      // of values that can be read
-	Lifetimes []ScanBucket  `json:"lifetimes"` // until Redis removes the values; those without an end are in the last one
+	States    map[State]int `json:"states"`          // of values
+	NotFound  int           `json:"not_found"`       // of the fresh and stale ones, those that say so
+	Unchecked int           `json:"unchecked"`       // values of more than 4 KiB, of which no more than the header and the tags was looked at
+	Leases    int           `json:"leases"`          // loads under way
+	Records   int           `json:"records"`         // of loads that left no value
+	Newer     int           `json:"newer"`           // values of later programs
+	Found     []string      `json:"found,omitempty"` // keys with the hash that was looked for
+	Ages      []ScanBucket  `json:"ages"`            // of values that can be read
+	Lifetimes []ScanBucket  `json:"lifetimes"`       // until Redis removes the values; those without an end are in the last one
 }
 
 // ScanBucket counts what is below a bound, and not below that of the bucket before it.
@@ -212,6 +219,7 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	var all []glance
 	values := 0
 	for _, name := range names {
+		scan.find(name)
 		for _, version := range versions {
 			switch value := "}" + version; {
 			case strings.HasSuffix(name, value):
@@ -243,6 +251,19 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 		return errEnough
 	}
 	return nil
+}
+
+// find takes note of a name's key if it has the hash that is looked for.
+func (scan *scanning) find(name string) {
+	key := strings.TrimPrefix(name[len(scan.head):], `\`)
+	end := strings.LastIndexByte(key, '}') // what comes after it has none
+	if scan.opts.Hash == "" || end < 0 {
+		return
+	}
+	hash := sha256.Sum256([]byte(key[:end]))
+	if strings.HasPrefix(hex.EncodeToString(hash[:]), strings.ToLower(scan.opts.Hash)) && !slices.Contains(scan.Found, key[:end]) {
+		scan.Found = append(scan.Found, key[:end])
+	}
 }
 
 // read reads the first bytes of each.
@@ -396,6 +417,9 @@ func (sc Scanned) String() string {
 	fmt.Fprintf(w, "leases\t%d loads under way, %d records of loads that left no value\n", sc.Leases, sc.Records)
 	if sc.Newer > 0 {
 		fmt.Fprintf(w, "newer\t%d values of later programs\n", sc.Newer)
+	}
+	for _, key := range sc.Found {
+		fmt.Fprintf(w, "found\t%q\n", key)
 	}
 	_ = w.Flush()
 	histogram(&text, "age", sc.Ages)

@@ -97,6 +97,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if slow {
 		text = "slow load"
 	} else {
+		if e.Differs.Wrong() {
+			text = "wrong answer"
+		}
 		leftOut, write = o.sample(about{e.Cache, e.Kind, e.Differs}, time.Now())
 	}
 	if !write {
@@ -110,7 +113,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 		hash := sha256.Sum256([]byte(e.Key))
 		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
 	}
-	if e.Took > 0 {
+	if e.Took > 0 && e.Story == nil { // which has the age of the answer
 		attrs = append(attrs, slog.Duration("took", e.Took))
 	}
 	if e.NotFound {

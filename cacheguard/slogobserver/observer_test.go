@@ -191,7 +191,7 @@ func TestWrongAnswers(t *testing.T) {
 			"load": "0123", "began": "2026-01-02T03:04:05Z", "age": float64(time.Minute), "asked": "2026-01-02T04:04:05Z",
 			"stands": "the same", "changed": "2026-01-02T03:04:06Z",
 		}
-		if len(all) != 1 || all[0]["level"] != "WARN" || all[0]["differs"] != d.String() || all[0]["key_hash"] != "ba7816bf8f01cfea" ||
+		if len(all) != 1 || all[0]["level"] != "WARN" || all[0]["msg"] != "cacheguard: wrong answer" || all[0]["took"] != nil || all[0]["differs"] != d.String() || all[0]["key_hash"] != "ba7816bf8f01cfea" ||
 			!reflect.DeepEqual(all[0]["story"], want) {
 			t.Errorf("%v: wrote %v", d, all)
 		}

@@ -7,10 +7,10 @@
 //
 // With another observer, give the cache both: cacheguard.Observers(metrics, page). For caches of package middleware it is the same.
 //
-// Of each cache the page has its switch, whether messages of the store arrive, open circuit breakers, what calls were answered
-// with, the loads that run, with their age and who waits for them, what waits for a slot, changes that the store has not been told
+// Of each cache the page has its switch, what its store can't be used for and why, whether messages of the store arrive, open circuit
+// breakers, what calls were answered with, the loads that run, with their age and who waits for them, what waits for a slot, changes that the store has not been told
 // of, how consistent its answers were found to be by an audit, and the keys that are hit most. Of all together it has the slowest
-// loads of the last minutes, and what went wrong last, and why. docs/operations.md says what to do.
+// loads of the last minutes, and what went wrong last, and why, loads of Options.SlowLoad or more among it. docs/operations.md says what to do.
 //
 // # Who may see it
 //

@@ -1,6 +1,7 @@
 package statuspage
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,12 @@ import (
 type Options struct {
 	// Keys has the page show keys as they are. Default: it shows the beginning of their hash.
 	Keys bool
+
+	// SlowLoad has loads that take at least as long stand among what went wrong. Default 2 seconds; negative: none.
+	SlowLoad time.Duration
 }
+
+const defaultSlowLoad = 2 * time.Second
 
 // Page is an Observer of any number of caches, and the handler that shows them. It is made by New, and safe for concurrent use.
 type Page struct {
@@ -35,7 +41,10 @@ var (
 )
 
 // New returns a Page that shows nothing yet.
-func New(opts Options) *Page { return &Page{opts: opts, started: time.Now()} }
+func New(opts Options) *Page {
+	opts.SlowLoad = cmp.Or(opts.SlowLoad, defaultSlowLoad)
+	return &Page{opts: opts, started: time.Now()}
+}
 
 // view is one cache that is open.
 type view struct{ cacheguard.View }
@@ -44,6 +53,7 @@ type view struct{ cacheguard.View }
 type counts struct {
 	hits     striped.Counters // hit and negative
 	answered [answers]atomic.Uint64
+	wrongAt  atomic.Pointer[time.Time] // when an answer was found wrong last
 	hot      hottest
 }
 
@@ -107,8 +117,12 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	case cacheguard.EventLoad:
 		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
 	}
-	if isTrouble(e) {
-		p.trouble.add(trouble{At: time.Now(), Cache: e.Cache, Key: e.Key, What: what(e), Why: why(e)})
+	if text := p.wrong(e); text != "" {
+		now := time.Now()
+		if e.Kind == cacheguard.EventCompared {
+			c.wrongAt.Store(&now)
+		}
+		p.trouble.add(trouble{At: now, Since: now, Cache: e.Cache, Key: e.Key, What: text, Why: why(e)})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,10 +68,15 @@ func (p *process) body(path string) string {
 // shown is the JSON, as somebody else's program reads it.
 type shown struct {
 	Caches []struct {
-		Name         string
-		Instances    int
-		Mode         string
-		Listening    bool
+		Name      string
+		Instances int
+		Mode      string
+		Listening bool
+		Troubles  []struct {
+			Use, Server, Why string
+			Since            time.Time
+		}
+		Changes      int
 		Answers      map[string]int
 		HitRatio     float64 `json:"hit_ratio"`
 		LoadsRunning int     `json:"loads_running"`
@@ -192,6 +198,68 @@ func TestPage(t *testing.T) {
 			t.Errorf("closed, it says %q", mode)
 		}
 	})
+}
+
+// frail is a store that reads fail of while it is told so.
+type frail struct {
+	cacheguard.Store
+	fails atomic.Bool
+}
+
+func (s *frail) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+	if s.fails.Load() {
+		return nil, nil, errOrigin
+	}
+	return s.Store.Get(ctx, k, tags)
+}
+
+// What the store can't be used for is shown as long as it lasts, and how often this process has changed something.
+func TestPageShowsTrouble(t *testing.T) {
+	p := newProcess(t, statuspage.Options{})
+	store := &frail{Store: p.store}
+	c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	get := func() {
+		if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
+			t.Error(err)
+		}
+	}
+	get()
+	began := time.Now()
+	store.fails.Store(true)
+	get()
+	s := p.shown()
+	if tr := s.Caches[0].Troubles; len(tr) != 1 || tr[0].Use != "reading" || tr[0].Why != errOrigin.Error() || tr[0].Since.Before(began) {
+		t.Errorf("troubles: %+v", tr)
+	}
+	if page := p.body("/"); !strings.Contains(page, "store fails for reading: no such table") {
+		t.Errorf("the page doesn't say it:\n%s", page)
+	}
+	store.fails.Store(false)
+	get()
+	if tr := p.shown().Caches[0].Troubles; len(tr) != 0 {
+		t.Errorf("it is over: %+v", tr)
+	}
+	if page := p.body("/"); !strings.Contains(page, "store: no trouble") {
+		t.Errorf("the page doesn't say it:\n%s", page)
+	}
+	for _, err := range []error{
+		c.Invalidate(t.Context(), "a", "b"), c.MarkStale(t.Context(), "a"), c.Set(t.Context(), "a", 1), c.InvalidateTags(t.Context(), "x", "y"),
+		c.InvalidateAll(t.Context()),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Update(t.Context(), "a", returning(2)); err != nil {
+		t.Error(err)
+	}
+	if n := p.shown().Caches[0].Changes; n != 8 {
+		t.Errorf("changes: %d, want 8", n)
+	}
 }
 
 // A loads of several keys is one line, and nobody is told keys who may not read them.

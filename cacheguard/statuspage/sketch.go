@@ -145,12 +145,13 @@ func (s *slowest) top(now time.Time) []slowLoad {
 
 // trouble is something that went wrong.
 type trouble struct {
-	At    time.Time `json:"at"`
+	At    time.Time `json:"at"`    // the last time
+	Since time.Time `json:"since"` // the first time
+	Times int       `json:"times"`
 	Cache string    `json:"cache"`
-	Key   string    `json:"key,omitempty"`
+	Key   string    `json:"key,omitempty"` // the last one
 	What  string    `json:"what"`
 	Why   string    `json:"why,omitempty"`
-	Times int       `json:"times"` // in a row
 }
 
 // troubles is the last of them.
@@ -159,19 +160,17 @@ type troubles struct {
 	all []trouble  // the last one last
 }
 
-// add takes note of a trouble. The same one in a row is one with a count.
+// add takes note of a trouble. The same one again is one with a count.
 func (t *troubles) add(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one.Times = 1
-	if n := len(t.all); n > 0 {
-		if last := &t.all[n-1]; last.Cache == one.Cache && last.What == one.What && last.Why == one.Why {
-			one.Times += last.Times
-			*last = one
-			return
-		}
-	}
-	if len(t.all) == mostNoted {
+	i := slices.IndexFunc(t.all, func(o trouble) bool { return o.Cache == one.Cache && o.What == one.What && o.Why == one.Why })
+	switch {
+	case i >= 0:
+		one.Times, one.Since = t.all[i].Times+1, t.all[i].Since
+		t.all = slices.Delete(t.all, i, i+1)
+	case len(t.all) == mostNoted:
 		t.all = slices.Delete(t.all, 0, 1)
 	}
 	t.all = append(t.all, one)
@@ -186,27 +185,30 @@ func (t *troubles) last() []trouble {
 	return all
 }
 
-// isTrouble reports whether an event is of something that should not happen, or not often.
-func isTrouble(e cacheguard.Event) bool {
+// wrong is what happened in an event of something that should not happen, or not often, in a few words; empty of others.
+func (p *Page) wrong(e cacheguard.Event) string {
+	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
 	switch e.Kind {
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
 		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // and not a refused fill: its key was changed meanwhile, which is right
-		return true
-	case cacheguard.EventLoad, cacheguard.EventNotStored:
-		return e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
-	}
-	return e.Differs.Wrong()
-}
-
-// what is what happened, in a few words.
-func what(e cacheguard.Event) string {
-	switch e.Kind {
+		return e.Kind.String()
+	case cacheguard.EventNotStored:
+		if failed {
+			return e.Kind.String()
+		}
 	case cacheguard.EventLoad:
-		return "load failed"
+		switch {
+		case failed:
+			return "load failed"
+		case e.Err == nil && p.opts.SlowLoad > 0 && e.Took >= p.opts.SlowLoad:
+			return "slow load"
+		}
 	case cacheguard.EventCompared:
-		return "wrong answer"
+		if e.Differs.Wrong() {
+			return "wrong answer"
+		}
 	}
-	return e.Kind.String()
+	return ""
 }
 
 // why is its cause, as far as the event knows it.

@@ -1,6 +1,7 @@
 package statuspage
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -58,17 +59,26 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// The same trouble in a row is one line, and the last ones are kept.
+// The same trouble is one line, also where two alternate, and the last ones are kept.
 func TestTroubles(t *testing.T) {
 	var all troubles
+	began := time.Now()
 	for i := range 100 {
-		for range 3 {
-			all.add(trouble{Cache: "a", Key: fmt.Sprint(i), What: "load failed", Why: fmt.Sprint(i)})
+		for n := range 3 {
+			at := began.Add(time.Duration(n) * time.Second)
+			all.add(trouble{At: at, Since: at, Cache: "a", Key: fmt.Sprint(i), What: "load failed", Why: fmt.Sprint(i)})
+			all.add(trouble{At: at, Since: at, Cache: "a", Key: fmt.Sprint(i), What: "slow load", Why: fmt.Sprint(i)})
 		}
 	}
 	last := all.last()
-	if len(last) != mostNoted || last[0].Why != "99" || last[0].Times != 3 || last[mostNoted-1].Why != fmt.Sprint(100-mostNoted) {
-		t.Errorf("kept %+v", last)
+	if len(last) != mostNoted || last[0].Why != "99" || last[0].What != "slow load" || last[1].What != "load failed" ||
+		last[mostNoted-1].Why != fmt.Sprint(100-mostNoted/2) {
+		t.Fatalf("kept %+v", last)
+	}
+	for _, one := range last {
+		if one.Times != 3 || !one.Since.Equal(began) || !one.At.Equal(began.Add(2*time.Second)) {
+			t.Errorf("kept %+v", one)
+		}
 	}
 }
 
@@ -78,12 +88,33 @@ func TestTroubleKinds(t *testing.T) {
 		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true, cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
 		cacheguard.EventLoadLate: true, cacheguard.EventOverloaded: true,
 	}
+	p := New(Options{})
 	for kind := cacheguard.EventKind(1); kind <= cacheguard.EventSampled; kind++ {
-		if got := isTrouble(cacheguard.Event{Kind: kind}); got != want[kind] {
-			t.Errorf("%v is trouble: %v", kind, got)
+		if got := p.wrong(cacheguard.Event{Kind: kind}); (got != "") != want[kind] {
+			t.Errorf("%v is trouble: %q", kind, got)
 		}
 	}
-	if !isTrouble(cacheguard.Event{Kind: cacheguard.EventCompared, Differs: cacheguard.DiffersMissed}) {
-		t.Error("a wrong answer is none")
+	failed := errors.New("failed")
+	for want, e := range map[string]cacheguard.Event{
+		"wrong answer": {Kind: cacheguard.EventCompared, Differs: cacheguard.DiffersMissed},
+		"load failed":  {Kind: cacheguard.EventLoad, Took: time.Hour, Err: failed},
+		"slow load":    {Kind: cacheguard.EventLoad, Took: defaultSlowLoad},
+		"not stored":   {Kind: cacheguard.EventNotStored, Err: failed},
+	} {
+		if got := p.wrong(e); got != want {
+			t.Errorf("%+v is %q; want %q", e, got, want)
+		}
+	}
+	for _, e := range []cacheguard.Event{
+		{Kind: cacheguard.EventCompared, Differs: cacheguard.DiffersMeanwhile},
+		{Kind: cacheguard.EventLoad, Took: defaultSlowLoad - 1},
+		{Kind: cacheguard.EventLoad, Err: cacheguard.ErrClosed},
+	} {
+		if got := p.wrong(e); got != "" {
+			t.Errorf("%+v is %q", e, got)
+		}
+	}
+	if got := New(Options{SlowLoad: -1}).wrong(cacheguard.Event{Kind: cacheguard.EventLoad, Took: time.Hour}); got != "" {
+		t.Errorf("no load is slow, and one is %q", got)
 	}
 }

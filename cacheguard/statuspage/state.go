@@ -23,12 +23,13 @@ type state struct {
 
 // cacheState is one cache, or more than one of the same name.
 type cacheState struct {
-	Name      string   `json:"name"`
-	Instances int      `json:"instances"`
-	Mode      string   `json:"mode"`      // on, off, shadow; of the first instance
-	Listening bool     `json:"listening"` // messages of the store arrive, in all instances
-	Answers   answered `json:"answers"`
-	HitRatio  float64  `json:"hit_ratio"` // of the answers, from 0 to 1; 0 without any
+	Name      string    `json:"name"`
+	Instances int       `json:"instances"`
+	Mode      string    `json:"mode"`      // on, off, shadow; of the first instance
+	Listening bool      `json:"listening"` // messages of the store arrive, in all instances
+	Troubles  []failing `json:"troubles"`  // what the store can't be used for
+	Answers   answered  `json:"answers"`
+	HitRatio  float64   `json:"hit_ratio"` // of the answers, from 0 to 1; 0 without any
 
 	LoadsRunning int    `json:"loads_running"`
 	LoadsQueued  int    `json:"loads_queued"`
@@ -36,15 +37,25 @@ type cacheState struct {
 	Flights      int    `json:"flights"`
 	Callers      int    `json:"callers"`
 	LocalEntries int    `json:"local_entries"`
+	Changes      uint64 `json:"changes"` // made by this process
 	Unsent       int    `json:"unsent"`
 	BreakersOpen int    `json:"breakers_open"`
 	Breakers     int    `json:"breakers"`
 	Loads        []load `json:"loads"` // that run, first the oldest
 
-	Compared uint64   `json:"compared"`
-	Wrong    uint64   `json:"wrong"`
-	Nines    float64  `json:"nines"` // 0 if nothing was compared
-	Hottest  []hotKey `json:"hottest"`
+	Compared uint64     `json:"compared"`
+	Wrong    uint64     `json:"wrong"`
+	WrongAt  *time.Time `json:"wrong_at,omitempty"` // the last time
+	Nines    float64    `json:"nines"`              // 0 if nothing was compared
+	Hottest  []hotKey   `json:"hottest"`
+}
+
+// failing is something that the store can't be used for.
+type failing struct {
+	Use    string    `json:"use"`
+	Since  time.Time `json:"since"`
+	Server string    `json:"server,omitempty"`
+	Why    string    `json:"why"`
 }
 
 // answered is what calls were answered with.
@@ -98,7 +109,7 @@ func (p *Page) state(now time.Time) state {
 }
 
 func (c *counts) state(name string) *cacheState {
-	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), Answers: answered{
+	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(), Answers: answered{
 		Hits: c.hits.Sum(ofValue), Negative: c.hits.Sum(ofNothing), Stale: c.answered[stale].Load(),
 		Coalesced: c.answered[coalesced].Load(), Loaded: c.answered[loaded].Load(), Failed: c.answered[failed].Load(),
 		Overloaded: c.answered[overloaded].Load(),
@@ -117,10 +128,17 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.Flights += s.Flights
 	c.Callers += s.Callers
 	c.LocalEntries += s.LocalEntries
+	c.Changes += s.Changes
 	c.Unsent += s.Unsent
 	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // of the store, which they share as a rule
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
+	for _, t := range v.Troubles() {
+		one := failing{Use: t.Use, Since: t.Since.UTC(), Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text))}
+		if !slices.ContainsFunc(c.Troubles, func(o failing) bool { return o.Use == one.Use && o.Server == one.Server && o.Why == one.Why }) {
+			c.Troubles = append(c.Troubles, one)
+		}
+	}
 	for _, l := range v.Loads(mostLoads) {
 		if l.Leased {
 			c.Leases += 1 + l.More

@@ -88,7 +88,7 @@ func TestForgottenInvalidate(t *testing.T) {
 		for len(told) > 0 {
 			line := <-told
 			for _, cache := range []string{treeCache, categoryCache} {
-				if strings.Contains(line, "cacheguard: compared") && strings.Contains(line, "cache="+cache) && strings.Contains(line, "differs=missed") {
+				if strings.Contains(line, "cacheguard: wrong answer") && strings.Contains(line, "cache="+cache) && strings.Contains(line, "differs=missed") {
 					named[cache] = true
 				}
 			}

@@ -132,7 +132,7 @@ var tryLua string
 var tryScript = redis.NewScript(tryLua)
 
 // Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns an error that names all
-// rights that the user lacks, and wraps ErrReplica if the server is a replica. A command that fails for another reason counts as
+// rights that the user lacks, as ACL SETUSER takes them, and wraps ErrReplica if the server is a replica. A command that fails for another reason counts as
 // allowed, so commands can be ones that change nothing. key is in the slot of all their keys: of a cluster the node that has it is asked. If ctx ends first, or a step fails
 // otherwise, the error names the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
@@ -170,7 +170,7 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	if len(lacks) == 0 {
 		return replica
 	}
-	return errors.Join(fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, ", "), first), replica)
+	return errors.Join(fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, " "), first), replica)
 }
 
 // tried is what became of a command in a script: what it said, or why the script wasn't run.

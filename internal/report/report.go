@@ -40,8 +40,7 @@ func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) {
 			r.Add(args[i], args[i+1])
 			continue
 		}
-		if known := located(nil); errors.As(err, &known) {
-			server, cause := known.Where()
+		if server, cause := Where(err); cause != "" {
 			r.Add("server", server, "cause", cause)
 		}
 		r.Add(args[i], Text(err))
@@ -57,6 +56,14 @@ func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) {
 type located interface {
 	error
 	Where() (server, cause string)
+}
+
+// Where returns which server an error is about, and why, if it knows.
+func Where(err error) (server, cause string) {
+	if known := located(nil); errors.As(err, &known) {
+		return known.Where()
+	}
+	return "", ""
 }
 
 // Text is an error without what callers of this module have put around it, such as the name of a key: the error that knows its

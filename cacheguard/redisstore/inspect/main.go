@@ -3,15 +3,19 @@
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -diagnose
 //
 // The first argument is Options.Name of the cache, the second the key as callers give it. With -value it shows the value, too: JSON,
 // MessagePack, text, and what compresscodec has compressed of these, for people to read, anything else in hexadecimal. With -scan it counts
-// what stands there of a cache: how many values, how large, how old, for how much longer, and what they are good for. With -json it
+// what stands there of a cache: how many values, how large, how old, for how much longer, and what they are good for; with -find, too,
+// which keys have a hash of which the log or the status page shows the beginning. With -json it
 // prints one object, described at redisstore.Inspection and redisstore.Scanned. The value is then its member body: as it is if it is
 // JSON, turned into JSON if it is MessagePack, a string if it is text. Anything else, and the beginning of what is longer than -bytes,
 // is in base64 in its member bytes.
 //
-// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis user that can't do more.
+// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis user that can't do more. But with
+// -diagnose it tries each thing that a store does, with the user and from the host of the service if it is run so, and says what works,
+// what doesn't, why, and what that means for callers: see Store.Diagnose, also about what that writes.
 //
 // # Connecting
 //
@@ -21,11 +25,12 @@
 // arguments. With -tls the certificates of the system count, those in the file that SSL_CERT_FILE names, and -cert and -key are those
 // of the client.
 //
-// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't, and 2 for arguments that can't be understood.
+// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't or something doesn't work, and 2 for arguments that can't be understood.
 package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -51,6 +56,7 @@ func main() {
 
 const usage = `usage: inspect [flags] CACHE KEY     what stands in Redis under a key
        inspect [flags] -scan CACHE   what stands in Redis of a cache
+       inspect [flags] -diagnose     what of Redis a cache can use
 `
 
 // options are the command's flags, and what comes after them.
@@ -62,6 +68,8 @@ type options struct {
 	value         bool
 	bytes         int
 	json, scan    bool
+	diagnose      bool
+	find          string
 	limit, count  int
 	pause         time.Duration
 	cache, wanted string
@@ -104,6 +112,8 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	flags.BoolVar(&opts.json, "json", false, "for machines")
 	flags.IntVar(&opts.version, "version", 0, "Options.Version of the cache")
 	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
+	flags.StringVar(&opts.find, "find", "", "-scan that looks for keys, too, of which the SHA-256 begins with this in hexadecimal")
+	flags.BoolVar(&opts.diagnose, "diagnose", false, "try what a store does, which writes names of its own")
 	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: most values to look at, -1: all")
 	flags.IntVar(&opts.count, "count", 500, "with -scan: names that Redis passes over in a step")
 	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: between two steps")
@@ -113,9 +123,17 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 		}
 		return opts, err
 	}
+	opts.scan = opts.scan || opts.find != ""
 	want := 2
-	if opts.scan {
+	switch {
+	case opts.scan && opts.diagnose:
+		return opts, errors.New("-diagnose goes without -scan and -find")
+	case opts.diagnose && opts.json:
+		return opts, errors.New("-diagnose has no -json")
+	case opts.scan:
 		want = 1
+	case opts.diagnose:
+		want = 0
 	}
 	if flags.NArg() != want {
 		return opts, fmt.Errorf("%d arguments after the flags, want %d\n%s", flags.NArg(), want, strings.TrimSpace(usage))
@@ -130,6 +148,8 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 		return opts, errors.New("-limit 0 or -count below 1 looks at nothing")
 	case opts.version < 0:
 		return opts, fmt.Errorf("-version %d is below zero", opts.version)
+	case strings.Trim(opts.find, "0123456789abcdefABCDEF") != "" || len(opts.find) > 2*sha256.Size:
+		return opts, fmt.Errorf("-find %q is not the beginning of a SHA-256 in hexadecimal", opts.find)
 	case opts.scan && opts.value:
 		return opts, errors.New("-scan shows no values")
 	}
@@ -146,8 +166,15 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		return err
 	}
 	defer store.Close()
+	if o.diagnose {
+		found := store.Diagnose(ctx)
+		if found.Err() != nil {
+			err = errors.New("not everything works")
+		}
+		return errors.Join(err, o.print(stdout, found, found.String()))
+	}
 	if o.scan {
-		found, err := store.Scan(ctx, o.cache, redisstore.ScanOptions{Limit: o.limit, Count: o.count, Pause: o.pause})
+		found, err := store.Scan(ctx, o.cache, redisstore.ScanOptions{Limit: o.limit, Count: o.count, Pause: o.pause, Hash: o.find})
 		if err != nil && found.Values == 0 {
 			return err
 		}

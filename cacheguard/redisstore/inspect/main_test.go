@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +222,11 @@ func TestBadArguments(t *testing.T) {
 		{"-redis a:1 -timeout 0 product 42", "-timeout 0s is too short"},
 		{"-redis a:1 -bytes -1 product 42", "-bytes -1 is below zero"},
 		{"-redis a:1 -limit 0 -scan product", "looks at nothing"},
+		{"-redis a:1 -scan -diagnose", "-diagnose goes without -scan and -find"},
+		{"-redis a:1 -json -diagnose", "-diagnose has no -json"},
+		{"-redis a:1 -diagnose product", "1 arguments after the flags, want 0"},
+		{"-redis a:1 -find xyz product", "-find \"xyz\" is not the beginning of a SHA-256 in hexadecimal"},
+		{"-redis a:1 -find abc product 42", "2 arguments after the flags, want 1"},
 		{"-redis a:1 -scan -value product", "-scan shows no values"},
 		{"-redis a:1 -cert c product 42", "are for -tls"},
 		{"-redis a:1 -tls -cert " + filepath.Join(dir, "c") + " -key k product 42", "-cert and -key: open"},
@@ -297,4 +305,50 @@ func TestServers(t *testing.T) {
 		}
 	}
 	t.Error("no node says that it is one of a cluster")
+}
+
+// A key is found by the beginning of its hash, also one that is only being loaded, and one whose name is escaped.
+func TestFind(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	s, err := redisstore.New(rdb, redisstore.Options{OpTimeout: 10 * time.Second})
+	must(t, err)
+	defer s.Close()
+	c, err := cacheguard.New(s, cacheguard.Options[int]{Name: "product", LeaseTTL: time.Minute})
+	must(t, err)
+	defer c.Close()
+	const strange = "}:lease{ \\"
+	for _, key := range []string{"42", "43", strange} {
+		must(t, c.Set(t.Context(), key, 1))
+	}
+	_, err = s.Lease(t.Context(), cacheguard.Key{Cache: "product", Key: "loading"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
+	must(t, err)
+	for _, key := range []string{"42", strange, "loading"} {
+		hash := sha256.Sum256([]byte(key))
+		for _, digits := range []string{"%X", "%x"} {
+			text := environment{}.prints(t, "-redis", server.Addr(), "-find", fmt.Sprintf(digits, hash[:8]), "product")
+			has(t, text, "found "+strings.Join(strings.Fields(strconv.Quote(key)), " "))
+			if n := strings.Count(text, "found"); n != 1 {
+				t.Errorf("%q is found %d times: %s", key, n, text)
+			}
+		}
+	}
+	if text := (environment{}).prints(t, "-redis", server.Addr(), "-find", "00000000", "product"); strings.Contains(text, "found") {
+		t.Error(text)
+	}
+}
+
+// What of Redis a cache can use is said by the exit code, too.
+func TestDiagnosis(t *testing.T) {
+	server := redistest.Start(t)
+	has(t, environment{}.prints(t, "-redis", server.Addr(), "-diagnose"), "has all rights works", "brings messages works")
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	must(t, rdb.Do(t.Context(), "ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", "-setrange", "-zadd").Err())
+	code, out, errs := environment{}.runs(t, "-redis", "redis://poor:secret@"+server.Addr(), "-diagnose")
+	has(t, out, "has all rights DOESN'T WORK: the Redis user lacks +setrange +zadd")
+	if has(t, errs, "not everything works"); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
 }
