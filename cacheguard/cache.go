@@ -177,10 +177,14 @@ func newID() (id ID) {
 // trouble is what the store can't do at present.
 type trouble struct {
 	*troubleLines
-	now atomic.Pointer[StoreTrouble] // nil: it can
+	now   atomic.Pointer[StoreTrouble] // nil: it can
+	spell report.Spell
 }
 
 func (t *trouble) is() bool { return t.now.Load() != nil }
+
+// stands reports whether there is trouble, or the log has it that there is: what goes well beside what fails may come between the two.
+func (t *trouble) stands() bool { return t.is() || t.spell.Told() }
 
 // troubleLines are what the log says of a trouble, and what the store is used for in that.
 type troubleLines struct {
@@ -215,16 +219,20 @@ var (
 	}
 )
 
-// down keeps the log to one line for each beginning of trouble, and up to one for its end.
+// down takes note of trouble, and up of its end.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
-	if !t.is() && t.now.CompareAndSwap(nil, newTrouble(t.use, err)) {
-		t.begins.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", err)
+	if !t.is() {
+		t.now.CompareAndSwap(nil, newTrouble(t.use, err))
+	}
+	if !t.spell.Told() {
+		t.spell.Begin(ctx, t.begins, c.opts.Logger, "cache", c.opts.Name, "error", err)
 	}
 }
 
 func (c *Cache[V]) up(ctx context.Context, t *trouble) {
-	if t.is() && t.now.Swap(nil) != nil {
-		t.ends.Log(ctx, c.opts.Logger, "cache", c.opts.Name)
+	if t.stands() {
+		t.now.Store(nil)
+		t.spell.End(ctx, t.ends, c.opts.Logger, "cache", c.opts.Name)
 	}
 }

@@ -86,7 +86,7 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 
 // upForChanges says that the store takes changes again, if nothing is left that is repeated: that says it itself.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
-	if c.changing.is() && c.unsent.Count() == 0 {
+	if c.changing.stands() && c.unsent.Count() == 0 {
 		c.up(ctx, &c.changing)
 	}
 }
@@ -173,8 +173,9 @@ func (c *Cache[V]) delivered(err error) bool {
 		close(d.none)
 		d.none = nil
 	}
-	if c.changing.now.Swap(nil) != nil {
-		allChangesLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name,
+	if c.changing.stands() {
+		c.changing.now.Store(nil)
+		c.changing.spell.End(context.Background(), allChangesLine, c.opts.Logger, "cache", c.opts.Name,
 			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
 	}
 	return true

@@ -3,18 +3,30 @@ package cacheguard_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/alicebob/miniredis/v2"
 )
 
-// The README's Go code is the examples' own, so that what a newcomer copies is what the tests run.
-func TestReadmeShowsTheExamples(t *testing.T) {
-	readme := read(t, "../README.md")
-	if n := strings.Count(readme, "\n"); n > 220 {
-		t.Errorf("the README has %d lines, at most 220 are its size", n)
+// pages are the documents for users.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(all) < 4 {
+		t.Fatalf("docs has %q, %v", all, err)
 	}
+	return append(all, "../README.md")
+}
+
+var goBlocks = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// The pages' Go code is the examples' own, so that what a newcomer copies is what the tests run. A whole program is run by
+// TestReadmeProgramRuns.
+func TestPagesShowTheExamples(t *testing.T) {
 	var examples string
 	for _, pattern := range []string{"example*_test.go", "../middleware/example*_test.go"} {
 		files, err := filepath.Glob(pattern)
@@ -25,44 +37,64 @@ func TestReadmeShowsTheExamples(t *testing.T) {
 			examples += flat(read(t, file))
 		}
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme, -1)
-	if len(blocks) == 0 {
-		t.Error("the README has no Go code")
-	}
-	for _, block := range blocks {
-		if !strings.Contains(examples, flat(block[1])) {
-			t.Errorf("this is in no example:\n%s", block[1])
-		}
-	}
-}
-
-// Every file and test that the README names is there.
-func TestReadmeNamesWhatIsThere(t *testing.T) {
-	readme := read(t, "../README.md")
-	links := regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(readme, -1)
-	for _, link := range links {
-		if strings.Contains(link[1], "://") {
-			continue
-		}
-		if _, err := os.Stat("../" + link[1]); err != nil {
-			t.Errorf("the README links to %s: %v", link[1], err)
-		}
-	}
-	var tests strings.Builder
-	for _, dir := range []string{".", "redisstore", "storetest", "../internal/frame", "../internal/flight", "../middleware"} {
-		files, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
-			if strings.HasSuffix(f.Name(), ".go") {
-				tests.WriteString(read(t, dir+"/"+f.Name()))
+	shown := 0
+	for _, page := range pages(t) {
+		for _, block := range goBlocks.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.HasPrefix(block[1], "package main\n") {
+				continue
+			}
+			if shown++; !strings.Contains(examples, flat(block[1])) {
+				t.Errorf("%s has this, which is in no example:\n%s", page, block[1])
 			}
 		}
 	}
-	for _, name := range regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(readme, -1) {
-		if !strings.Contains(tests.String(), "func "+name[1]+"(") {
-			t.Errorf("the README names %s, and there is no such test", name[1])
+	if shown < 8 {
+		t.Errorf("the pages show %d pieces of code only", shown)
+	}
+}
+
+// The first program compiles and runs as pasted; only Redis is elsewhere.
+func TestReadmeProgramRuns(t *testing.T) {
+	t.Parallel()
+	const addr = "localhost:6379"
+	program := goBlocks.FindStringSubmatch(read(t, "../README.md"))[1]
+	if !strings.HasPrefix(program, "package main\n") || strings.Count(program, addr) != 1 {
+		t.Fatalf("the first program is\n%s", program)
+	}
+	m := miniredis.RunT(t)
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(strings.Replace(program, addr, m.Addr(), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), "go", "run", file)
+	run.Dir = ".."
+	said, err := run.CombinedOutput()
+	if err != nil || string(said) != "lamp <nil>\n" {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	if !m.Exists("cg:product:{42}") {
+		t.Errorf("Redis has %q", m.Keys())
+	}
+}
+
+// The README is read in some minutes.
+func TestReadmeIsShort(t *testing.T) {
+	words := regexp.MustCompile(`\S*[\pL\d]\S*`).FindAllString(read(t, "../README.md"), -1)
+	if len(words) > 900 {
+		t.Errorf("the README has %d words, at most 900 are its size", len(words))
+	}
+}
+
+// Every file that the pages link to is there.
+func TestPagesLinkToWhatIsThere(t *testing.T) {
+	for _, page := range pages(t) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
+			}
 		}
 	}
 }

@@ -5,10 +5,9 @@
 //	...
 //	r.With(pages.Handler).Get("/catalog", catalog)
 //
-// Nothing is protected that doesn't say so: a response is shared only if it has a freshness of its own (Cache-Control
-// with max-age or s-maxage, CDN-Cache-Control, Expires), or if Options.DefaultTTL gives it one. DefaultTTL is a promise of
-// yours: what these routes answer is the same for everybody, unless a response says otherwise. stale-while-revalidate beside
-// max-age=0 is a freshness, too, but not for a 5xx.
+// By default nothing is cached. A response is shared only if it has a lifetime of its own (Cache-Control with max-age or s-maxage,
+// CDN-Cache-Control, Expires), or if Options.DefaultTTL gives it one. With DefaultTTL you promise that these routes answer every
+// client alike, unless a response says otherwise. stale-while-revalidate beside max-age=0 is a lifetime, too, but not for a 5xx.
 //
 // # Who asks
 //
@@ -43,9 +42,9 @@
 //
 // The cache follows RFC 9111 as a shared one: responses that are private or no-store, that answer a request with
 // Authorization (unless they are public, must-revalidate or have s-maxage), that vary by "*". Beyond the RFC it never
-// shares a response with Set-Cookie. That a response is one of these is known only when the handler writes its head, and
-// by then others may wait: they run the handler themselves at once, in parallel, and for Options.HitForMiss the fleet
-// remembers it, so that nobody waits for nothing. The first response that can be shared ends that.
+// shares a response with Set-Cookie. The cache learns this only when the handler writes its header. Requests that wait by then run
+// the handler themselves at once, in parallel. For Options.HitForMiss the fleet remembers it, so that no request waits in vain. The
+// first response that can be shared ends that.
 //
 // What a client asks for costs at most one run in each slot of Options.MaxLoads, and for GET and HEAD requests that can't be
 // answered from the cache in a share of slots beside it. No client holds a slot by reading slowly: a handler that waits for its
@@ -84,8 +83,8 @@
 // Options.RecordFlushed). No response is when it is an event stream, when its connection is taken over, or when its body is
 // above MaxBody.
 //
-// A handler that writes nothing and says nothing about freshness is left as it is: somebody in front may make an error of
-// it. Its panic is its own client's, also when others get something stale instead.
+// If a handler writes nothing and sets no lifetime, its response is passed on unchanged, because middleware in front may turn it
+// into an error. If such a handler panics, only its own client sees it, even if waiting clients were given a stale response.
 //
 // The fields by which clients ask for less than the whole (If-None-Match, If-Modified-Since) are taken out of the request
 // for the handler, and answered here; if there is a stored response that has a validator, the request asks for news about

@@ -13,7 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
-	"github.com/cacheguard/cacheguard/middleware"
+	guard "github.com/cacheguard/cacheguard/middleware"
 )
 
 // A route is protected by its With. DefaultTTL says that its responses are the same for everybody, if they don't say
@@ -27,7 +27,7 @@ func Example() {
 		fmt.Fprint(w, "all categories")
 	}
 
-	pages, err := middleware.New(store, middleware.Options{DefaultTTL: time.Minute})
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Minute})
 	if err != nil {
 		panic(err)
 	}
@@ -56,7 +56,7 @@ func Example_userGroup() {
 		fmt.Fprintf(w, "prices for %s", groupOf(r))
 	}
 
-	pages, err := middleware.New(store, middleware.Options{VaryBy: groupOf})
+	pages, err := guard.New(store, guard.Options{VaryBy: groupOf})
 	if err != nil {
 		panic(err)
 	}
@@ -78,7 +78,7 @@ func Example_userGroup() {
 func Example_purge() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	pages, err := middleware.New(store, middleware.Options{DefaultTTL: time.Hour})
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Hour})
 	if err != nil {
 		panic(err)
 	}
@@ -119,7 +119,7 @@ func Example_stale() {
 		fmt.Fprint(w, "report")
 	}
 
-	pages, err := middleware.New(store, middleware.Options{
+	pages, err := guard.New(store, guard.Options{
 		DefaultTTL:           time.Millisecond, // for this example; else minutes
 		StaleWhileRevalidate: time.Minute,
 		StaleIfError:         24 * time.Hour,

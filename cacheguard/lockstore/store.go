@@ -10,6 +10,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // Options configures a Store. The zero value of a field means its default.
@@ -41,9 +42,9 @@ type Store struct {
 	opts   Options
 	locks  locks
 
-	troubled atomic.Bool  // the locker could not be used, and that was logged
-	resumes  atomic.Int64 // when it is asked again, in nanoseconds since began
-	began    time.Time
+	spell   report.Spell // the locker can't be used
+	resumes atomic.Int64 // when it is asked again, in nanoseconds since began
+	began   time.Time
 }
 
 var (

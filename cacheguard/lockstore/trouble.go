@@ -20,13 +20,7 @@ func (s *Store) usable() bool { return int64(time.Since(s.began)) >= s.resumes.L
 // trouble notes that the locker could not be used: the leases of the store go alone for a while.
 func (s *Store) trouble(err error) {
 	s.resumes.Store(int64(time.Since(s.began) + truce))
-	if s.troubled.CompareAndSwap(false, true) {
-		noLocksLine.Log(context.Background(), s.opts.Logger, "error", err)
-	}
+	s.spell.Begin(context.Background(), noLocksLine, s.opts.Logger, "error", err)
 }
 
-func (s *Store) recovered() {
-	if s.troubled.Load() && s.troubled.CompareAndSwap(true, false) {
-		locksLine.Log(context.Background(), s.opts.Logger)
-	}
-}
+func (s *Store) recovered() { s.spell.End(context.Background(), locksLine, s.opts.Logger) }

@@ -56,7 +56,7 @@ type breakers struct {
 
 	mu      sync.Mutex // guards what follows
 	open    int
-	told    bool // the log was, that some are open
+	spell   report.Spell
 	ended   bool
 	end     chan struct{} // closed by Close
 	probing sync.WaitGroup
@@ -173,19 +173,16 @@ func (b *breaker) close() {
 	}
 	b.until.Store(int64(bs.s.clock.elapsed()))
 	close(b.closing)
-	if bs.open--; bs.open == 0 && bs.told {
-		bs.told = false
-		bs.closes.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "server", bs.s.link.Server())
+	if bs.open--; bs.open == 0 {
+		bs.spell.End(context.Background(), bs.closes, bs.s.opts.Logger, "process", bs.s.name, "server", bs.s.link.Server())
 	}
 }
 
-// tell has the log say once that some are open. Where Redis doesn't answer at all, nothing is said of writes. mu is held.
+// tell has the log say that some are open. Where Redis doesn't answer at all, nothing is said of writes. mu is held.
 func (bs *breakers) tell(name string, err error) {
-	if bs.told || bs.ended || bs.open == 0 || bs.writes && bs.s.health.of(name).open.Load() {
-		return
+	if !bs.ended && bs.open > 0 && (!bs.writes || !bs.s.health.of(name).open.Load()) {
+		bs.spell.Begin(context.Background(), bs.opens, bs.s.opts.Logger, "process", bs.s.name, "error", err)
 	}
-	bs.told = true
-	bs.opens.Log(context.Background(), bs.s.opts.Logger, "process", bs.s.name, "error", err)
 }
 
 // probe asks Redis, where the name is, ever more seldom, until the breaker is closed.

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"embed"
+	"fmt"
 	"testing"
 	"time"
 
@@ -101,10 +102,8 @@ func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*m
 		o.t.Errorf("%s: the older program heard %d messages; want %d", what, got, n)
 	}
 	for i, m := range all {
-		m.heard(o.t)
-		if len(m.told.of(kind, testKey.Key)) == 0 {
-			o.t.Errorf("%s: process %d was not told", what, i)
-		}
+		m.heard(o.t) // it has come over the wire; then it is told
+		await(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool { return len(m.told.of(kind, testKey.Key)) > 0 })
 		m.told.forget()
 	}
 }
@@ -214,9 +213,7 @@ func TestCachesComeAndGo(t *testing.T) {
 		late.heard(t)
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
 		hear(t, "the cache that was opened", 1, late)
-		if n := len(late.told.of(cacheguard.MessageChanged, testKey.Key)); n != 2 {
-			t.Errorf("told %d times of a change; want once for each of 2 listeners", n)
-		}
+		await(t, "each of 2 listeners is told of the change once", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 2 })
 		stop()
 		if n := listening(); n != before+1 {
 			t.Errorf("%d processes listen; want %d", n, before+1)

@@ -76,7 +76,7 @@ func TestLostReplyOfFill(t *testing.T) {
 		o.loaded(t, 1)
 		f.stored(t)
 		f.hits(t, "k", "v")
-		if told := f.messages.of(cacheguard.MessageFilled, "k"); len(told) != 1 {
+		if told := f.messages.awaits(t, cacheguard.MessageFilled, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
 		figures(t, "reply of fill lost", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
@@ -148,7 +148,7 @@ func TestLostReplyOfConclude(t *testing.T) {
 			}
 		}
 		o.loaded(t, 1)
-		if told := f.messages.of(cacheguard.MessageOutcome, "k"); len(told) != 1 {
+		if told := f.messages.awaits(t, cacheguard.MessageOutcome, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
 		// Nothing is left of it that would hold up the next one: the failure answers only those who waited for it.

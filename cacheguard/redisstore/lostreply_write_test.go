@@ -146,7 +146,7 @@ func TestLostReplyOfUpdatesFill(t *testing.T) {
 		arrives(t, "the reply is lost", lost.Struck())
 		origin.loaded(t, 1)
 		f.hits(t, "k", "written")
-		if told := f.messages.of(cacheguard.MessageChanged, "k"); len(told) != 1 {
+		if told := f.messages.awaits(t, cacheguard.MessageChanged, "k"); len(told) != 1 {
 			t.Errorf("the key was told to have changed %d times; want once, by the claim", len(told))
 		}
 	})

@@ -98,8 +98,8 @@ var (
 // ear hears what the subscription tells. Its methods are called one after another.
 type ear struct {
 	s       *Store
-	lacks   bool    // the caches know that messages don't arrive
-	said    bool    // and so do people
+	lacks   bool // the caches know that messages don't arrive
+	spell   report.Spell
 	masters masters // of a cluster
 }
 
@@ -107,10 +107,7 @@ func (e *ear) restored(ctx context.Context) {
 	s := e.s
 	_ = e.newMasters(ctx) // those that there are from now on
 	clock, err := s.remeasure(ctx)
-	if e.said {
-		heardLine.Log(ctx, s.opts.Logger, "process", s.name, "server", s.link.Server())
-		e.said = false
-	}
+	e.spell.End(ctx, heardLine, s.opts.Logger, "process", s.name, "server", s.link.Server())
 	e.lacks = false
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
@@ -138,9 +135,8 @@ func (e *ear) lost(err error) {
 		e.lacks = true
 		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
 	}
-	if !e.said && !errors.Is(err, context.Canceled) { // once for each break; Close is none
-		deafLine.Log(context.Background(), s.opts.Logger, "process", s.name, "error", s.explained(err))
-		e.said = true
+	if !errors.Is(err, context.Canceled) { // Close is no trouble
+		e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", s.explained(err))
 	}
 }
 

@@ -117,6 +117,13 @@ func (in *inbox) forget() {
 	in.all = nil
 }
 
+// awaits is of when there is at least one: what a message brings may be seen before its listener is told of it.
+func (in *inbox) awaits(t *testing.T, kind cacheguard.MessageKind, key string) []cacheguard.Message {
+	t.Helper()
+	await(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })
+	return in.of(kind, key)
+}
+
 // of returns the messages of one kind about one key.
 func (in *inbox) of(kind cacheguard.MessageKind, key string) []cacheguard.Message {
 	in.mu.Lock()

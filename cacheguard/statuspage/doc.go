@@ -15,7 +15,7 @@
 // # Who may see it
 //
 // Whoever reaches the handler. It changes nothing, and shows no values. Keys are shown by the first 16 digits of their SHA-256
-// (printf %s KEY | sha256sum) unless Options.Keys allows more. Errors are shown as they are, with what the origin's driver put into
+// (printf %s KEY | sha256sum; redisstore's command inspect finds it by -find) unless Options.Keys allows more. Errors are shown as they are, with what the origin's driver put into
 // them: mount the page where pprof would be, behind your own access control.
 //
 // # What it costs

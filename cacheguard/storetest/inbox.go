@@ -18,12 +18,15 @@ type inbox struct {
 	both bool // two calls at a time were seen
 }
 
-// listen makes an inbox for a cache of this process.
+// listen makes an inbox for a cache of this process, and waits until its messages arrive: those of other caches may do so before.
 func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.Helper()
 	in := &inbox{e: e}
 	e.atEnd(s.Listen(cache, in.tell))
 	e.listening(s)
+	e.eventually("the listener is told that messages arrive", func() bool {
+		return slices.ContainsFunc(in.messages(), func(m cacheguard.Message) bool { return m.Kind == cacheguard.MessageRestored })
+	})
 	return in
 }
 

@@ -39,7 +39,7 @@ func TestAudit(t *testing.T) {
 		l := newLaboratory(lab.World{}, nil)
 		return newHandler([]string{"example.com"}, labPage, l.routes, s.routes, page, watched(there, there, prometheus.NewRegistry(), http.NotFoundHandler()))
 	}
-	for _, path := range []string{"/catalog", "/catalog.json", "/categories/1", "/", "/?stage=none&fault=none", "/stats.json", "/healthz", "/lab/choices.json"} {
+	for _, path := range []string{"/catalog", "/catalog.json", "/categories/1", "/", "/?stage=none&fault=none", "/stats.json", "/healthz", "/lab/choices.json", "/simulator"} {
 		t.Run(path, func(t *testing.T) {
 			middlewaretest.Audit(t, build, httptest.NewRequest(http.MethodGet, path, nil))
 		})

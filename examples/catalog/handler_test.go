@@ -121,7 +121,7 @@ func TestStatsPage(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	for path, kind := range map[string]string{"/": "text/html", "/page/style.css": "text/css", "/page/lab.js": "text/javascript"} {
+	for path, kind := range map[string]string{"/": "text/html", "/page/style.css": "text/css", "/page/lab.js": "text/javascript", "/page/draw.js": "text/javascript", "/simulator": "text/html", "/page/simulator.js": "text/javascript"} {
 		w, _ := ask(t.Context(), path, nil, &tally{})
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
 			!strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'self'") || w.Body.Len() == 0 {

@@ -39,6 +39,8 @@ type laboratory struct {
 	mu   sync.Mutex // guards runs
 	runs map[*stream]struct{}
 
+	simulations chan struct{} // has an element for each that goes on
+
 	stopping chan struct{} // closed when the shop stops
 	stop     func()        // closes it, any number of times
 }
@@ -54,7 +56,7 @@ var (
 func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
 	stopping := make(chan struct{})
 	return &laboratory{
-		world: w, log: log, runs: make(map[*stream]struct{}),
+		world: w, log: log, runs: make(map[*stream]struct{}), simulations: make(chan struct{}, mostSimulations),
 		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
 	}
 }
@@ -62,6 +64,7 @@ func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
 func (l *laboratory) routes(r chi.Router) {
 	r.Get("/lab/choices.json", l.choices)
 	r.Post("/lab/run", l.run)
+	r.Post("/lab/simulate", l.simulate)
 }
 
 // stageChoice is a stage as it is offered.
@@ -130,13 +133,7 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	s.flush()
-	go func() {
-		select {
-		case <-l.stopping:
-			end(errStopping)
-		case <-ctx.Done():
-		}
-	}()
+	go l.untilStopped(ctx, end)
 	var report lab.Report
 	s.during(func() { report, err = lab.Run(ctx, l.world, settings, s.step) })
 	switch {
@@ -148,6 +145,15 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 		s.send("failed", withoutSecrets(err.Error()))
 	default:
 		s.send("report", report)
+	}
+}
+
+// untilStopped ends what is done for a client when the shop stops.
+func (l *laboratory) untilStopped(ctx context.Context, end context.CancelCauseFunc) {
+	select {
+	case <-l.stopping:
+		end(errStopping)
+	case <-ctx.Done():
 	}
 }
 

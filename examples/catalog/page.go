@@ -20,13 +20,16 @@ var pageFiles embed.FS
 
 var catalogPage = template.Must(template.ParseFS(pageFiles, "page/catalog.html"))
 
-// labPage serves the lab's page, and what the pages need.
+// labPage serves the lab's page, that of the simulator, and what the pages need.
 func labPage(r chi.Router) {
 	files := http.FileServerFS(pageFiles)
 	r.With(secure, revalidated, unprompted).Get("/", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, pageFiles, "page/index.html")
 	})
-	for _, name := range []string{"style.css", "lab.js"} {
+	r.With(secure, revalidated).Get("/simulator", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, pageFiles, "page/simulator.html")
+	})
+	for _, name := range []string{"style.css", "draw.js", "lab.js", "simulator.js"} {
 		r.With(secure, revalidated).Get("/page/"+name, files.ServeHTTP)
 	}
 }

@@ -50,8 +50,9 @@ type Fleet struct {
 	mu       sync.Mutex // guards what follows
 	held     map[ID]struct{}
 	renewing bool
-	said     bool // that the store can't be used
 	log      *slog.Logger
+
+	spell report.Spell // the store can't be used
 }
 
 // NewFleet returns the part of a process that has done nothing yet.
@@ -133,17 +134,15 @@ var (
 	budgetAgainLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: the fleet's budget holds again", See: "the-store-cant-be-used"}
 )
 
-// heard keeps the log to one line for each beginning of trouble.
+// heard has the log say what came of asking for a permit.
 func (f *Fleet) heard(err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if said := f.said; said != (err != nil) {
-		f.said = !said
-		if err != nil {
-			budgetLine.Log(context.Background(), f.log, "budget", f.name, "error", err)
-		} else {
-			budgetAgainLine.Log(context.Background(), f.log, "budget", f.name)
-		}
+	log := f.log
+	f.mu.Unlock()
+	if err != nil {
+		f.spell.Begin(context.Background(), budgetLine, log, "budget", f.name, "error", err)
+	} else {
+		f.spell.End(context.Background(), budgetAgainLine, log, "budget", f.name)
 	}
 }
 

@@ -27,12 +27,14 @@ type Line struct {
 
 // Log writes the line. An argument that is an error is written as Text, with the server and the cause before it if the error
 // knows them.
-func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) {
+func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) { l.log(ctx, to, args) }
+
+func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
 	if !to.Enabled(ctx, l.Level) {
 		return
 	}
 	var pcs [1]uintptr
-	runtime.Callers(2, pcs[:]) // so that the source of the line is who says it
+	runtime.Callers(3, pcs[:]) // so that the source of the line is who says it
 	r := slog.NewRecord(time.Now(), l.Level, l.Text, pcs[0])
 	for i := 0; i+1 < len(args); i += 2 {
 		err, isError := args[i+1].(error)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // noProtection asks nobody: what a burst of callers costs by itself.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
-	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // hitAnswer is what one process did with a key that is cached.

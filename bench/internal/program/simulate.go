@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // simulationPlan is what simulate is to do.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
-	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 

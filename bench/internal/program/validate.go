@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
-	"github.com/cacheguard/cacheguard/bench/internal/simulate"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // validated are the protections whose stampedes are run and simulated, and the policies they are.

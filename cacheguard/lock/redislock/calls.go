@@ -13,7 +13,14 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/tenure"
+)
+
+var (
+	deafLine = report.Line{Level: slog.LevelWarn, Text: "redislock: messages don't arrive; calls that wait ask from time to time",
+		Means: "a lock is handed over later than it could be", See: "locks-cant-be-had"}
+	heardLine = report.Line{Level: slog.LevelInfo, Text: "redislock: messages arrive again", See: "locks-cant-be-had"}
 )
 
 // calls are those that wait in this process, and the one subscription that wakes them. It stands from the first of them
@@ -28,9 +35,10 @@ type calls struct {
 	mu       sync.Mutex // guards what follows
 	sub      *redislink.Subscription
 	arriving bool // messages do
-	said     bool // that they don't
 	closed   bool
 	ears     map[string]*ear // by owner
+
+	spell report.Spell // they don't
 }
 
 // ear is where a call that waits hears.
@@ -132,10 +140,7 @@ func (c *calls) heard(message string) {
 func (c *calls) restored(context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said {
-		c.logger.Info("redislock: messages arrive again", "channel", c.channel)
-		c.said = false
-	}
+	c.spell.End(context.Background(), heardLine, c.logger, "channel", c.channel)
 	c.arriving = true
 	c.wakeAll() // some may have been lost
 }
@@ -148,9 +153,8 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	if !c.said && !errors.Is(err, context.Canceled) { // once for each break; Close is none
-		c.logger.Warn("redislock: messages don't arrive; calls that wait ask from time to time", "channel", c.channel, "error", err)
-		c.said = true
+	if !errors.Is(err, context.Canceled) { // Close is no trouble
+		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error", c.link.Told(err))
 	}
 	if c.arriving {
 		c.arriving = false

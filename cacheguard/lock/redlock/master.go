@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
@@ -26,6 +27,7 @@ type master struct {
 	rules   redislink.Rules
 	logger  *slog.Logger
 	silent  atomic.Bool   // a request was not answered, and no other one since it began
+	spell   report.Spell  // of that
 	answers atomic.Uint64 // that have come
 	debts   *tenure.Debts // locks that it may have
 }
@@ -169,6 +171,12 @@ func unsent(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
 }
 
+var (
+	awayLine = report.Line{Level: slog.LevelWarn, Text: "redlock: a master can't be used",
+		Means: "locks need a majority of the masters; those that are left must do", See: "locks-cant-be-had"}
+	backLine = report.Line{Level: slog.LevelInfo, Text: "redlock: a master can be used again", See: "locks-cant-be-had"}
+)
+
 // note notes whether the master answers, and logs it when that changes. before is how many answers had come when the request
 // began. If others have come since, the master isn't silent, but this process asks too much at once: to call it silent would lift
 // the bound on that, and thousands of locks would go on failing together when a silence is over.
@@ -178,10 +186,11 @@ func (m *master) note(err error, before uint64) {
 	}
 	switch failed := err != nil; {
 	case failed && m.answers.Load() != before:
-	case m.silent.Load() == failed || !m.silent.CompareAndSwap(!failed, failed):
 	case failed:
-		m.logger.Warn("redlock: a master can't be used", "master", m.index, "error", err)
-	default:
-		m.logger.Info("redlock: a master can be used again", "master", m.index)
+		m.silent.Store(true)
+		m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error", m.link.Told(err))
+	case m.silent.Load() || m.spell.Told():
+		m.silent.Store(false)
+		m.spell.End(context.Background(), backLine, m.logger, "master", m.index)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // The same numbers are in the scripts.
@@ -50,34 +51,36 @@ func (l *Locker) listen() []*redislink.Subscription {
 	defer m.mu.Unlock()
 	if m.subs == nil && !m.closed {
 		for _, master := range l.masters {
-			m.subs = append(m.subs, master.link.Subscribe(m.ear(master.index), "", l.channel()))
+			m.subs = append(m.subs, master.link.Subscribe(m.ear(master), "", l.channel()))
 		}
 	}
 	return m.subs
 }
 
+var (
+	deafLine = report.Line{Level: slog.LevelWarn, Text: "redlock: messages of a master don't arrive",
+		Means: "those who wait ask it from time to time", See: "locks-cant-be-had"}
+	heardLine = report.Line{Level: slog.LevelInfo, Text: "redlock: messages of a master arrive again", See: "locks-cant-be-had"}
+)
+
 // ear is what hears one master.
-func (m *messages) ear(master int) redislink.Ear {
-	said := false // that nothing arrives; one goroutine calls all of these
+func (m *messages) ear(master *master) redislink.Ear {
+	var spell report.Spell
 	return redislink.Ear{
 		Restored: func(context.Context) {
-			if said {
-				m.logger.Info("redlock: messages of a master arrive again", "master", master)
-				said = false
-			}
-			m.lines.listens(master, true)
+			spell.End(context.Background(), heardLine, m.logger, "master", master.index)
+			m.lines.listens(master.index, true)
 		},
 		Heard: func(payload string) {
 			if waiting, token, name, ok := parseMessage(payload); ok {
-				m.lines.heard(name, release{master, token}, waiting)
+				m.lines.heard(name, release{master.index, token}, waiting)
 			}
 		},
 		Lost: func(err error) {
-			if !said && !errors.Is(err, context.Canceled) {
-				m.logger.Warn("redlock: messages of a master don't arrive", "master", master, "error", err)
-				said = true
+			if !errors.Is(err, context.Canceled) {
+				spell.Begin(context.Background(), deafLine, m.logger, "master", master.index, "error", master.link.Told(err))
 			}
-			m.lines.listens(master, false)
+			m.lines.listens(master.index, false)
 		},
 	}
 }

@@ -142,7 +142,7 @@ func TestRights(t *testing.T) {
 				t.Errorf("Warm: %v", err)
 			}
 			if name == "without listen" {
-				says(t, to.Warm(t.Context()), "the Redis user lacks +ping, +subscribe", "NOPERM") // at once
+				says(t, to.Warm(t.Context()), "the Redis user lacks +ping +subscribe", "NOPERM") // at once
 			}
 			if took := handover(t, from, to); took > 2*time.Second {
 				t.Errorf("a hand-over took %v", took)

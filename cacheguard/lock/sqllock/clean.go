@@ -2,7 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -14,6 +17,9 @@ const (
 	cleanBatches = 100 // at a time, of as many rows as clean.sql says
 )
 
+var uncleanLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: rows of old locks are not removed",
+	Means: "the table grows", See: "locks-cant-be-had"}
+
 // cleanSometimes removes old rows in the background, so that a table doesn't grow for ever whose names are of orders or
 // requests. It is called after a release. One process does it each minute: the one that has the lock of the empty name,
 // which no user can have, and which ends by itself.
@@ -24,7 +30,7 @@ func (l *Locker) cleanSometimes() {
 	}
 	l.keeper.Go(func() {
 		if err := l.clean(context.Background(), retention); err != nil {
-			l.opts.Logger.Warn("sqllock: rows of old locks are not removed", "table", l.opts.Table, "error", err)
+			uncleanLine.Log(context.Background(), l.opts.Logger, "table", l.opts.Table, "error", err)
 		}
 	})
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 const (
@@ -42,18 +45,22 @@ func (e *ear) open() {
 
 func (e *ear) close() { e.end() }
 
+var (
+	deafLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: notifications don't arrive; waiters ask from time to time",
+		Means: "a lock is handed over later than it could be", See: "locks-cant-be-had"}
+	heardLine = report.Line{Level: slog.LevelInfo, Text: "sqllock: notifications arrive again", See: "locks-cant-be-had"}
+)
+
 var errNotSaid = errors.New("it returned without an error")
 
 // run holds one session after another.
 func (e *ear) run() {
-	pause, said := firstPause, false
+	pause := firstPause
+	var spell report.Spell
 	for e.ctx.Err() == nil {
 		err := e.l.opts.Listen(e.ctx, e.l.channel(), func() {
 			pause = firstPause
-			if said {
-				said = false
-				e.l.opts.Logger.Info("sqllock: notifications arrive again", "channel", e.l.channel())
-			}
+			spell.End(e.ctx, heardLine, e.l.opts.Logger, "channel", e.l.channel())
 			e.turn(true)
 		}, e.heard)
 		e.turn(false)
@@ -63,10 +70,7 @@ func (e *ear) run() {
 		if err == nil {
 			err = errNotSaid
 		}
-		if !said { // once for each break
-			said = true
-			e.l.opts.Logger.Warn("sqllock: notifications don't arrive; waiters ask from time to time", "channel", e.l.channel(), "error", err)
-		}
+		spell.Begin(e.ctx, deafLine, e.l.opts.Logger, "channel", e.l.channel(), "error", err)
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-timer.C:

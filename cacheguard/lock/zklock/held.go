@@ -3,13 +3,19 @@ package zklock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
+
+var endedLine = report.Line{Level: slog.LevelWarn, See: "locks-cant-be-had",
+	Text:  "zklock: a session ended while a lock still counted as held: is Options.Lease more than the servers' session timeout?",
+	Means: "for that long two may have had it; a fence tells them apart"}
 
 // The time of a session runs with ZooKeeper's leader, from when that last heard of it. The server that a client is
 // connected to tells the leader whom it has heard at the leader's next ping, up to half a tick later: a quarter of the
@@ -65,8 +71,7 @@ func (q *question) guard(hold *tenure.Hold) {
 				continue
 			}
 			if errors.Is(event.Err, zk.ErrSessionExpired) && hold.Err() == nil {
-				q.l.opts.Logger.Warn("zklock: a session ended while a lock still counted as held: is Options.Lease more than the "+
-					"servers' session timeout?", "name", q.name, "lease", q.l.opts.Lease)
+				endedLine.Log(context.Background(), q.l.opts.Logger, "lease", q.l.opts.Lease)
 			}
 			hold.Lose()
 			return

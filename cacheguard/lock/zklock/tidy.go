@@ -3,8 +3,14 @@ package zklock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
 )
+
+var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
+	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
 
 // tidy removes, aside, whatever nodes a question that is given up may have or get: another call on the same session
 // would wait for them for ever. It goes on until that is done, or the connection is closed, and then closes done.
@@ -60,7 +66,7 @@ func (q *question) tidy() {
 			wait = firstPause
 		}
 		if err != nil && !unreachable(err) && !said {
-			q.l.opts.Logger.Error("zklock: a node can't be removed", "name", q.name, "path", q.dir+"/"+q.call, "error", err)
+			leftLine.Log(context.Background(), q.l.opts.Logger, "node", q.call, "error", err)
 			said = true
 		}
 		time.Sleep(wait)

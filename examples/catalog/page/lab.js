@@ -2,16 +2,6 @@
 
 // The page of the lab: settings, one or two runs beside each other, and what they do, drawn as it comes.
 
-const find = (selector, from = document) => from.querySelector(selector);
-const svgNS = 'http://www.w3.org/2000/svg';
-
-function shape(name, attributes, text) {
-  const e = document.createElementNS(svgNS, name);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-  if (text !== undefined) e.textContent = text;
-  return e;
-}
-
 // marks are the signs of events, by kind: a class, a path around 0,0, and words for the legend.
 const cross = 'M-4 -4L4 4M-4 4L4 -4';
 const marks = {

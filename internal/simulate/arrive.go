@@ -172,6 +172,9 @@ func (s *simulation) count(f *flight, how outcome, n int64) {
 // took records a latency of n requests.
 func (s *simulation) took(missed bool, latency, n int64) {
 	s.all.Add(latency, n)
+	if s.Slices > 0 {
+		s.slices[s.sliceOf(s.now)].Add(latency, n)
+	}
 	if missed {
 		s.missed.Add(latency, n)
 	}

@@ -30,6 +30,8 @@ type Result struct {
 	RedisBusy      float64 `json:"redisBusy"` // share of the busiest second; above 1 work is left over
 	RedisBusyMean  float64 `json:"redisBusyMean"`
 
+	Series []Slice `json:"series,omitempty"`
+
 	All    Latency `json:"all"`
 	Missed Latency `json:"missed"` // of requests that found no value
 

@@ -49,6 +49,8 @@ type Config struct {
 
 	Steps int `json:"steps"` // most steps of a policy: one that needs more is cut short
 
+	Slices int `json:"slices,omitempty"` // how many parts of Time Result.Series has
+
 	Costs Costs `json:"costs"`
 }
 
@@ -113,6 +115,7 @@ func (c Config) Validate() error {
 	check(c.Queue >= 0, "Queue is %d, it must be at least 0", c.Queue)
 	check(c.Budget >= 1, "Budget is %d, it must be at least 1", c.Budget)
 	check(c.Steps >= 1000 && c.Steps <= 1_000_000_000, "Steps is %d, it must be from 1000 to 1000000000", c.Steps)
+	check(c.Slices >= 0 && time.Duration(c.Slices)*time.Second <= c.Time, "Slices is %d, it must be from 0 to one for each second of Time, which is %v", c.Slices, c.Time)
 	check(c.Lease >= 10*time.Millisecond, "Lease is %v, it must be 10ms at least", c.Lease)
 	check(c.Lock >= 10*time.Millisecond, "Lock is %v, it must be 10ms at least", c.Lock)
 	check(c.PollLeast >= time.Millisecond, "PollLeast is %v, it must be 1ms at least", c.PollLeast)

@@ -28,6 +28,7 @@ type simulation struct {
 	loadWait                  int64
 	arrived                   int64
 	all, missed               Histogram
+	slices                    []Histogram // of all, by slice
 	result                    Result
 }
 
@@ -54,6 +55,7 @@ func newSimulation(c Config, p Policy) *simulation {
 		s.budget.cap = c.Budget
 	}
 	s.replicas = newReplicas(c.Replicas)
+	s.slices = make([]Histogram, c.Slices)
 	s.bulk = newBulk(s)
 	s.planOutage()
 	s.planDeploys()
@@ -145,6 +147,7 @@ func (s *simulation) report() Result {
 	r.Requests = s.arrived
 	r.Open = r.Requests - r.Fresh - r.Loaded - r.Stale - r.Errors
 	r.All, r.Missed = s.all.latency(), s.missed.latency()
+	r.Series = s.series()
 	if s.bulk != nil {
 		s.bulk.report(&r)
 	}

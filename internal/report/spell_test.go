@@ -1,0 +1,54 @@
+package report_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cacheguard/cacheguard/internal/report"
+)
+
+// However often trouble comes and goes, the log has a few lines of it in a minute, each beginning has its end, and trouble that stays
+// is told in the end.
+func TestSpell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		to := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{AddSource: true}))
+		begins, ends := report.Line{Text: "here: it rains"}, report.Line{Text: "here: it is dry"}
+		var s report.Spell
+		s.End(t.Context(), ends, to)
+		if text.Len() > 0 {
+			t.Errorf("without trouble: %s", &text)
+		}
+		for range 100 {
+			for range 2 {
+				s.Begin(t.Context(), begins, to)
+			}
+			for range 2 {
+				s.End(t.Context(), ends, to)
+			}
+		}
+		if all := text.String(); strings.Count(all, "it rains") != 3 || strings.Count(all, "it is dry") != 3 || !strings.Contains(all, "spell_test.go") {
+			t.Errorf("a hundred times were told as %s", all)
+		}
+		text.Reset()
+		s.Begin(t.Context(), begins, to)
+		time.Sleep(time.Minute)
+		if text.Len() > 0 {
+			t.Errorf("too often: %s", &text)
+		}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { s.Begin(t.Context(), begins, to) })
+		}
+		all.Wait()
+		s.End(t.Context(), ends, to)
+		if all := text.String(); strings.Count(all, "it rains") != 1 || strings.Count(all, "it is dry") != 1 {
+			t.Errorf("trouble that stays was told as %s", all)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package simulate
+
+import (
+	"math"
+	"time"
+)
+
+// Slice is what one part of the time showed. Its JSON has times in nanoseconds.
+type Slice struct {
+	At    time.Duration `json:"atNanos"`        // when it began
+	Loads float64       `json:"loadsPerSecond"` // that began at the origin
+	P99   int64         `json:"p99Nanos"`       // of all requests that were answered
+}
+
+// sliceOf is in which slice a moment is.
+func (s *simulation) sliceOf(at int64) int {
+	return max(0, min(int(float64(at)/float64(s.Config.Time)*float64(s.Slices)), s.Slices-1))
+}
+
+// series is what each slice showed, up to where the simulation was cut short.
+func (s *simulation) series() []Slice {
+	if s.Slices == 0 {
+		return nil
+	}
+	length := s.Config.Time / time.Duration(s.Slices)
+	all := make([]Slice, s.sliceOf(s.end-1)+1)
+	for i := range all {
+		all[i].At, all[i].P99 = time.Duration(i)*length, s.slices[i].Quantile(0.99)
+	}
+	for second, n := range s.loads.seconds {
+		all[min(s.sliceOf(int64(second)*int64(time.Second)), len(all)-1)].Loads += float64(n)
+	}
+	for i := range all {
+		lasts := min(length, time.Duration(s.end)-all[i].At)
+		all[i].Loads /= math.Max(1, lasts.Seconds())
+	}
+	return all
+}
