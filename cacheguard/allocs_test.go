@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// What hits may allocate: the reason is beside each figure, and a change that needs more has to say why. The race detector
-// allocates too, so these are tested without it.
+// What hits may allocate: the reason is beside each figure, and a change that needs more has to say
+// why. The race detector allocates too, so these are tested without it.
 func TestHitAllocations(t *testing.T) {
 	ctx := t.Context()
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
@@ -62,7 +62,8 @@ func TestHitAllocations(t *testing.T) {
 	t.Run("strong reads", func(t *testing.T) {
 		check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "strong", StrongReads: true})))
 	})
-	// Tags are compared where they stand in the frame; the store's answer has their generations, and grows.
+	// Tags are compared where they stand in the frame; the store's answer has their generations,
+	// and grows.
 	t.Run("tags", func(t *testing.T) {
 		c, err := cacheguard.New(store, cacheguard.Options[[]byte]{Name: "tagged"})
 		if err != nil {
@@ -96,7 +97,8 @@ func TestHitAllocations(t *testing.T) {
 			}
 		})
 		t.Logf("a bare GET allocates %v times", bare)
-		// The flight and the question, which has room for the command; the second answer, of the cache's generation.
+		// The flight and the question, which has room for the command; the second answer, of the
+		// cache's generation.
 		check(t, bare+3, getting(open(store, cacheguard.Options[[]byte]{})))
 	})
 }

@@ -24,7 +24,8 @@ func (t *turn) end() {
 	}
 }
 
-// takeTurn takes one slot for those who want to ask for the lease, and one for those who want to load without it.
+// takeTurn takes one slot for those who want to ask for the lease, and one for those who want to
+// load without it.
 func (r *run[V]) takeTurn(all []*miss[V]) {
 	ask, load := r.together(all), []*miss[V](nil)
 	if len(ask) != 1 || ask[0].State != protocol.Queued { // else it is as it is mostly
@@ -149,9 +150,10 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only is the reply to a question about one key.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that are there after all, and looks again at those that are still there and that a load is to see: what
-// was invalidated before the lease was granted, it must not. What generations have not come with them it reads in one trip. An error means
-// that nobody can say which of them have been invalidated.
+// doubleCheck opens the values that are there after all, and looks again at those that are still
+// there and that a load is to see: what was invalidated before the lease was granted, it must not.
+// What generations have not come with them it reads in one trip. An error means that nobody can say
+// which of them have been invalidated.
 func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []*found[V]
@@ -254,7 +256,8 @@ func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Even
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// takeOutcome looks at what a load left in the place of a value, as it was told by a message or read.
+// takeOutcome looks at what a load left in the place of a value, as it was told by a message or
+// read.
 func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	o := &m.ans.Outcome
 	m.note, m.waits.note = o.Note, o.Note
@@ -279,7 +282,8 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	return protocol.Unknown
 }
 
-// theirError is the error of the failed load that left this outcome: itself if it happened in this process, else its text, and what of the sentinels it is.
+// theirError is the error of the failed load that left this outcome: itself if it happened in this
+// process, else its text, and what of the sentinels it is.
 func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil
@@ -291,9 +295,9 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 	return &LoadError{Key: m.name, Text: text, is: is}
 }
 
-// comeback is the misses of a run that go on by themselves after all, because the load they waited for has ended, died or kept
-// its result to itself. They do so together: otherwise a batch that waits for a process which goes away would become as many
-// loads as it has keys.
+// comeback is the misses of a run that go on by themselves after all, because the load they waited
+// for has ended, died or kept its result to itself. They do so together: otherwise a batch that
+// waits for a process which goes away would become as many loads as it has keys.
 type comeback[V any] struct {
 	misses []*miss[V]
 	since  time.Time
@@ -301,13 +305,15 @@ type comeback[V any] struct {
 	next   time.Time
 }
 
-// What makes one miss go on makes many, one after another: it is waited until for a moment none has come.
+// What makes one miss go on makes many, one after another: it is waited until for a moment none has
+// come.
 const (
 	gatherPause = 5 * time.Millisecond
 	gatherMost  = 50 * time.Millisecond
 )
 
-// together returns the misses whose turn is to be taken now. While others still follow, those who have followed wait for each other.
+// together returns the misses whose turn is to be taken now. While others still follow, those who
+// have followed wait for each other.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
 	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // as it is mostly

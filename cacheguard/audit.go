@@ -8,29 +8,37 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Audit has the answers of a cache checked, so that somebody can say how often they are right: of some hits the origin is asked again,
-// by the load function of the call that was answered, and what it returns is compared with the answer (Options.Same). That happens
-// behind the caller's back. A difference is looked at again after a moment, by another load, and told apart by its cause: see Difference.
+// Audit has the answers of a cache checked, so that somebody can say how often they are right: of
+// some hits the origin is asked again, by the load function of the call that was answered, and what
+// it returns is compared with the answer (Options.Same). That happens behind the caller's back. A
+// difference is looked at again after a moment, by another load, and told apart by its cause: see
+// Difference.
 //
-// Observers are told by EventCompared; Stats counts. The load functions of a cache with an audit must be good for being called when
-// their call has returned, as they must with EarlyRefresh or StaleWhileRevalidate. They see no previous value, their result is not
-// stored, and those of GetMany are called for one key. What they ask of other caches is what those have. Values from Local that callers
-// change are then changed while they are compared. Hits that share a look-up count once; Peek, Local and stale values aren't checked,
-// and caches of package middleware have no audit.
+// Observers are told by EventCompared; Stats counts. The load functions of a cache with an audit
+// must be good for being called when their call has returned, as they must with EarlyRefresh or
+// StaleWhileRevalidate. They see no previous value, their result is not stored, and those of
+// GetMany are called for one key. What they ask of other caches is what those have. Values from
+// Local that callers change are then changed while they are compared. Hits that share a look-up
+// count once; Peek, Local and stale values aren't checked, and caches of package middleware have no
+// audit.
 type Audit struct {
-	// PerSecond is how many hits are checked, and so how many loads more there are, in each process, on average at most; a difference
-	// costs one more. The pauses between them are of random length, and the next hit after a pause is the one, so what is hit often is
-	// checked often. While loads fail, the pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter, and there is none
-	// while half of that is taken in this process, or if it would have to wait. Default 0: none; else from 0.00001 to 1,000.
+	// PerSecond is how many hits are checked, and so how many loads more there are, in each
+	// process, on average at most; a difference costs one more. The pauses between them are of
+	// random length, and the next hit after a pause is the one, so what is hit often is checked
+	// often. While loads fail, the pauses grow to a minute. A check takes a slot of MaxLoads or of
+	// the Limiter, and there is none while half of that is taken in this process, or if it would
+	// have to wait. Default 0: none; else from 0.00001 to 1,000.
 	PerSecond float64
 
-	// Tolerance is how old a value may be, and not be what the origin has, without anybody's fault. Where nobody says what has
-	// changed, and values are right again when their TTL is over, it is the TTL. Default 0.
+	// Tolerance is how old a value may be, and not be what the origin has, without anybody's fault.
+	// Where nobody says what has changed, and values are right again when their TTL is over, it is
+	// the TTL. Default 0.
 	Tolerance time.Duration
 
-	// Settle is how long after a difference was found it is looked at again: the caches have been told by then of what was being
-	// changed. Where that takes longer after a change of the origin, as by an outbox that is behind, raise it. Default 1 second; at
-	// least 1 ms. It is so for ModeShadow, too.
+	// Settle is how long after a difference was found it is looked at again: the caches have been
+	// told by then of what was being changed. Where that takes longer after a change of the origin,
+	// as by an outbox that is behind, raise it. Default 1 second; at least 1 ms. It is so for
+	// ModeShadow, too.
 	Settle time.Duration
 }
 
@@ -56,7 +64,8 @@ func (c *Cache[V]) auditLocal(ctx context.Context, key, id string, load loader[V
 	c.audit(ctx, key, id, load, func(context.Context) (found[V], bool) { return e.later(age - e.res.Age), true })
 }
 
-// auditHit checks what the store has answered with. It is read once more: the answer is its caller's.
+// auditHit checks what the store has answered with. It is read once more: the answer is its
+// caller's.
 func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V], got *found[V]) {
 	was := bytes.Clone(got.id)
 	c.audit(ctx, key, id, load, func(ctx context.Context) (found[V], bool) {
@@ -82,7 +91,8 @@ func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], an
 	})
 }
 
-// askOrigin loads what the origin has of a key, for nobody, if there is a slot for that and the load has a result that is for all.
+// askOrigin loads what the origin has of a key, for nobody, if there is a slot for that and the
+// load has a result that is for all.
 func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]) (Result[V], bool) {
 	m := c.offPath(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), load})
 	m.audits = true

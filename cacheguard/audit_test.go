@@ -245,7 +245,8 @@ func TestAuditNamesTheCause(t *testing.T) {
 	}
 }
 
-// What is stored as another type is read as if it were this one, as far as it goes. That is told apart from a change.
+// What is stored as another type is read as if it were this one, as far as it goes. That is told
+// apart from a change.
 func TestAuditFindsAnotherType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type before struct{ ID, Price int }
@@ -307,8 +308,8 @@ func TestAuditOfManyKeys(t *testing.T) {
 	}
 }
 
-// An audit costs the origin what it may, less while it fails, and nothing while it is busy. Callers don't wait for it, and neither
-// leases nor values are touched.
+// An audit costs the origin what it may, less while it fails, and nothing while it is busy. Callers
+// don't wait for it, and neither leases nor values are touched.
 func TestAuditKeepsItsBudget(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
@@ -433,7 +434,8 @@ func TestAuditOptions(t *testing.T) {
 	}
 }
 
-// Hits whose load has nothing that is for others aren't compared, nor is what can't be looked at again.
+// Hits whose load has nothing that is for others aren't compared, nor is what can't be looked at
+// again.
 func TestAuditKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, o := newTampered(), &comparisons{}
@@ -463,7 +465,8 @@ func TestAuditKnowsNothing(t *testing.T) {
 	})
 }
 
-// What the load has read may be older than the answer, from a replica that lags. Then it says nothing.
+// What the load has read may be older than the answer, from a replica that lags. Then it says
+// nothing.
 func TestAuditAsksTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{}, sound)
@@ -489,7 +492,8 @@ func (s *shuffled) Decode(b []byte) (v int, err error) {
 	return v, err
 }
 
-// A codec that encodes a value in different ways is no other type, and one that loses what differs is told.
+// A codec that encodes a value in different ways is no other type, and one that loses what differs
+// is told.
 func TestAuditAndCodecs(t *testing.T) {
 	inBubble(t, "many ways", func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{Codec: &shuffled{}, Same: func(a, b int) bool { return a == b }}, sound)
@@ -512,7 +516,8 @@ func TestAuditAndCodecs(t *testing.T) {
 	})
 }
 
-// However often the origin and the cache are changed, by whoever does it right, no answer is called wrong.
+// However often the origin and the cache are changed, by whoever does it right, no answer is called
+// wrong.
 func TestAuditRaisesNoFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{Audit: cacheguard.Audit{PerSecond: 1000}, MaxLoads: -1, Local: cacheguard.Local[int]{Entries: 10}}, sound)

@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The tests in behave_*_test.go run in bubbles: their clock moves only when nothing else can, so "at once" means in no
-// time at all, and a bubble fails if a goroutine is left when its test is over.
+// The tests in behave_*_test.go run in bubbles: their clock moves only when nothing else can, so
+// "at once" means in no time at all, and a bubble fails if a goroutine is left when its test is
+// over.
 
 // inBubble runs a test in one.
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
@@ -22,7 +23,8 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// lookingFirst is a cache that looks a value up before it asks for the lease, as one does that has found most values so far.
+// lookingFirst is a cache that looks a value up before it asks for the lease, as one does that has
+// found most values so far.
 func lookingFirst[V any](c *cacheguard.Cache[V]) *cacheguard.Cache[V] {
 	c.LooksFirst()
 	return c
@@ -117,7 +119,8 @@ func (c *begun[T]) later() (T, error) {
 	return c.value, c.err
 }
 
-// gives checks that the call has returned this by now. A wanted error is looked for in the chain of the returned one.
+// gives checks that the call has returned this by now. A wanted error is looked for in the chain of
+// the returned one.
 func (c *begun[T]) gives(value T, want error) {
 	c.t.Helper()
 	got, err := c.now()

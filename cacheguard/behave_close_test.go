@@ -17,8 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestClose ends everything that a cache can be doing: the load, those who wait for it, for a slot, for a load in
-// another process. Their keys are free at once, and no other process notices.
+// TestClose ends everything that a cache can be doing: the load, those who wait for it, for a slot,
+// for a load in another process. Their keys are free at once, and no other process notices.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -145,7 +145,8 @@ func TestCloseDuringTheLookUp(t *testing.T) {
 	})
 }
 
-// TestCloseAndAStubbornLoad: callers get their answer at once, Close waits a moment and says what it leaves behind.
+// TestCloseAndAStubbornLoad: callers get their answer at once, Close waits a moment and says what
+// it leaves behind.
 func TestCloseAndAStubbornLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

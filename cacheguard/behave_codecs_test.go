@@ -44,8 +44,9 @@ func noteCodecs(t *testing.T) (names []string, codecs []cacheguard.Codec[note]) 
 	return names, codecs
 }
 
-// TestCodecChanges: what another codec wrote is a miss that is loaded again, in both directions, and never an error nor
-// another value; what the same one wrote, compressed by whatever algorithm, is a hit.
+// TestCodecChanges: what another codec wrote is a miss that is loaded again, in both directions,
+// and never an error nor another value; what the same one wrote, compressed by whatever algorithm,
+// is a hit.
 func TestCodecChanges(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		names, codecs := noteCodecs(t)
@@ -97,8 +98,8 @@ func TestCodecChanges(t *testing.T) {
 	})
 }
 
-// TestBytesACodecCantRead are a miss too when the name says that it could: V has changed, a bound is lower, or the
-// codec panics.
+// TestBytesACodecCantRead are a miss too when the name says that it could: V has changed, a bound
+// is lower, or the codec panics.
 func TestBytesACodecCantRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large, err := compresscodec.New(compresscodec.Options[string]{})

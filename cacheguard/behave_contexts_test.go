@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestCallerThatLeaves gets its own context's error at once, whether it leads or has joined. The load goes on.
+// TestCallerThatLeaves gets its own context's error at once, whether it leads or has joined. The
+// load goes on.
 func TestCallerThatLeaves(t *testing.T) {
 	for _, leaver := range []string{"leader", "joiner"} {
 		inBubble(t, leaver, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestCallerWithADeadline(t *testing.T) {
 	})
 }
 
-// TestLastCallerToLeave cancels the load, and the lease is free at once: nothing failed, so nothing is remembered.
+// TestLastCallerToLeave cancels the load, and the lease is free at once: nothing failed, so nothing
+// is remembered.
 func TestLastCallerToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -85,7 +87,8 @@ func TestLastCallerToLeave(t *testing.T) {
 	})
 }
 
-// TestAbandonedLoadIsTakenOver by a process that waits for it. What happened in the other one is no result.
+// TestAbandonedLoadIsTakenOver by a process that waits for it. What happened in the other one is no
+// result.
 func TestAbandonedLoadIsTakenOver(t *testing.T) {
 	for _, kind := range []string{"load", "stubborn load"} {
 		inBubble(t, kind, func(t *testing.T) {
@@ -178,7 +181,8 @@ func TestLoadThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestLeaderThatLeavesAsItsLoadStarts is the request that is cancelled while others have come to depend on it.
+// TestLeaderThatLeavesAsItsLoadStarts is the request that is cancelled while others have come to
+// depend on it.
 func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -205,8 +209,8 @@ func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 	})
 }
 
-// TestLeaderThatLeavesWhileItLooksUp: that its look-up was cut short says nothing about the store. Those who have
-// joined it get what they would have got without it.
+// TestLeaderThatLeavesWhileItLooksUp: that its look-up was cut short says nothing about the store.
+// Those who have joined it get what they would have got without it.
 func TestLeaderThatLeavesWhileItLooksUp(t *testing.T) {
 	for name, policy := range map[string]cacheguard.StorePolicy{"open": cacheguard.FailOpen, "closed": cacheguard.FailClosed} {
 		for _, verb := range []string{"Get", "Refresh"} {
@@ -277,8 +281,8 @@ func TestContextOfALoad(t *testing.T) {
 	})
 }
 
-// TestContextThatIsDone ends a call before it has begun, also when the value is at hand; but a change that the origin
-// has seen already is made known.
+// TestContextThatIsDone ends a call before it has begun, also when the value is at hand; but a
+// change that the origin has seen already is made known.
 func TestContextThatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -321,7 +325,8 @@ func TestContextThatIsDone(t *testing.T) {
 	})
 }
 
-// TestWritesGoThrough shows that what ends a lease, stores or tells never runs on a caller's context.
+// TestWritesGoThrough shows that what ends a lease, stores or tells never runs on a caller's
+// context.
 func TestWritesGoThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

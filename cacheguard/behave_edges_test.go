@@ -114,7 +114,8 @@ func seenOf(t *testing.T, s cacheguard.Store, cache, key string) []byte {
 	return f[2:18]
 }
 
-// D: what a load found to be out of date is still answered by the tier of the process that loaded it.
+// D: what a load found to be out of date is still answered by the tier of the process that loaded
+// it.
 func TestEdgeLocalTierForgetsWhatIsSuperseded(t *testing.T) {
 	for name, load := range map[string]cacheguard.LoadFunc[string]{
 		"gone":      func(context.Context) (string, error) { return "", cacheguard.ErrNotFound },
@@ -211,7 +212,8 @@ func TestEdgeMaxWaitersCountsCallers(t *testing.T) {
 	})
 }
 
-// H: a Refresh that joins an early refresh of the local tier's old value gets what was stored long before, and nothing is loaded.
+// H: a Refresh that joins an early refresh of the local tier's old value gets what was stored long
+// before, and nothing is loaded.
 func TestEdgeRefreshLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
@@ -376,7 +378,8 @@ func (s *slowRead) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]
 	return s.Store.Get(ctx, k, tags)
 }
 
-// M: callers who joined a look-up whose leader ran out of time wait for the load, within StaleWhileRevalidate.
+// M: callers who joined a look-up whose leader ran out of time wait for the load, within
+// StaleWhileRevalidate.
 func TestEdgeNobodyWaitsForARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})

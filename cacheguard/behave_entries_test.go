@@ -80,7 +80,8 @@ func TestNoStore(t *testing.T) {
 	})
 }
 
-// TestNoShare has everybody who waits load for themselves, at the same time: nobody sees what another one got.
+// TestNoShare has everybody who waits load for themselves, at the same time: nobody sees what
+// another one got.
 func TestNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -203,8 +204,8 @@ func storeStale(t *testing.T, store *memstore.Store, key, value string, null boo
 	put(t, store, key, frame.New(h, body))
 }
 
-// put has these bytes stand as the value of a key of the cache "behave". To count, a frame needs a stamp that is later
-// than the generation of the cache.
+// put has these bytes stand as the value of a key of the cache "behave". To count, a frame needs a
+// stamp that is later than the generation of the cache.
 func put(t *testing.T, store cacheguard.Store, key string, f []byte) {
 	t.Helper()
 	k := cacheguard.Key{Cache: "behave", Key: key}
@@ -283,7 +284,8 @@ func TestNotModified(t *testing.T) {
 	})
 }
 
-// TestInvalidEntryTTL is an error, whatever it is the TTL of, and not a value that is kept for some other time.
+// TestInvalidEntryTTL is an error, whatever it is the TTL of, and not a value that is kept for some
+// other time.
 func TestInvalidEntryTTL(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"negative": -time.Second, "tiny": time.Nanosecond, "huge": 1<<63 - 1} {
 		for what, says := range map[string]error{"value": nil, "not found": cacheguard.ErrNotFound} {

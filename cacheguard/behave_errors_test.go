@@ -74,7 +74,8 @@ func TestKeyErrors(t *testing.T) {
 	}
 }
 
-// TestWords: every kind and status has a word of its own, also those that this program doesn't know.
+// TestWords: every kind and status has a word of its own, also those that this program doesn't
+// know.
 func TestWords(t *testing.T) {
 	seen := map[string]bool{}
 	for k := cacheguard.EventHit; k <= cacheguard.EventOverloaded; k++ {

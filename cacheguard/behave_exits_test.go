@@ -34,8 +34,8 @@ func (p poisonous) Decode(src []byte) (string, error) {
 	return string(src), nil
 }
 
-// exits are the ways out of a load, and what callers see of them: an error in the chain of what they get, and its text
-// in other processes.
+// exits are the ways out of a load, and what callers see of them: an error in the chain of what
+// they get, and its text in other processes.
 var exits = map[string]struct {
 	opts     cacheguard.Options[string]
 	stubborn bool
@@ -90,8 +90,8 @@ type observing func(cacheguard.Event)
 
 func (o observing) Observe(_ context.Context, e cacheguard.Event) { o(e) }
 
-// TestEveryExit tells everybody who waits, here and in another process, and leaves neither a lease, nor a slot taken,
-// nor a goroutine.
+// TestEveryExit tells everybody who waits, here and in another process, and leaves neither a lease,
+// nor a slot taken, nor a goroutine.
 func TestEveryExit(t *testing.T) {
 	for name, exit := range exits {
 		inBubble(t, name, func(t *testing.T) {
@@ -161,7 +161,8 @@ func checkLocal(t *testing.T, v string, err error, wantValue string, want error,
 	}
 }
 
-// slotsAreFree checks that n loads run at the same time, which they can only if nobody else has a slot.
+// slotsAreFree checks that n loads run at the same time, which they can only if nobody else has a
+// slot.
 func slotsAreFree(t *testing.T, c *cacheguard.Cache[string], n int) {
 	t.Helper()
 	o := newScriptedOrigin[string](t)

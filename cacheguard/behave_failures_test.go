@@ -24,8 +24,8 @@ func isLoadError(t *testing.T, err error, text string) {
 	}
 }
 
-// TestErrorTTL: a failure answers those who waited and, for a while, those who come, in the whole fleet. The origin is
-// asked once.
+// TestErrorTTL: a failure answers those who waited and, for a while, those who come, in the whole
+// fleet. The origin is asked once.
 func TestErrorTTL(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"default": 0, "2s": 2 * time.Second, "above the lease": 10 * time.Second} {
 		inBubble(t, name, func(t *testing.T) {
@@ -63,7 +63,8 @@ func TestErrorTTL(t *testing.T) {
 	}
 }
 
-// TestNegativeErrorTTL: a failure answers those who waited and nobody else. They don't repeat it one after another.
+// TestNegativeErrorTTL: a failure answers those who waited and nobody else. They don't repeat it
+// one after another.
 func TestNegativeErrorTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -87,7 +88,8 @@ func TestNegativeErrorTTL(t *testing.T) {
 	})
 }
 
-// TestWaitersOfAFailureWhoMissedTheMessage find the record of it, and the origin is not asked again.
+// TestWaitersOfAFailureWhoMissedTheMessage find the record of it, and the origin is not asked
+// again.
 func TestWaitersOfAFailureWhoMissedTheMessage(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"shared": time.Second, "not shared": -1} {
 		inBubble(t, name, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A step of the store can fail before it was done or after, once or as long as the store is down, under a load that
-// ends in any way, sooner or later than its first lease would. None of it may cost a caller its answer, or leave a lease
-// beyond its time, a slot taken or a goroutine.
+// A step of the store can fail before it was done or after, once or as long as the store is down,
+// under a load that ends in any way, sooner or later than its first lease would. None of it may
+// cost a caller its answer, or leave a lease beyond its time, a slot taken or a goroutine.
 
 var faultySteps = []string{"Get", "Lease", "Renew", "Fill", "Conclude", "Release"}
 
@@ -194,7 +194,8 @@ func TestLoadWithoutALease(t *testing.T) {
 	})
 }
 
-// TestRenewalsKeepALongLoadAlone: as long as it lives and no longer than LoadTimeout, nobody else loads.
+// TestRenewalsKeepALongLoadAlone: as long as it lives and no longer than LoadTimeout, nobody else
+// loads.
 func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -219,7 +220,8 @@ func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 	})
 }
 
-// Where a fill failed, those who wait in other processes get the result all the same, and needn't load it.
+// Where a fill failed, those who wait in other processes get the result all the same, and needn't
+// load it.
 func TestResultOfAnUnknownFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A load that reads the origin, an invalidation and a load after it can meet in many ways. In all of them what is kept
-// in the end is what the later load read.
+// A load that reads the origin, an invalidation and a load after it can meet in many ways. In all
+// of them what is kept in the end is what the later load read.
 
 // meeting is where an invalidation meets a load that has begun before.
 type meeting struct {
@@ -101,8 +101,8 @@ func meet(t *testing.T, m meeting, by, change string) {
 	}
 }
 
-// TestNobodyJoinsWhatBeganBefore: a call that starts after Invalidate returned has a load of its own, also while the
-// old one goes on, and also if the store could not be told.
+// TestNobodyJoinsWhatBeganBefore: a call that starts after Invalidate returned has a load of its
+// own, also while the old one goes on, and also if the store could not be told.
 func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 	for name, err := range map[string]error{"told": nil, "not told": errTampered} {
 		for _, verb := range []string{"Get", "Refresh"} {
@@ -143,8 +143,9 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 	}
 }
 
-// TestChangeOnItsWay: a call that began after the change did, and has seen what was there before the store made it, is
-// joined by nobody who comes when it is made. This is so without the store's messages too.
+// TestChangeOnItsWay: a call that began after the change did, and has seen what was there before
+// the store made it, is joined by nobody who comes when it is made. This is so without the store's
+// messages too.
 func TestChangeOnItsWay(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, c *cacheguard.Cache[string]) error{
 		"Set":        func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Set(t.Context(), "k", "new") },
@@ -182,7 +183,8 @@ type tamperedAndSilent struct{ *tampered }
 
 func (*tamperedAndSilent) Listen(string, func(cacheguard.Message)) func() { return func() {} }
 
-// TestLoadInvalidateLoad is one process that loads, invalidates and loads again while the first load still runs.
+// TestLoadInvalidateLoad is one process that loads, invalidates and loads again while the first
+// load still runs.
 func TestLoadInvalidateLoad(t *testing.T) {
 	for _, order := range []string{"old ends first", "new ends first"} {
 		inBubble(t, order, func(t *testing.T) {
@@ -243,7 +245,8 @@ func TestUndisturbedFills(t *testing.T) {
 	})
 }
 
-// TestInvalidateManyKeys does all of them, and says which it could not do, by the names the caller knows.
+// TestInvalidateManyKeys does all of them, and says which it could not do, by the names the caller
+// knows.
 func TestInvalidateManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -21,7 +21,8 @@ func (g gatedCodec) Append(dst []byte, v string) ([]byte, error) {
 
 func (g gatedCodec) Decode(src []byte) (string, error) { return string(src), nil }
 
-// TestReturnedIsStored: a load that has returned is stored, also if the last caller leaves before that is done.
+// TestReturnedIsStored: a load that has returned is stored, also if the last caller leaves before
+// that is done.
 func TestReturnedIsStored(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		codec := gatedCodec{make(chan struct{})}
@@ -46,8 +47,8 @@ func TestReturnedIsStored(t *testing.T) {
 	})
 }
 
-// TestKeptIsStored: a load that has said that it has its result goes on, whoever leaves; one that hasn't is cancelled, and what
-// it says later changes nothing.
+// TestKeptIsStored: a load that has said that it has its result goes on, whoever leaves; one that
+// hasn't is cancelled, and what it says later changes nothing.
 func TestKeptIsStored(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		inBubble(t, map[bool]string{true: "in time", false: "too late"}[keeps], func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestKeptIsStored(t *testing.T) {
 	}
 }
 
-// TestKeptLoadOfALostLease: when an invalidation comes between, what the load has is not stored, and another load's result is.
+// TestKeptLoadOfALostLease: when an invalidation comes between, what the load has is not stored,
+// and another load's result is.
 func TestKeptLoadOfALostLease(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -89,7 +89,8 @@ func TestAnyKeyWorks(t *testing.T) {
 	})
 }
 
-// TestCachesAreApart: the same key in another cache is another one, also if the names run into each other.
+// TestCachesAreApart: the same key in another cache is another one, also if the names run into each
+// other.
 func TestCachesAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

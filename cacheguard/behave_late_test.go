@@ -14,8 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestLeaseThatIsOverIsNotBelieved: a process stands still between the answer that gives it a lease and its load, for longer
-// than the lease. It doesn't begin a load beside that of the process which has the lease by then.
+// TestLeaseThatIsOverIsNotBelieved: a process stands still between the answer that gives it a lease
+// and its load, for longer than the lease. It doesn't begin a load beside that of the process which
+// has the lease by then.
 func TestLeaseThatIsOverIsNotBelieved(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for _, stop := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
@@ -67,7 +68,8 @@ func TestLeaseThatIsOverIsNotBelieved(t *testing.T) {
 	}
 }
 
-// gettingMany begins a GetMany of k and another key, and returns the value of k. Both are of one load.
+// gettingMany begins a GetMany of k and another key, and returns the value of k. Both are of one
+// load.
 func gettingMany(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) *begun[string] {
 	return beginCall(t, func() (string, error) {
 		values, err := c.GetMany(t.Context(), []string{"k", "l"}, func(ctx context.Context, missing []string) (map[string]string, error) {
@@ -89,7 +91,8 @@ func (hungLease) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (ca
 	return cacheguard.LeaseAnswer{}, errors.New("no answer")
 }
 
-// A stale value whose window ends while the store doesn't answer is none any more: with FailOpen there is a load.
+// A stale value whose window ends while the store doesn't answer is none any more: with FailOpen
+// there is a load.
 func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -7,9 +7,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A load that is made of what another cache has must not be made of what was so before the load began: it has its lease from
-// after a change, and what it brings would be stored for good. So what it asks for is read after its beginning, whatever its
-// process has under way or at hand, although this process hasn't heard of the change.
+// A load that is made of what another cache has must not be made of what was so before the load
+// began: it has its lease from after a change, and what it brings would be stored for good. So what
+// it asks for is read after its beginning, whatever its process has under way or at hand, although
+// this process hasn't heard of the change.
 
 // nestedWays are the ways on which a load can ask another cache.
 var nestedWays = map[string]func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error){
@@ -97,7 +98,8 @@ func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 	}
 }
 
-// Loads that need the same share it, also one that was begun before them, as long as nothing has changed.
+// Loads that need the same share it, also one that was begun before them, as long as nothing has
+// changed.
 func TestLoadsShareWhatTheyAreMadeOf(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		p := newPair(t, cacheguard.Options[int]{})

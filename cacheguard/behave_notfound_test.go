@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestNotFound is a result like any other: everybody who waits gets it, and whoever asks in the next NegativeTTL.
+// TestNotFound is a result like any other: everybody who waits gets it, and whoever asks in the
+// next NegativeTTL.
 func TestNotFound(t *testing.T) {
 	for name, says := range map[string]error{
 		"ErrNotFound": cacheguard.ErrNotFound,
@@ -178,7 +179,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestNotFoundThatIsLookedUpOften never reaches the origin again, which is what penetration would be.
+// TestNotFoundThatIsLookedUpOften never reaches the origin again, which is what penetration would
+// be.
 func TestNotFoundThatIsLookedUpOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := guardtest.NewFleet(t, 2, cacheguard.Options[string]{})

@@ -134,7 +134,8 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-// FuzzOptions: whatever is set, New returns a cache that works or an error, never both, and never panics.
+// FuzzOptions: whatever is set, New returns a cache that works or an error, never both, and never
+// panics.
 func FuzzOptions(f *testing.F) {
 	f.Add("n", int64(0), int64(0), int64(0), 0.0, int64(0), int64(0), 0, 0, uint8(0), 0, false)
 	f.Add("n", int64(1), int64(-1), int64(-1), 0.5, int64(1), int64(1), -1, -1, uint8(1), 1, false)

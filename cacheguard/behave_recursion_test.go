@@ -151,8 +151,8 @@ func TestNestedLoads(t *testing.T) {
 	})
 }
 
-// TestNestedCallJoinsAQueuedLoad: it waits for a flight that somebody else has begun and that has no slot yet. The only
-// slot there is belongs to the load that waits.
+// TestNestedCallJoinsAQueuedLoad: it waits for a flight that somebody else has begun and that has
+// no slot yet. The only slot there is belongs to the load that waits.
 func TestNestedCallJoinsAQueuedLoad(t *testing.T) {
 	for _, verb := range []string{"Get", "Refresh"} {
 		inBubble(t, verb, func(t *testing.T) {

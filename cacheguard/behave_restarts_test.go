@@ -10,7 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestKeyThatChangesFasterThanItLoads still answers, in the process that loads and in those that wait for it.
+// TestKeyThatChangesFasterThanItLoads still answers, in the process that loads and in those that
+// wait for it.
 func TestKeyThatChangesFasterThanItLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const load, change = 10 * time.Second, time.Second
@@ -45,7 +46,8 @@ func TestKeyThatChangesFasterThanItLoads(t *testing.T) {
 	})
 }
 
-// stolen makes the next renewal find that another load has the lease, as after a long stop of this process.
+// stolen makes the next renewal find that another load has the lease, as after a long stop of this
+// process.
 func stolen(t *testing.T, store *tampered, by *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (thief *begun[string]) {
 	t.Helper()
 	renewing := make(chan struct{})
@@ -58,7 +60,8 @@ func stolen(t *testing.T, store *tampered, by *cacheguard.Cache[string], load ca
 	return thief
 }
 
-// TestLeaseLostToAnotherLoad: the load is told why it is cancelled, and its callers follow the one that has the lease.
+// TestLeaseLostToAnotherLoad: the load is told why it is cancelled, and its callers follow the one
+// that has the lease.
 func TestLeaseLostToAnotherLoad(t *testing.T) {
 	for _, result := range []string{"value", "error", "not found"} {
 		for _, kind := range []string{"load", "stubborn load"} {
@@ -137,7 +140,8 @@ func TestLeaseLostAgainAndAgain(t *testing.T) {
 	})
 }
 
-// robbed is a store that lets nobody keep a lease: whoever renews it is told that it is another one's.
+// robbed is a store that lets nobody keep a lease: whoever renews it is told that it is another
+// one's.
 type robbed struct{ *tampered }
 
 func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
@@ -147,7 +151,8 @@ func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 	return cacheguard.HoldingOther, nil
 }
 
-// TestResultOfALostLease is one that came all the same. It goes to those who waited for it, and is not stored.
+// TestResultOfALostLease is one that came all the same. It goes to those who waited for it, and is
+// not stored.
 func TestResultOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -172,8 +177,8 @@ func TestResultOfALostLease(t *testing.T) {
 	})
 }
 
-// TestLeaseThatIsGone, evicted by the store: the load goes on for those who wait, nobody joins it once that is noticed,
-// and it stores nothing. There is at most one more.
+// TestLeaseThatIsGone, evicted by the store: the load goes on for those who wait, nobody joins it
+// once that is noticed, and it stores nothing. There is at most one more.
 func TestLeaseThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -81,7 +81,8 @@ func refreshing(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], 
 	return beginCall(t, func() (string, error) { return c.Refresh(ctx, "k", load) })
 }
 
-// TestRefresh loads although the value is fresh, once for all who ask; readers go on with what there is.
+// TestRefresh loads although the value is fresh, once for all who ask; readers go on with what
+// there is.
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -14,8 +14,8 @@ import (
 
 // Where calls for many keys meet budgets, patience, other processes' claims and callers who leave.
 
-// A load that asks for many keys holds the only slot: what it asks for does without one, although a stale value could
-// have let it go on.
+// A load that asks for many keys holds the only slot: what it asks for does without one, although a
+// stale value could have let it go on.
 func TestManyInsideALoadWithTheOnlySlot(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("stale ", stale), func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestManyStoresAmongWhatIsNotStored(t *testing.T) {
 	})
 }
 
-// A load whose leases others have taken is told so, and its callers get what those others store, even when both are
-// over in the same moment.
+// A load whose leases others have taken is told so, and its callers get what those others store,
+// even when both are over in the same moment.
 func TestManyTakenKeys(t *testing.T) {
 	for _, keys := range [][]string{{"1"}, {"1", "2"}} {
 		inBubble(t, fmt.Sprint(len(keys)), func(t *testing.T) {

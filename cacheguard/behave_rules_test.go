@@ -60,7 +60,8 @@ func TestFailedInvalidateSeals(t *testing.T) {
 	})
 }
 
-// A lease that was renewed once lasts for its time since then, not for that and what was left before.
+// A lease that was renewed once lasts for its time since then, not for that and what was left
+// before.
 func TestRenewedLeaseEndsInTime(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]){
 		"Get": func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]) {
@@ -156,7 +157,8 @@ func reseal(t *testing.T, store cacheguard.Store, key string, change func(*frame
 	}
 }
 
-// A value whose load began in the very microsecond in which its tag or its cache was invalidated is from before that.
+// A value whose load began in the very microsecond in which its tag or its cache was invalidated is
+// from before that.
 func TestTieIsAMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 )
 
-// speaking is a store for which a test can speak to its caches, and answer for it when the lease is asked for.
+// speaking is a store for which a test can speak to its caches, and answer for it when the lease is
+// asked for.
 type speaking struct {
 	*tampered
 	lease func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer // nil: as it is
@@ -71,8 +72,8 @@ func (o *gateObserver) Observe(ctx context.Context, e cacheguard.Event) {
 	o.Recorder.Observe(ctx, e)
 }
 
-// Keys of a batch that come back one after another while there is no slot are asked for together when there are some. Each load of
-// theirs has its leases renewed.
+// Keys of a batch that come back one after another while there is no slot are asked for together
+// when there are some. Each load of theirs has its leases renewed.
 func TestGetManyRenewsEachLoad(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
 		events := &gateObserver{key: "3", gate: make(chan struct{})}
@@ -120,7 +121,8 @@ func TestGetManyRenewsEachLoad(t *testing.T) {
 	})
 }
 
-// When everybody has left, a place in the queue is given back, also that of a batch of which a part has landed.
+// When everybody has left, a place in the queue is given back, also that of a batch of which a part
+// has landed.
 func TestGetManyLeavesTheQueue(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
 		b := openOn(t, store, cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 1)})
@@ -153,7 +155,8 @@ func TestGetManyLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// What a load elsewhere kept to itself is loaded by a batch together, also if that becomes known key by key.
+// What a load elsewhere kept to itself is loaded by a batch together, also if that becomes known
+// key by key.
 func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 	var keys []string
 	for i := range 20 {
@@ -180,7 +183,8 @@ func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 	})
 }
 
-// A batch in which much has failed keeps nobody waiting for what is stored, nor for the end of the others' leases.
+// A batch in which much has failed keeps nobody waiting for what is stored, nor for the end of the
+// others' leases.
 func TestGetManyLandsWhatIsReady(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
 		var keys []string
@@ -263,7 +267,8 @@ func TestUnknownLeaseAnswer(t *testing.T) {
 	})
 }
 
-// TestGoexitInObservers takes along the goroutine it happens on: nobody waits for ever, and no slot is lost.
+// TestGoexitInObservers takes along the goroutine it happens on: nobody waits for ever, and no slot
+// is lost.
 func TestGoexitInObservers(t *testing.T) {
 	inBubble(t, "of waits", func(t *testing.T) {
 		store := newTampered()

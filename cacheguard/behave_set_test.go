@@ -30,7 +30,8 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// TestSetDuringALoad: those who wait get what is loaded, for they asked before; those who come get what was set.
+// TestSetDuringALoad: those who wait get what is loaded, for they asked before; those who come get
+// what was set.
 func TestSetDuringALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -73,7 +73,8 @@ func TestShutdownOfAnIdleCache(t *testing.T) {
 	})
 }
 
-// TestShutdownLetsNestedLoadsFinish: what a running load needs of the same cache is part of the load.
+// TestShutdownLetsNestedLoadsFinish: what a running load needs of the same cache is part of the
+// load.
 func TestShutdownLetsNestedLoadsFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -41,7 +41,8 @@ func TestMaxLoads(t *testing.T) {
 	})
 }
 
-// TestFullQueue turns the next one away at once, without asking for a lease. Callers of a load that runs are none.
+// TestFullQueue turns the next one away at once, without asking for a lease. Callers of a load that
+// runs are none.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -109,7 +110,8 @@ func TestWaitForASlot(t *testing.T) {
 	})
 }
 
-// TestLeavingTheQueue gives no slot away and takes none along, also at the moment in which it would have got one.
+// TestLeavingTheQueue gives no slot away and takes none along, also at the moment in which it would
+// have got one.
 func TestLeavingTheQueue(t *testing.T) {
 	for round := range 20 {
 		inBubble(t, fmt.Sprint(round), func(t *testing.T) {
@@ -143,8 +145,8 @@ func TestLeavingTheQueue(t *testing.T) {
 	}
 }
 
-// TestLeavingTheQueueUnderLoad is the same with real goroutines: those who wait are told to leave as the slot is given
-// back, a little sooner or later.
+// TestLeavingTheQueueUnderLoad is the same with real goroutines: those who wait are told to leave
+// as the slot is given back, a little sooner or later.
 func TestLeavingTheQueueUnderLoad(t *testing.T) {
 	c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 10 * time.Second})
 	for round := range 300 {
@@ -216,7 +218,8 @@ func TestMaxWaiters(t *testing.T) {
 	})
 }
 
-// TestNoSlotWhileFollowing: two processes with a slot each, and each one's load needs what the other one loads.
+// TestNoSlotWhileFollowing: two processes with a slot each, and each one's load needs what the
+// other one loads.
 func TestNoSlotWhileFollowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -12,9 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// With StrongReads a call gets nothing from before a change that had returned in another process when it was begun, whatever
-// its own process has under way, although no message of it has arrived; and it pays for that with one look-up, shared with
-// all who come at the same time.
+// With StrongReads a call gets nothing from before a change that had returned in another process
+// when it was begun, whatever its own process has under way, although no message of it has arrived;
+// and it pays for that with one look-up, shared with all who come at the same time.
 
 func strongPair(t *testing.T, opts cacheguard.Options[int]) pair {
 	shared := memstore.New(memstore.Options{})
@@ -181,7 +181,8 @@ func (s *fillStore) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	return ans, err
 }
 
-// A value that is too large for a message is read when the message of its fill has come, and may have been marked by then.
+// A value that is too large for a message is read when the message of its fill has come, and may
+// have been marked by then.
 func TestStrongReadsOfWhatIsMarked(t *testing.T) {
 	for way := range nestedWays {
 		inBubble(t, way, func(t *testing.T) {
@@ -275,8 +276,8 @@ func TestStrongReadsTurnNobodyAwayWhoWaited(t *testing.T) {
 	})
 }
 
-// A load's error, and what is loaded while the store can't be used, is for all who waited for it: asking again would be
-// one more load.
+// A load's error, and what is loaded while the store can't be used, is for all who waited for it:
+// asking again would be one more load.
 func TestStrongReadsAskOnceForWhatIsNoValue(t *testing.T) {
 	inBubble(t, "an error", func(t *testing.T) {
 		p := strongPair(t, cacheguard.Options[int]{ErrorTTL: -1})

@@ -34,7 +34,8 @@ func newTampered() *tampered {
 	}
 }
 
-// onto has a hook called before a step, which is not done if the hook returns an error; nil takes it away.
+// onto has a hook called before a step, which is not done if the hook returns an error; nil takes
+// it away.
 func (s *tampered) onto(step string, h hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,8 +27,8 @@ func (inedible) Append(dst []byte, v string) ([]byte, error) {
 
 func (inedible) Decode(src []byte) (string, error) { return string(src), nil }
 
-// TestValueThatCantBeStored goes to its callers. Other processes load for themselves, all at the same time, and their
-// own callers share that.
+// TestValueThatCantBeStored goes to its callers. Other processes load for themselves, all at the
+// same time, and their own callers share that.
 func TestValueThatCantBeStored(t *testing.T) {
 	large := strings.Repeat("v", 101)
 	for name, c := range map[string]struct {

@@ -15,7 +15,8 @@ func updating(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], wr
 	return beginCall(t, func() (string, error) { return c.Update(ctx, "k", write) })
 }
 
-// TestUpdate has readers wait for the write, and stores what it returns. A load that began before it stores nothing.
+// TestUpdate has readers wait for the write, and stores what it returns. A load that began before
+// it stores nothing.
 func TestUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -67,7 +68,8 @@ func TestSlowUpdate(t *testing.T) {
 	})
 }
 
-// TestUpdateThatFails leaves nothing behind, wherever it fails: nobody knows what the origin has now.
+// TestUpdateThatFails leaves nothing behind, wherever it fails: nobody knows what the origin has
+// now.
 func TestUpdateThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		write cacheguard.LoadFunc[string]
@@ -119,8 +121,8 @@ func TestReadersOfAFailedUpdate(t *testing.T) {
 	})
 }
 
-// TestWriterThatLeaves gets its own context's error at once. If its write goes on, and changes the origin after others
-// have read it, what they have read is forgotten.
+// TestWriterThatLeaves gets its own context's error at once. If its write goes on, and changes the
+// origin after others have read it, what they have read is forgotten.
 func TestWriterThatLeaves(t *testing.T) {
 	for _, end := range []string{"cancel", "LoadTimeout", "Close"} {
 		inBubble(t, end, func(t *testing.T) {
@@ -201,7 +203,8 @@ func TestTwoUpdates(t *testing.T) {
 	}
 }
 
-// TestUpdateThatLosesItsClaim finishes its write, which may be half done, and what it leaves is removed.
+// TestUpdateThatLosesItsClaim finishes its write, which may be half done, and what it leaves is
+// removed.
 func TestUpdateThatLosesItsClaim(t *testing.T) {
 	for _, loss := range []string{"Invalidate", "Set", "Renew", "another load"} {
 		inBubble(t, loss, func(t *testing.T) {
@@ -289,8 +292,8 @@ func TestUpdateWithoutAStore(t *testing.T) {
 	})
 }
 
-// TestUpdateEndsOlderFlights: a call that begins after Update has returned doesn't join a load without the lease that read the
-// origin before the write.
+// TestUpdateEndsOlderFlights: a call that begins after Update has returned doesn't join a load
+// without the lease that read the origin before the write.
 func TestUpdateEndsOlderFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &noLeases{Store: memstore.New(memstore.Options{})}

@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// TestAnyBytesAreAValue, also those that other caches mean something by, and those that this one has for itself.
+// TestAnyBytesAreAValue, also those that other caches mean something by, and those that this one
+// has for itself.
 func TestAnyBytesAreAValue(t *testing.T) {
 	header := frame.Header{ID: [16]byte{1, 2, 3}, Created: time.Unix(1e9, 0), Soft: time.Hour}
 	null := header

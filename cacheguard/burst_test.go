@@ -16,14 +16,16 @@ import (
 // room is how many bytes an adapter has of its own, above the call and beside some closures.
 const room = 64
 
-// A burst costs what its stacks cost: a goroutine that waits in a call must fit into the 2 KiB that it begins with, together with
-// the frames of who calls. The race detector needs more stack, so this is tested without it.
+// A burst costs what its stacks cost: a goroutine that waits in a call must fit into the 2 KiB that
+// it begins with, together with the frames of who calls. The race detector needs more stack, so
+// this is tested without it.
 func TestBurstStacks(t *testing.T) {
 	const (
 		crowd = 1000
 		most  = 2600 // bytes of stack for each caller: who has outgrown 2 KiB has 4 KiB
 	)
-	// With one processor at a time nobody waits for a lock, which is deeper; without collections no stack shrinks.
+	// With one processor at a time nobody waits for a lock, which is deeper; without collections no
+	// stack shrinks.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	type call func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error

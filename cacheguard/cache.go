@@ -18,8 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
-// Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be shared with other
-// callers that asked at the same time, so they must not be changed.
+// Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be
+// shared with other callers that asked at the same time, so they must not be changed.
 type Cache[V any] struct {
 	store Store
 	opts  Options[V] // with all defaults in place
@@ -72,14 +72,15 @@ type listeners struct {
 	leaveSwitch    func()
 }
 
-// health is how the store does. Reads can work while leases don't (out of memory, read-only), so each has its own trouble.
+// health is how the store does. Reads can work while leases don't (out of memory, read-only), so
+// each has its own trouble.
 type health struct {
 	reading, leasing, storing, changing trouble
 	corruptSaid                         atomic.Bool
 }
 
-// New makes a typed read-through cache on a store that other caches and other processes share. It reports every
-// invalid option at once, joined, and never dials. Close the cache before the store.
+// New makes a typed read-through cache on a store that other caches and other processes share. It
+// reports every invalid option at once, joined, and never dials. Close the cache before the store.
 func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	opts, err := opts.withDefaults()
 	if isNil(store) {
@@ -118,8 +119,8 @@ func isNil(store Store) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// received acts on a message of the store: forget the flight and the local entry first, then wake, so that nobody who is
-// woken by a change finds what is from before it.
+// received acts on a message of the store: forget the flight and the local entry first, then wake,
+// so that nobody who is woken by a change finds what is from before it.
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
@@ -151,8 +152,8 @@ func (c *Cache[V]) received(m Message) {
 	c.waits.Tell(m.Key, m)
 }
 
-// seal closes the key's flights to newcomers and forgets what this process knows of the key: that is from before the
-// change that is being made.
+// seal closes the key's flights to newcomers and forgets what this process knows of the key: that
+// is from before the change that is being made.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
 	for i := range c.flights {
@@ -183,7 +184,8 @@ type trouble struct {
 
 func (t *trouble) is() bool { return t.now.Load() != nil }
 
-// stands reports whether there is trouble, or the log has it that there is: what goes well beside what fails may come between the two.
+// stands reports whether there is trouble, or the log has it that there is: what goes well beside
+// what fails may come between the two.
 func (t *trouble) stands() bool { return t.is() || t.spell.Told() }
 
 // troubleLines are what the log says of a trouble, and what the store is used for in that.

@@ -40,13 +40,14 @@ func chainOf(ctx context.Context) *link {
 	}
 }
 
-// since is the moment before which nothing may have been read that this call returns, on the flights' clock: the beginning of
-// the load that it is a part of, 0 if it is none's. What a load brings is stored, and may be told to forget what it was made
-// of only once: a flight that began before it could have read that before a change of which this process hasn't heard yet,
-// while the load, which has its lease from after the change, could store what it makes of it for good.
+// since is the moment before which nothing may have been read that this call returns, on the
+// flights' clock: the beginning of the load that it is a part of, 0 if it is none's. What a load
+// brings is stored, and may be told to forget what it was made of only once: a flight that began
+// before it could have read that before a change of which this process hasn't heard yet, while the
+// load, which has its lease from after the change, could store what it makes of it for good.
 //
-// A load that asks for its own key is told so by the flight that it joins. While the store can't be read there are no changes
-// to be heard of, and loads share what they can: see sinceIfRead.
+// A load that asks for its own key is told so by the flight that it joins. While the store can't be
+// read there are no changes to be heard of, and loads share what they can: see sinceIfRead.
 func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	if chainOf(ctx) == nil {
 		return 0
@@ -75,8 +76,8 @@ func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 	return l.began
 }
 
-// outsideSlots is ctx for work that goes on without the load it was begun in, and so has to have a slot of its own; it
-// still must not wait for that load.
+// outsideSlots is ctx for work that goes on without the load it was begun in, and so has to have a
+// slot of its own; it still must not wait for that load.
 func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx
@@ -104,7 +105,8 @@ func (c *Cache[V]) insideAny(ctx context.Context) bool {
 	return false
 }
 
-// insideLoad reports whether ctx belongs to a running load that has a slot of this limiter, or to a job that has kept one.
+// insideLoad reports whether ctx belongs to a running load that has a slot of this limiter, or to a
+// job that has kept one.
 func insideLoad(ctx context.Context, limiter *Limiter) bool {
 	for l := chainOf(ctx); l != nil && !l.apart; l = l.parent {
 		if limiter != nil && l.limiter == limiter && (!l.over.Load() || l.job.Keeps()) {

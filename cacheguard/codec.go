@@ -6,8 +6,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Codec turns values into bytes and back. It is used by many goroutines at once. Decode must not keep or change src.
-// A codec may have a method Name() string: values written under another name are misses for it, not errors.
+// Codec turns values into bytes and back. It is used by many goroutines at once. Decode must not
+// keep or change src. A codec may have a method Name() string: values written under another name
+// are misses for it, not errors.
 type Codec[V any] interface {
 	// Append appends the encoded value to dst.
 	Append(dst []byte, v V) ([]byte, error)

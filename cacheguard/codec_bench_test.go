@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
 )
 
-// The codecs beside each other, in one run, on one value of some KB: a generated message that all of them can store.
+// The codecs beside each other, in one run, on one value of some KB: a generated message that all
+// of them can store.
 //
 //	go test -run '^$' -bench BenchmarkCodec -count 6 ./cacheguard
 func BenchmarkCodec(b *testing.B) {

@@ -20,31 +20,35 @@ const (
 	// NoDifference is between what is the same.
 	NoDifference Difference = iota
 
-	// DiffersMeanwhile says that a moment later (Audit.Settle) callers would not have got it any more: it was being changed, or its time
-	// was over.
+	// DiffersMeanwhile says that a moment later (Audit.Settle) callers would not have got it any
+	// more: it was being changed, or its time was over.
 	DiffersMeanwhile
 
 	// DiffersAllowed says that it was younger than Audit.Tolerance.
 	DiffersAllowed
 
-	// DiffersMissed says that the origin has changed and nobody has said so: a call of Invalidate is missing, say, or came later than
-	// Audit.Settle. Or the load returns something else for each caller.
+	// DiffersMissed says that the origin has changed and nobody has said so: a call of Invalidate
+	// is missing, say, or came later than Audit.Settle. Or the load returns something else for each
+	// caller.
 	DiffersMissed
 
-	// DiffersLost says that the process-local tier still answers with what the store has no more: a message was lost. Or it is
-	// DiffersMissed, and the store has evicted the value, or another process has refreshed it.
+	// DiffersLost says that the process-local tier still answers with what the store has no more: a
+	// message was lost. Or it is DiffersMissed, and the store has evicted the value, or another
+	// process has refreshed it.
 	DiffersLost
 
-	// DiffersLate says that it was loaded before a change of the key that this process was told of, and is in the store all the same.
-	// Where the two were less than a quarter of a second apart nobody can tell, and it is DiffersMissed.
+	// DiffersLate says that it was loaded before a change of the key that this process was told of,
+	// and is in the store all the same. Where the two were less than a quarter of a second apart
+	// nobody can tell, and it is DiffersMissed.
 	DiffersLate
 
-	// DiffersType says that what the store has is not what the codec makes of the value that it is read as: it was written by a release
-	// with another type (raise Options.Version). Or the codec loses the part of values in which they differ.
+	// DiffersType says that what the store has is not what the codec makes of the value that it is
+	// read as: it was written by a release with another type (raise Options.Version). Or the codec
+	// loses the part of values in which they differ.
 	DiffersType
 
-	// DiffersMutated says that the store has the right value, and not what callers got: one of them has changed a value that it shares
-	// with others. See Local.Clone.
+	// DiffersMutated says that the store has the right value, and not what callers got: one of them
+	// has changed a value that it shares with others. See Local.Clone.
 	DiffersMutated
 
 	// Differences is one more than the last of them.
@@ -81,11 +85,12 @@ type comparisons struct {
 	times           knowledge.Times
 }
 
-// mostCompared are compared at a time: no more goroutines than that wait for a difference to go away.
+// mostCompared are compared at a time: no more goroutines than that wait for a difference to go
+// away.
 const mostCompared = 1024
 
-// compareBehind does something about comparing, behind callers' backs, unless too many do. Its context has those values, and ends
-// when the cache closes.
+// compareBehind does something about comparing, behind callers' backs, unless too many do. Its
+// context has those values, and ends when the cache closes.
 func (c *Cache[V]) compareBehind(values context.Context, do func(context.Context)) {
 	if c.comparisons.running.Add(1) > mostCompared || !c.life.ends.Go(func() {
 		defer c.comparisons.running.Add(-1)
@@ -132,7 +137,8 @@ func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	c.observe(ctx, e)
 }
 
-// same reports whether two answers are the same, if that is known: the user's code may panic, and values may be none for the codec.
+// same reports whether two answers are the same, if that is known: the user's code may panic, and
+// values may be none for the codec.
 func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	if a.NotFound || b.NotFound {
 		return a.NotFound == b.NotFound, true
@@ -146,7 +152,8 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	return bytes.Equal(x, y), errX == nil && errY == nil
 }
 
-// cause looks again, and says how it can be that callers got this and the origin has something else.
+// cause looks again, and says how it can be that callers got this and the origin has something
+// else.
 func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
 	had := of.had
 	now, raw, err := c.readFrame(ctx, c.key(of.id))
@@ -224,8 +231,9 @@ func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byt
 // encodings is how often a value is encoded to see that the codec does it in one way only.
 const encodings = 8
 
-// isOfAnotherType reports whether bytes are not what the codec makes of the value that it reads them as, or what it makes of the
-// other value, too. Of a codec that encodes a value in different ways nobody knows.
+// isOfAnotherType reports whether bytes are not what the codec makes of the value that it reads
+// them as, or what it makes of the other value, too. Of a codec that encodes a value in different
+// ways nobody knows.
 func (c *Cache[V]) isOfAnotherType(raw []byte, now, loaded Result[V]) (another bool) {
 	if now.NotFound || loaded.NotFound {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// BenchmarkCrowd is a crowd of new goroutines that ask for one cold key, each with a context that can end, until all have the
-// result, per member, but for the load:
+// BenchmarkCrowd is a crowd of new goroutines that ask for one cold key, each with a context that
+// can end, until all have the result, per member, but for the load:
 //
 //	go test -run '^$' -bench BenchmarkCrowd -count 6 ./cacheguard
 func BenchmarkCrowd(b *testing.B) {

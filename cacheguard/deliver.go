@@ -17,8 +17,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// delivery sees that the store is told of every change. What it could not be told of is repeated until it was, and what it was
-// told of lately is repeated when another server may have taken the place of the one that was told.
+// delivery sees that the store is told of every change. What it could not be told of is repeated
+// until it was, and what it was told of lately is repeated when another server may have taken the
+// place of the one that was told.
 type delivery struct {
 	unsent knowledge.Unsent
 	lately knowledge.Lately // what the store was told
@@ -42,12 +43,14 @@ const (
 	// letterSize is how many keys the store is told of in one call.
 	letterSize = 512
 
-	// toldAgain is how old a change may be, when messages break off, that is repeated when they arrive again. Redis replicates behind
-	// the answer: what a master knew alone when it died, or heard after it was cut off, is lost by a failover. In a cluster that is
-	// noticed without a break, by default after 15 seconds.
+	// toldAgain is how old a change may be, when messages break off, that is repeated when they
+	// arrive again. Redis replicates behind the answer: what a master knew alone when it died, or
+	// heard after it was cut off, is lost by a failover. In a cluster that is noticed without a
+	// break, by default after 15 seconds.
 	toldAgain = 30 * time.Second
 
-	// answersArrive is how long after a delivery an answer from before it may still be on its way through this process.
+	// answersArrive is how long after a delivery an answer from before it may still be on its way
+	// through this process.
 	answersArrive = time.Minute
 )
 
@@ -66,7 +69,8 @@ var (
 // loadedBy is the latest stamp of what may have been loaded by now.
 func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
 
-// deliver begins to repeat changes, unless that is being done. It returns what says so in the error for who made them.
+// deliver begins to repeat changes, unless that is being done. It returns what says so in the error
+// for who made them.
 func (c *Cache[V]) deliver() (pending func(error) error) {
 	d := &c.delivery
 	d.mu.Lock()
@@ -84,7 +88,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
 }
 
-// upForChanges says that the store takes changes again, if nothing is left that is repeated: that says it itself.
+// upForChanges says that the store takes changes again, if nothing is left that is repeated: that
+// says it itself.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
 	if c.changing.stands() && c.unsent.Count() == 0 {
 		c.up(ctx, &c.changing)
@@ -100,8 +105,9 @@ func (d *delivery) hearsNothing() {
 	}
 }
 
-// hears takes note that messages arrive, and reports since when they did not. If they do for the first time, and at the first try,
-// nothing was interrupted: what this process has said or begun so far is as it was, and another server can't have come in between.
+// hears takes note that messages arrive, and reports since when they did not. If they do for the
+// first time, and at the first try, nothing was interrupted: what this process has said or begun so
+// far is as it was, and another server can't have come in between.
 func (d *delivery) hears() (since time.Time, interrupted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +119,8 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 	return since, interrupted
 }
 
-// deliverAgain repeats what the store was told of lately: messages were interrupted at that time, and another server may answer now.
+// deliverAgain repeats what the store was told of lately: messages were interrupted at that time,
+// and another server may answer now.
 func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
 		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", more)
@@ -181,7 +188,8 @@ func (c *Cache[V]) delivered(err error) bool {
 	return true
 }
 
-// send tells the store of all that it was not told of, as far as that goes: what it can't be told of doesn't hold up the rest.
+// send tells the store of all that it was not told of, as far as that goes: what it can't be told
+// of doesn't hold up the rest.
 func (c *Cache[V]) send() (err error) {
 	for {
 		some := false
@@ -199,7 +207,8 @@ func (c *Cache[V]) send() (err error) {
 	}
 }
 
-// sendLetter tells the store of some changes. What can be said of one kind is said although another one can't.
+// sendLetter tells the store of some changes. What can be said of one kind is said although another
+// one can't.
 func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	ctx := context.Background()
 	sent, err = c.verify(ctx, &l)
@@ -236,9 +245,10 @@ func (c *Cache[V]) keysOf(ids []string) []Key {
 	return ks
 }
 
-// verify asks the store for changes that it was told of, and adds to the letter those that it doesn't know: it lost them with the
-// server that did. That server's successor has at a key what was loaded since, which stays, or else what is from before the
-// change, or nothing, beside which a lease from before it may stand.
+// verify asks the store for changes that it was told of, and adds to the letter those that it
+// doesn't know: it lost them with the server that did. That server's successor has at a key what
+// was loaded since, which stays, or else what is from before the change, or nothing, beside which a
+// lease from before it may stand.
 func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, err error) {
 	if len(l.AgainTags) > 0 {
 		names := make([]string, len(l.AgainTags))
@@ -311,8 +321,9 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 	return sent, nil
 }
 
-// tellKeys has the store invalidate keys, or mark them stale as of that time, which stands for earlier changes of them up to a number, too. It returns how many of those
-// were unsent, and by id the errors of the keys of which the store could not be told.
+// tellKeys has the store invalidate keys, or mark them stale as of that time, which stands for
+// earlier changes of them up to a number, too. It returns how many of those were unsent, and by id
+// the errors of the keys of which the store could not be told.
 func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64) (sent int, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {
@@ -340,10 +351,11 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 	return c.unsent.SentKeys(done, through, !mark.IsZero()), failed
 }
 
-// Flush waits until the store has been told of every change that this process made: calls of Invalidate, MarkStale, Set and
-// their like that have returned an error which wraps ErrPending, and those that are repeated after a failover. It returns nil
-// at once if there is none. The next try begins at once. If ctx ends before, or the cache is closed, the error says how many are
-// left and why.
+// Flush waits until the store has been told of every change that this process made: calls of
+// Invalidate, MarkStale, Set and their like that have returned an error which wraps ErrPending, and
+// those that are repeated after a failover. It returns nil at once if there is none. The next try
+// begins at once. If ctx ends before, or the cache is closed, the error says how many are left and
+// why.
 func (c *Cache[V]) Flush(ctx context.Context) error {
 	d := &c.delivery
 	d.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// changeable is a store that can be out of reach for changes, or forget those that it has taken as a master does that dies
-// before its replica has them.
+// changeable is a store that can be out of reach for changes, or forget those that it has taken as
+// a master does that dies before its replica has them.
 type changeable struct {
 	*tampered
 	mu      sync.Mutex
@@ -127,8 +127,8 @@ func entryOf(t *testing.T, c *cacheguard.Cache[string], v string) string {
 	return res.Value
 }
 
-// What the store could not be told of is not served here, is repeated until the store has it, and then not any more: other
-// processes don't serve it longer than that.
+// What the store could not be told of is not served here, is repeated until the store has it, and
+// then not any more: other processes don't serve it longer than that.
 func TestDelivery(t *testing.T) {
 	for name, change := range changesOfK {
 		inBubble(t, name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestDelivery(t *testing.T) {
 
 const mostPause = 750 * time.Millisecond // with its jitter
 
-// What the store was told not long ago and has forgotten, it is told again when messages arrive again; what was loaded since
-// stays.
+// What the store was told not long ago and has forgotten, it is told again when messages arrive
+// again; what was loaded since stays.
 func TestForgottenChanges(t *testing.T) {
 	changes := maps.Clone(changesOfK)
 	delete(changes, "Set") // it leaves a value, which is forgotten with the change
@@ -260,7 +260,8 @@ func TestForgottenChanges(t *testing.T) {
 	}
 }
 
-// A change that reaches the store stands for earlier ones of the same key that didn't, but a mark for no invalidation.
+// A change that reaches the store stands for earlier ones of the same key that didn't, but a mark
+// for no invalidation.
 func TestDeliveryByTheNextChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newChangeable()
@@ -347,8 +348,8 @@ func TestDeliveryOfTooMany(t *testing.T) {
 	})
 }
 
-// Shutdown waits for what is unsent, as long as it may, and says what is left; Close tries once more and logs it. In the log there
-// is one line when it begins, and one when it is over.
+// Shutdown waits for what is unsent, as long as it may, and says what is left; Close tries once
+// more and logs it. In the log there is one line when it begins, and one when it is over.
 func TestDeliveryAtTheEnd(t *testing.T) {
 	for name, of := range map[string]struct {
 		back bool // in time
@@ -394,7 +395,8 @@ func TestDeliveryAtTheEnd(t *testing.T) {
 	}
 }
 
-// An answer from before the delivery that arrives after it is not used: who asked came after the change.
+// An answer from before the delivery that arrives after it is not used: who asked came after the
+// change.
 func TestDeliveryMeetsARead(t *testing.T) {
 	for _, step := range []string{"Get", "GetMany"} {
 		inBubble(t, step, func(t *testing.T) {

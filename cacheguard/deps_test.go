@@ -16,9 +16,10 @@ import (
 
 const module = "github.com/cacheguard/cacheguard"
 
-// layers says which packages of this module a package may import: bench, examples → middleware → cacheguard ← stores,
-// locks, observers. The line that fits best counts: "a" is a itself, "a/*" what is one level below it, "a/..." a and
-// all below it. Implementations don't import each other, and so that this holds for those to come, they have one line.
+// layers says which packages of this module a package may import: bench, examples → middleware →
+// cacheguard ← stores, locks, observers. The line that fits best counts: "a" is a itself, "a/*"
+// what is one level below it, "a/..." a and all below it. Implementations don't import each other,
+// and so that this holds for those to come, they have one line.
 var layers = map[string]string{
 	"internal/...":         "internal/...",
 	"cacheguard":           "internal/...",
@@ -35,22 +36,23 @@ var layers = map[string]string{
 	"cacheguard/redisstore/inspect": "cacheguard/redisstore cacheguard/compresscodec cacheguard/msgpackcodec internal/...",
 }
 
-// ownModules are folders with modules of their own whose packages these rules are for too. What is only in such a module
-// is no dependency of this one.
+// ownModules are folders with modules of their own whose packages these rules are for too. What is
+// only in such a module is no dependency of this one.
 var ownModules = []string{"bench/peers"}
 
 // inTests is what tests of any package may import besides.
 const inTests = "cacheguard/... internal/..."
 
-// serversForTests start servers: nobody but tests and the benchmark has a use for them, and guardtest, which shows the
-// tests of others as much of them as they need.
+// serversForTests start servers: nobody but tests and the benchmark has a use for them, and
+// guardtest, which shows the tests of others as much of them as they need.
 const (
 	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest internal/browsertest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
-// libraries says who may import what is not in this module. A library that is not here is a new one: it is a cost for
-// ever to whoever uses the package, so think twice, then add it. Tests import what they like.
+// libraries says who may import what is not in this module. A library that is not here is a new
+// one: it is a cost for ever to whoever uses the package, so think twice, then add it. Tests import
+// what they like.
 var libraries = map[string]string{
 	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
 	"github.com/maypok86/otter/v2/...":     "cacheguard internal/... bench/peers",
@@ -79,7 +81,8 @@ var libraries = map[string]string{
 	"github.com/zeromicro/go-zero/...":     "bench/peers",
 }
 
-// forTests are the parts of the standard library that only tests, and packages named for them, import.
+// forTests are the parts of the standard library that only tests, and packages named for them,
+// import.
 const forTests = "testing/... net/http/httptest"
 
 func TestDependencies(t *testing.T) {
@@ -246,7 +249,8 @@ func forbidden(from, to string, test bool) string {
 	return ""
 }
 
-// best returns the value of the pattern that fits best: the longest, and of two the one for the package itself.
+// best returns the value of the pattern that fits best: the longest, and of two the one for the
+// package itself.
 func best(table map[string]string, p string) (value string, ok bool) {
 	fit := -1
 	for pattern, v := range table {
@@ -279,7 +283,8 @@ func matches(patterns, p string) bool {
 	return false
 }
 
-// eachImport reads the imports of every file of the module and of ownModules, whatever system it is built for.
+// eachImport reads the imports of every file of the module and of ownModules, whatever system it is
+// built for.
 func eachImport(root string, each func(file, from, to string)) error {
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

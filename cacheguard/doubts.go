@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// doubts is what a cache says once of what works as documented, and hardly as its user has meant it.
+// doubts is what a cache says once of what works as documented, and hardly as its user has meant
+// it.
 type doubts struct {
 	pattern, tagPattern, slow, lossy atomic.Bool // was said
 	looks                            atomic.Int32
@@ -67,21 +68,23 @@ func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []st
 	}
 }
 
-// doubtLifetime looks for a value that is over sooner than its load takes: then its key is being loaded most of the time.
+// doubtLifetime looks for a value that is over sooner than its load takes: then its key is being
+// loaded most of the time.
 func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration) {
 	if took > fresh {
 		c.once(ctx, &c.slow, shortLine, "load", took, "fresh", fresh)
 	}
 }
 
-// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see if they are what they were.
+// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see if
+// they are what they were.
 const (
 	firstLooks = 3
 	mostLooked = 64 << 10
 )
 
-// doubtCodec looks for what a codec loses, such as fields that are not exported: callers get that from a load and not from a hit. It looks
-// at the first values, and costs nothing after that.
+// doubtCodec looks for what a codec loses, such as fields that are not exported: callers get that
+// from a load and not from a hit. It looks at the first values, and costs nothing after that.
 func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	if len(encoded) > mostLooked || c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
 		return
@@ -141,8 +144,8 @@ var (
 	sharersOf = map[name]*sharers{}
 )
 
-// doubtName says if another cache of this process has the same name in the same store, and other settings. It returns what is to be called
-// when the cache is closed.
+// doubtName says if another cache of this process has the same name in the same store, and other
+// settings. It returns what is to be called when the cache is closed.
 func (c *Cache[V]) doubtName() (closed func()) {
 	if !reflect.TypeOf(c.store).Comparable() {
 		return func() {}

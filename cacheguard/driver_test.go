@@ -14,7 +14,8 @@ import (
 // inHand is what a miss has beside its state.
 func (m *miss[V]) inHand() (turn, load bool) { return m.turn != nil, m.work != nil }
 
-// drive compares what runs do, in all tests of this package under CACHEGUARD_TEST=soak, with the table of what the driver in the protocol's explorer does.
+// drive compares what runs do, in all tests of this package under CACHEGUARD_TEST=soak, with the
+// table of what the driver in the protocol's explorer does.
 type drive struct {
 	states, events []string
 	table          map[string]bool
@@ -85,7 +86,8 @@ func (d *drive) step(m any, was protocol.Miss, e protocol.Event, do protocol.Do)
 		return
 	}
 	left := d.left[m]
-	// A run reads all its mail before it does anything: that a lease is lost may come together with the end of its load.
+	// A run reads all its mail before it does anything: that a lease is lost may come together with
+	// the end of its load.
 	ends := e.Kind == protocol.Returned || e.Kind == protocol.Unstorable || e.Kind == protocol.Failed
 	if together := (ends || e.Kind == protocol.End) && left&protocol.CancelLoad != 0; !together && !d.table[line] {
 		d.bad["told what the explorer never tells: "+line] = true

@@ -60,7 +60,8 @@ func ExampleCache_GetManyEntries() {
 	// loaded hit <nil>
 }
 
-// Ids needn't be strings. A load that can't give some of them says which, and the others are stored.
+// Ids needn't be strings. A load that can't give some of them says which, and the others are
+// stored.
 func ExampleGetManyBy() {
 	products := newProducts()
 	defer products.Close()

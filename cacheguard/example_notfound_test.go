@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// What does not exist is remembered as well, for NegativeTTL: look-ups of things that aren't there don't reach the
-// origin each time.
+// What does not exist is remembered as well, for NegativeTTL: look-ups of things that aren't there
+// don't reach the origin each time.
 func ExampleCache_Get_notFound() {
 	products := newProducts()
 	defer products.Close()
@@ -38,8 +38,8 @@ func ExampleCache_Get_notFound() {
 	// loads: 1
 }
 
-// Settings of a user, many of whom have none: each look-up that finds nothing would be a query, and is one for every
-// NegativeTTL. The id is part of the key, so that nobody gets another one's.
+// Settings of a user, many of whom have none: each look-up that finds nothing would be a query, and
+// is one for every NegativeTTL. The id is part of the key, so that nobody gets another one's.
 func Example_perUser() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -106,7 +106,8 @@ func ExampleOptions_empty() {
 
 var errRetired = errors.New("product is retired")
 
-// A load's error is itself only in its process. What callers tell apart by errors.Is is named in Options.Errors, and is the same in all.
+// A load's error is itself only in its process. What callers tell apart by errors.Is is named in
+// Options.Errors, and is the same in all.
 func ExampleOptions_errors() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

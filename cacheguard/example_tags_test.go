@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A page is built of many things. When one of them changes, every page that has it goes, without anybody having to know
-// which these are.
+// A page is built of many things. When one of them changes, every page that has it goes, without
+// anybody having to know which these are.
 func ExampleCache_InvalidateTags() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Commit to the origin, then invalidate: a load that read the origin before the commit can't store what it read.
+// Commit to the origin, then invalidate: a load that read the origin before the commit can't store
+// what it read.
 func ExampleCache_Invalidate() {
 	products := newProducts()
 	defer products.Close()
@@ -39,7 +40,8 @@ func ExampleCache_Update() {
 	// desk lamp hit <nil>
 }
 
-// A write says what its result depends on, as a load does with GetEntry. Without a word about tags, the tags that the key had stay.
+// A write says what its result depends on, as a load does with GetEntry. Without a word about tags,
+// the tags that the key had stay.
 func ExampleCache_UpdateEntry() {
 	products := newProducts()
 	defer products.Close()

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// twoServers is a store on a server and its replica, which has nothing but what a test gives it, and takes the server's place when
-// the test says so.
+// twoServers is a store on a server and its replica, which has nothing but what a test gives it,
+// and takes the server's place when the test says so.
 type twoServers struct {
 	*memstore.Store
 	replica *memstore.Store
@@ -80,8 +80,9 @@ func (s *twoServers) Invalidate(ctx context.Context, keys []cacheguard.Key) erro
 	return s.serves.Load().Invalidate(ctx, keys)
 }
 
-// What a server has acknowledged and its successor doesn't know is repeated, whatever happens to the subscription before: it may be
-// interrupted and restored while the server is still there, or for longer than changes are remembered.
+// What a server has acknowledged and its successor doesn't know is repeated, whatever happens to
+// the subscription before: it may be interrupted and restored while the server is still there, or
+// for longer than changes are remembered.
 func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 	for when, before := range map[string]func(t *testing.T, s *twoServers, c *cacheguard.Cache[string]){
 		"at once": func(*testing.T, *twoServers, *cacheguard.Cache[string]) {},
@@ -167,8 +168,8 @@ func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {
 	})
 }
 
-// A process is subscribed by its first change. What it has changed before messages arrive for the first time isn't repeated, for
-// nothing was interrupted; if a try has failed before that, it is.
+// A process is subscribed by its first change. What it has changed before messages arrive for the
+// first time isn't repeated, for nothing was interrupted; if a try has failed before that, it is.
 func TestFirstMessagesRepeatNothing(t *testing.T) {
 	for name, fails := range map[string]bool{"at the first try": false, "at a later one": true} {
 		inBubble(t, name, func(t *testing.T) {

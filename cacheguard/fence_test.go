@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// fence watches the leases of a whole fleet: a fill that was begun when another process already knew of a later grant
-// must not be stored, whatever went wrong.
+// fence watches the leases of a whole fleet: a fill that was begun when another process already
+// knew of a later grant must not be stored, whatever went wrong.
 type fence struct {
 	broken func(key string, late, newer int64)
 

@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// find looks for a value: by a read, or where there is likely none by asking for the lease at once. That question has the double check
-// inside: a value comes as a read would have brought it, and nothing is granted. With any other answer the run goes on.
+// find looks for a value: by a read, or where there is likely none by asking for the lease at once.
+// That question has the double check inside: a value comes as a read would have brought it, and
+// nothing is granted. With any other answer the run goes on.
 func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) (got found[V], goesOn *run[V], err error) {
 	if r := c.firstRun(ctx, of, mayLead, e); r != nil {
 		m := r.misses[0]
@@ -34,9 +35,9 @@ func unanswered(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
 }
 
-// firstRun makes a run that asks for the lease before anything else. It returns nil if there likely is a value, if a load couldn't begin
-// at once, for want of a slot, if the store has trouble, which is another one for reads, after a load that failed, and inside the load
-// of this very key.
+// firstRun makes a run that asks for the lease before anything else. It returns nil if there likely
+// is a value, if a load couldn't begin at once, for want of a slot, if the store has trouble, which
+// is another one for reads, after a load that failed, and inside the load of this very key.
 func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
 	if !mayLead || !c.presence.Lacks(e) || c.reading.is() || c.leasing.is() ||
 		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
@@ -52,8 +53,9 @@ func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e 
 	return c.newRun(ctx, nil, m)
 }
 
-// asksFirst asks for the lease on the goroutine of the caller who leads the flight, where a read would be. If its miss has not begun
-// then, the run is over, and the miss has what a read would have found, or there is an error.
+// asksFirst asks for the lease on the goroutine of the caller who leads the flight, where a read
+// would be. If its miss has not begun then, the run is over, and the miss has what a read would
+// have found, or there is an error.
 func (r *run[V]) asksFirst(ctx context.Context) error {
 	m, asking, answered := r.misses[0], r.values, false
 	defer func() {

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A process that knows of no value asks for the lease at once: of a key that it hasn't seen, that it has changed, or whose value has
-// ended. Where it expects a value, it reads.
+// A process that knows of no value asks for the lease at once: of a key that it hasn't seen, that
+// it has changed, or whose value has ended. Where it expects a value, it reads.
 func TestLeaseIsAskedForFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -45,7 +45,8 @@ func TestLeaseIsAskedForFirst(t *testing.T) {
 	})
 }
 
-// A question for a value that is there after all is a hit like any other: nothing is granted, counted or kept.
+// A question for a value that is there after all is a hit like any other: nothing is granted,
+// counted or kept.
 func TestValueInThePlaceOfALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -177,8 +178,8 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 	}
 }
 
-// A question that gets no answer says nothing about a value that can be read; unless it took as long as a read would, which isn't
-// waited for, too.
+// A question that gets no answer says nothing about a value that can be read; unless it took as
+// long as a read would, which isn't waited for, too.
 func TestAskingFirstWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -207,8 +208,8 @@ func TestAskingFirstWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Who may be granted a lease has a slot for the load, so that nobody waits for one with a lease in hand: where half of the slots are
-// taken, a value is looked up first.
+// Who may be granted a lease has a slot for the load, so that nobody waits for one with a lease in
+// hand: where half of the slots are taken, a value is looked up first.
 func TestAskingFirstNeedsASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -241,7 +242,8 @@ func TestAskingFirstNeedsASlot(t *testing.T) {
 	})
 }
 
-// When the cache closes, or the caller's time ends, while the lease is asked for, callers get that error and the lease is given back.
+// When the cache closes, or the caller's time ends, while the lease is asked for, callers get that
+// error and the lease is given back.
 func TestAskingFirstIsLeft(t *testing.T) {
 	inBubble(t, "close", func(t *testing.T) {
 		store := newTampered()

@@ -18,16 +18,16 @@ type waiting struct {
 	note    []byte        // the note of the load that was waited for
 }
 
-// follow begins to wait for the load that has the lease, until the first of: a message about the key, the end of the lease,
-// messages that may have been lost, everybody's leaving.
+// follow begins to wait for the load that has the lease, until the first of: a message about the
+// key, the end of the lease, messages that may have been lost, everybody's leaving.
 func (r *run[V]) follow(m *miss[V]) {
 	now := time.Now()
 	m.waits.note, m.waits.since = nil, now
 	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, &m.waits))
 }
 
-// patience is how long to wait for a message: to the end of the lease and a little, so that not everybody asks at
-// once; without messages, ask from time to time.
+// patience is how long to wait for a message: to the end of the lease and a little, so that not
+// everybody asks at once; without messages, ask from time to time.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := remaining + time.Millisecond + rand.N(8*time.Millisecond)
 	if c.store.Listening() {
@@ -129,8 +129,8 @@ func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 	r.step(m, e)
 }
 
-// readStored reads the value that the awaited load has stored, which is too large for a message: once for the whole process. The
-// others of a batch don't wait for that.
+// readStored reads the value that the awaited load has stored, which is too large for a message:
+// once for the whole process. The others of a batch don't wait for that.
 func (r *run[V]) readStored(m *miss[V], question uint32) {
 	c, asOf := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
@@ -156,7 +156,8 @@ func (r *run[V]) readStored(m *miss[V], question uint32) {
 	take(c.read(r.values, m.key))
 }
 
-// listen begins to listen for the key of a miss, or forgets what has been heard: the answer to a question is newer.
+// listen begins to listen for the key of a miss, or forgets what has been heard: the answer to a
+// question is newer.
 func (r *run[V]) listen(m *miss[V]) {
 	if m.waits.watcher == nil {
 		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, msg Message) {

@@ -11,9 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should refresh a value that is
-// still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015,
-// figure 3: now - took * beta * ln(draw) >= expiry.
+// drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should
+// refresh a value that is still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal
+// Probabilistic Cache Stampede Prevention, VLDB 2015, figure 3: now - took * beta * ln(draw) >=
+// expiry.
 func drawsEarly(left, took time.Duration, beta float64, draw func() float64) bool {
 	if beta <= 0 || float64(left) > 37*beta*float64(took) { // no draw makes up for this: ln(2^-53) is -36.7
 		return false
@@ -62,7 +63,8 @@ func (got *found[V]) use() protocol.Use {
 	return got.good
 }
 
-// open makes a value of the frame of a key, which was asked for then (unsent.Now). It never panics and never returns an error: what is not a value is a miss.
+// open makes a value of the frame of a key, which was asked for then (unsent.Now). It never panics
+// and never returns an error: what is not a value is a miss.
 func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 	if f != nil {
 		c.openInto(&got, asked, id, f, c.store.Now())

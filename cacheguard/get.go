@@ -13,13 +13,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Get returns the value of key: from the store, or from load, run once for all who ask at the same time in the whole
-// fleet. ctx bounds this caller only: when it ends, Get returns its error at once, or within the store's operation
-// timeout if it is just being read; the load goes on for others who wait, and is cancelled when the last one has left.
+// Get returns the value of key: from the store, or from load, run once for all who ask at the same
+// time in the whole fleet. ctx bounds this caller only: when it ends, Get returns its error at
+// once, or within the store's operation timeout if it is just being read; the load goes on for
+// others who wait, and is cancelled when the last one has left.
 //
-// It returns ErrNotFound if the origin has no such thing, the load's error (*LoadError if the load ran in another
-// process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and ErrUnavailable if the store can't
-// be used and the cache fails closed; otherwise trouble with the store is not the caller's error.
+// It returns ErrNotFound if the origin has no such thing, the load's error (*LoadError if the load
+// ran in another process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and
+// ErrUnavailable if the store can't be used and the cache fails closed; otherwise trouble with the
+// store is not the caller's error.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
@@ -61,10 +63,11 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 
 // call is what a caller keeps on its stack while it waits.
 //
-// Thousands of goroutines wait at the same time. A stack has 2 KiB at first, of which 1.1 can be used, and what doesn't fit has
-// it copied to one of 4 KiB in memory that may never have been touched: that costs more than all the rest of a waiting call. So
-// Get and its kin wait themselves, in the loops that they end with, and begin and end, which may go deep, are not on the stack
-// while they do.
+// Thousands of goroutines wait at the same time. A stack has 2 KiB at first, of which 1.1 can be
+// used, and what doesn't fit has it copied to one of 4 KiB in memory that may never have been
+// touched: that costs more than all the rest of a waiting call. So Get and its kin wait themselves,
+// in the loops that they end with, and begin and end, which may go deep, are not on the stack while
+// they do.
 type call[V any] struct {
 	group   group
 	demands bool      // its context demands something not older, and somebody sees to that: see notOlder
@@ -76,9 +79,10 @@ type call[V any] struct {
 	late   time.Duration              // how long after the flight was detached it came, if somebody is to be told; 0: before that
 }
 
-// begin is the read path: look into the process-local tier; join the key's flight; its leader looks the value up; if it
-// is fresh, return it; if it is stale but good enough for now, return it and refresh it behind the caller's back; else
-// pursue it by lease and load, or by waiting for who has them, until somebody has the result for all.
+// begin is the read path: look into the process-local tier; join the key's flight; its leader looks
+// the value up; if it is fresh, return it; if it is stale but good enough for now, return it and
+// refresh it behind the caller's back; else pursue it by lease and load, or by waiting for who has
+// them, until somebody has the result for all.
 //
 //go:noinline
 func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Result[V]) error {
@@ -181,7 +185,8 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 	return true, c.answer(ctx, key, res)
 }
 
-// leadRead is the read path of the caller that leads the flight. The look-up runs on its own goroutine: a hit costs no other.
+// leadRead is the read path of the caller that leads the flight. The look-up runs on its own
+// goroutine: a hit costs no other.
 //
 //go:noinline
 func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {
@@ -237,9 +242,10 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 	return c.detach(ctx, m, res)
 }
 
-// atOnce says what a caller is told who waits for no load: a fresh value; a stale one, where that will do or because a load has
-// failed; the error of a load that has just failed in this process; that too many ask the store, which is no reason to ask the
-// origin. Zero: there is a load to be had. behind: the value is to be refreshed meanwhile.
+// atOnce says what a caller is told who waits for no load: a fresh value; a stale one, where that
+// will do or because a load has failed; the error of a load that has just failed in this process;
+// that too many ask the store, which is no reason to ask the origin. Zero: there is a load to be
+// had. behind: the value is to be refreshed meanwhile.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good == protocol.Fresh:
@@ -289,10 +295,12 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 
 // accept gives the caller what a flight that another one leads has landed with.
 //
-// With StrongReads that may not do. A flight's result is as of the moment before the question to the store that it comes
-// from, or before its load began. For who joined the flight later than that, it may be what was so before a change that had
-// returned when this caller came, of which its process hasn't heard yet. Such a caller has waited all the same, so that a burst
-// doesn't become as many look-ups, and now takes part in another one: all who come while one is out share the next.
+// With StrongReads that may not do. A flight's result is as of the moment before the question to
+// the store that it comes from, or before its load began. For who joined the flight later than
+// that, it may be what was so before a change that had returned when this caller came, of which its
+// process hasn't heard yet. Such a caller has waited all the same, so that a burst doesn't become
+// as many look-ups, and now takes part in another one: all who come while one is out share the
+// next.
 func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
@@ -310,8 +318,9 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return c.await(ctx, next, key, call, res)
 }
 
-// tooOld reports whether what a flight has brought may be from before a change that had returned at that moment; 0: that doesn't
-// matter. An error is never a value, and while the store can't be read there are no changes to be heard of.
+// tooOld reports whether what a flight has brought may be from before a change that had returned at
+// that moment; 0: that doesn't matter. An error is never a value, and while the store can't be read
+// there are no changes to be heard of.
 func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
 	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.is() {
 		return false
@@ -350,8 +359,8 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return res.withNotFound(out.err)
 }
 
-// urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the one it needs. With
-// something else to be had, that load won't wait for long.
+// urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the
+// one it needs. With something else to be had, that load won't wait for long.
 func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 	if insideLoad(ctx, c.opts.Limiter) && !f.Offers() {
 		f.Urge()

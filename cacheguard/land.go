@@ -96,7 +96,8 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 // fail lands with an error, or with the stale value where there is one that may be served instead.
 func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
 
-// failWith is fail. Without looks, its machine has just seen that the stale value may be served, or there is none.
+// failWith is fail. Without looks, its machine has just seen that the stale value may be served, or
+// there is none.
 func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
 	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
 		stale := m.had.res.later(time.Since(m.at))

@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// work is a load of misses of a run, with leases or without. All but what says otherwise is for the run's goroutine.
+// work is a load of misses of a run, with leases or without. All but what says otherwise is for the
+// run's goroutine.
 type work[V any] struct {
 	run    *run[V]
 	all    []*miss[V]   // for which it was begun; it is the load of those whose work this is
@@ -40,8 +41,8 @@ const (
 	dropped          // nobody wants it any more
 )
 
-// load starts the loads of misses that have their turn. Those with a lease and those without are not the same load: the
-// results of these are not stored.
+// load starts the loads of misses that have their turn. Those with a lease and those without are
+// not the same load: the results of these are not stored.
 func (r *run[V]) load(all []*miss[V]) {
 	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // leases don't wait for a slot
 	for len(all) > 0 {
@@ -145,8 +146,9 @@ func (w *work[V]) callers() (n int) {
 // Announce tells those who wait for a load of one key something before it has ended.
 func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
 
-// Made has a load of one key, which has its result now, be a member of its flight: callers who leave from now on don't have the
-// result thrown away that may be theirs already. It does nothing if all have left before.
+// Made has a load of one key, which has its result now, be a member of its flight: callers who
+// leave from now on don't have the result thrown away that may be theirs already. It does nothing
+// if all have left before.
 func (w *work[V]) Made() {
 	f := w.all[0].flight
 	f.Hold()
@@ -181,7 +183,8 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	return outs
 }
 
-// completeSafely is complete for one of many: what the user's functions do with its value is not the others' problem.
+// completeSafely is complete for one of many: what the user's functions do with its value is not
+// the others' problem.
 func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -258,8 +261,8 @@ func (w *work[V]) end() {
 	w.cancel()
 }
 
-// drop has the load go on without a miss that is nobody's any more, or that follows another load. Without any it is told to
-// stop.
+// drop has the load go on without a miss that is nobody's any more, or that follows another load.
+// Without any it is told to stop.
 func (w *work[V]) drop(m *miss[V]) {
 	if w == nil || m.work != w { // it waits for its slot still, or has returned
 		return
@@ -292,8 +295,9 @@ func (w *work[V]) deserted() bool {
 	return true
 }
 
-// renewFrom has the leases of the load renewed at a third of their time since that question was sent, until the load is over
-// or its context ends, which LoadTimeout sees to: a load that hangs can't hold a key for ever.
+// renewFrom has the leases of the load renewed at a third of their time since that question was
+// sent, until the load is over or its context ends, which LoadTimeout sees to: a load that hangs
+// can't hold a key for ever.
 func (w *work[V]) renewFrom(sent time.Duration) {
 	r := w.run
 	due := sent + r.cache.opts.LeaseTTL/3 - r.now()

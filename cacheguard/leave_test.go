@@ -8,7 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A result that is not shared and leaves what is stored goes to its own caller, and everybody else has what was there.
+// A result that is not shared and leaves what is stored goes to its own caller, and everybody else
+// has what was there.
 func TestLeaveStored(t *testing.T) {
 	for name, local := range map[string]cacheguard.Local[string]{"store": {}, "local tier": {Entries: 10}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ type fact struct {
 	Version int64
 }
 
-// ledger is an origin that remembers when the cache has acknowledged its changes, so that what a read may no longer
-// return can be looked up. It is safe for concurrent use.
+// ledger is an origin that remembers when the cache has acknowledged its changes, so that what a
+// read may no longer return can be looked up. It is safe for concurrent use.
 type ledger struct {
 	mu       sync.Mutex // guards accounts and what is in them
 	accounts map[string]*account

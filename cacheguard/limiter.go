@@ -10,16 +10,17 @@ import (
 	"github.com/cacheguard/cacheguard/internal/budget"
 )
 
-// Limiter is a budget of loads that run at a time, in this process (NewLimiter) or in the whole fleet
-// (NewFleetLimiter). Give one to several caches to protect an origin that they share. A load begun inside a load takes
-// no second slot of the same Limiter, so nested loads can't wait for each other. Safe for concurrent use.
+// Limiter is a budget of loads that run at a time, in this process (NewLimiter) or in the whole
+// fleet (NewFleetLimiter). Give one to several caches to protect an origin that they share. A load
+// begun inside a load takes no second slot of the same Limiter, so nested loads can't wait for each
+// other. Safe for concurrent use.
 type Limiter struct {
 	queue budget.Queue
 	fleet *budget.Fleet // nil for a budget of this process alone
 }
 
-// NewLimiter returns a budget of max loads at a time, at least 1, with at most queue more that wait for a slot, in
-// order; one more is turned away with ErrOverloaded.
+// NewLimiter returns a budget of max loads at a time, at least 1, with at most queue more that wait
+// for a slot, in order; one more is turned away with ErrOverloaded.
 func NewLimiter(max, queue int) *Limiter {
 	if max < 1 {
 		max = 1
@@ -27,8 +28,9 @@ func NewLimiter(max, queue int) *Limiter {
 	return &Limiter{queue: budget.Queue{Max: max, Most: queue}}
 }
 
-// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience, and
-// only if less than that share of the queue is taken; when urged is closed it does without a slot.
+// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than
+// ctx and patience, and only if less than that share of the queue is taken; when urged is closed it
+// does without a slot.
 func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
@@ -49,7 +51,8 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	}, nil
 }
 
-// try is acquire for somebody who can do without a slot: nil if none is to be had at once. A permit costs a trip.
+// try is acquire for somebody who can do without a slot: nil if none is to be had at once. A permit
+// costs a trip.
 func (l *Limiter) try(ctx context.Context) (release func()) {
 	switch {
 	case l == nil || insideLoad(ctx, l):
@@ -60,10 +63,11 @@ func (l *Limiter) try(ctx context.Context) (release func()) {
 	return l.queue.Try()
 }
 
-// NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this name on the same
-// store; beside it at most queue loads wait in each process. max is the same everywhere, or the least of them may never
-// get a turn. The permits are leases in the store: one of a process that died is free after 3 seconds; a process that
-// is stopped for longer than that during a load may find that another one has begun meanwhile. While the store can't be used the
+// NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this
+// name on the same store; beside it at most queue loads wait in each process. max is the same
+// everywhere, or the least of them may never get a turn. The permits are leases in the store: one
+// of a process that died is free after 3 seconds; a process that is stopped for longer than that
+// during a load may find that another one has begun meanwhile. While the store can't be used the
 // budget holds for each process alone. It lives as long as the store.
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error

@@ -20,27 +20,31 @@ import (
 
 // What is promised of a key that is read and changed at the same time is checked twice.
 //
-// Each read alone: one that begins when a change has returned in its own process, or when the message of a change has
-// arrived in it, returns that change or a newer one. This holds for every answer, whatever went wrong meanwhile.
+// Each read alone: one that begins when a change has returned in its own process, or when the
+// message of a change has arrived in it, returns that change or a newer one. This holds for every
+// answer, whatever went wrong meanwhile.
 //
-// All reads together, as a register that is linearizable (porcupine): while a change is on its way, reads agree on when
-// it happened; nobody gets the old version after somebody got the new one. This is more than is promised, so what is
-// admitted is left out, which a history of reads can take: leaving out a read makes no wrong history right but for that
-// read. Left out are
-//   - answers that never stood in the store (a load that lost its lease, or had none): for the callers that waited from
-//     before, and while a change is on its way such a load may see it earlier than those that read the store;
-//   - stale answers: a flight that has a stale value in hand offers it, although another one may have loaded meanwhile;
-//   - in a fleet, reads during a change, which lasts until its message has arrived everywhere: a process may see the new
-//     version and another one, which has not heard yet, let a caller join a flight from before (see the package's
-//     documentation, "What is not promised").
+// All reads together, as a register that is linearizable (porcupine): while a change is on its way,
+// reads agree on when it happened; nobody gets the old version after somebody got the new one. This
+// is more than is promised, so what is admitted is left out, which a history of reads can take:
+// leaving out a read makes no wrong history right but for that read. Left out are
+//   - answers that never stood in the store (a load that lost its lease, or had none): for the
+//     callers that waited from before, and while a change is on its way such a load may see it
+//     earlier than those that read the store;
+//   - stale answers: a flight that has a stale value in hand offers it, although another one may
+//     have loaded meanwhile;
+//   - in a fleet, reads during a change, which lasts until its message has arrived everywhere: a
+//     process may see the new version and another one, which has not heard yet, let a caller join a
+//     flight from before (see the package's documentation, "What is not promised").
 //
-// There is no local tier. Set has a key for itself, as it must: the other changes may come at the same time.
+// There is no local tier. Set has a key for itself, as it must: the other changes may come at the
+// same time.
 
-// With StrongReads the exception for fleets is none, and a read in any process that begins when a change has returned in
-// another one returns that or a newer one.
+// With StrongReads the exception for fleets is none, and a read in any process that begins when a
+// change has returned in another one returns that or a newer one.
 
-// TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and leases that end during
-// loads.
+// TestLinearInOneProcess: with replies that get lost, values and leases that are evicted, and
+// leases that end during loads.
 func TestLinearInOneProcess(t *testing.T) {
 	for name, change := range registerOptions {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +74,8 @@ func TestLinearInAFleet(t *testing.T) {
 	}
 }
 
-// TestStrongReads is the same for several processes that don't wait for messages, changed by key and by tag.
+// TestStrongReads is the same for several processes that don't wait for messages, changed by key
+// and by tag.
 func TestStrongReads(t *testing.T) {
 	kinds := map[string]registerKind{"one by one": byKey, "tags": registerKinds["tags"], "many": registerKinds["many"]}
 	for kind, k := range kinds {
@@ -404,7 +409,8 @@ func (r *registers) heardEverywhere(w *changing) error {
 	return nil
 }
 
-// loseReplies has the replies to all kinds of steps get lost, one after another, and some replies to reads be late.
+// loseReplies has the replies to all kinds of steps get lost, one after another, and some replies
+// to reads be late.
 func (r *registers) loseReplies(ctx context.Context, p *redistest.Proxy) {
 	scripts := make(map[string]func(redistest.Command) bool)
 	for _, name := range r.scripts {
@@ -525,7 +531,8 @@ type registerInput struct {
 	way   string
 }
 
-// register is what each key is: a read returns what was written last. No version at all is version 0.
+// register is what each key is: a read returns what was written last. No version at all is version
+// 0.
 var register = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		byKey := make(map[string][]porcupine.Operation)

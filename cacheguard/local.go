@@ -67,7 +67,8 @@ func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	return res, e
 }
 
-// dueEarly reports whether a reader who was answered with this is to refresh it before its time, and then what to refresh.
+// dueEarly reports whether a reader who was answered with this is to refresh it before its time,
+// and then what to refresh.
 func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 	if beta <= 0 || !drawsEarly(res.FreshFor, e.took, beta, rand.Float64) {
 		return found[V]{}, false
@@ -115,23 +116,24 @@ func (n *localTier[V]) moments(keys []Key) (all []moment) {
 	return all
 }
 
-// moment says up to which change of a key, and up to which invalidation by tag, a value is known to be true.
+// moment says up to which change of a key, and up to which invalidation by tag, a value is known to
+// be true.
 type moment struct {
 	local.Stamp
 	known uint64
 }
 
-// keep puts a fresh value into the tier, unless it was changed since the moment was taken or nobody could say. It comes
-// before the value is answered with, so that who asks again finds it; it may end the goroutine (Goexit in the user's
-// functions), which its callers see to.
+// keep puts a fresh value into the tier, unless it was changed since the moment was taken or nobody
+// could say. It comes before the value is answered with, so that who asks again finds it; it may
+// end the goroutine (Goexit in the user's functions), which its callers see to.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 	if n.values != nil {
 		n.put(id, m, got, n.values.Put)
 	}
 }
 
-// replace is keep for what this process has stored itself: what was there is out of date, whether or not this takes its
-// place, and so is what slower readers have read.
+// replace is keep for what this process has stored itself: what was there is out of date, whether
+// or not this takes its place, and so is what slower readers have read.
 func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	if n.values == nil {
 		return
@@ -163,8 +165,8 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	})
 }
 
-// last returns what the tier has of a key, although nobody can say whether it was changed since: good for being served
-// as stale, within its windows, while the store can't be used.
+// last returns what the tier has of a key, although nobody can say whether it was changed since:
+// good for being served as stale, within its windows, while the store can't be used.
 func (n *localTier[V]) last(id string) (got found[V]) {
 	if n.values == nil {
 		return got

@@ -17,8 +17,8 @@ import (
 //
 //	go test -run '^$' -bench BenchmarkLocalHit -count 6 ./cacheguard
 //
-// The caches are nearly full, for only then otter notes which entries were used. "otter" has an expiry, without which
-// no cache could do; "otter, no expiry" never looks at the clock.
+// The caches are nearly full, for only then otter notes which entries were used. "otter" has an
+// expiry, without which no cache could do; "otter, no expiry" never looks at the clock.
 func BenchmarkLocalHit(b *testing.B) {
 	const entries, room = 1000, 1500
 	ctx := context.Background()

@@ -134,7 +134,8 @@ func TestLocalTierHearsOfChanges(t *testing.T) {
 				p.reads(t, v, true)
 			}
 		}
-		// What a load of its own returned is there at once, and what another one's did after one read.
+		// What a load of its own returned is there at once, and what another one's did after one
+		// read.
 		if err := p.other.Invalidate(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,8 @@ func TestLocalTierDoesntKeepWhatChanged(t *testing.T) {
 	})
 }
 
-// P11: while messages may be lost the tier is not trusted, and what it had is forgotten when they arrive again.
+// P11: while messages may be lost the tier is not trusted, and what it had is forgotten when they
+// arrive again.
 func TestLocalTierWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, cacheguard.Options[int]{StaleIfError: time.Minute})
@@ -212,7 +214,8 @@ func TestLocalTierWithoutMessages(t *testing.T) {
 		p.put(t, 2)
 		p.reads(t, 2, false)
 
-		// The store is down, too: what is there may be older than a change that nobody heard of, so it is stale.
+		// The store is down, too: what is there may be older than a change that nobody heard of, so
+		// it is stale.
 		p.store.down.Store(true)
 		res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin))
 		if err != nil || res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded || !res.Local || !errors.Is(res.Err, cacheguard.ErrUnavailable) {
@@ -234,7 +237,8 @@ func TestLocalTierWithoutMessages(t *testing.T) {
 	})
 }
 
-// TestLocalTierIsNoFallbackWithoutAWindow: to serve what may be out of date is for the user to allow.
+// TestLocalTierIsNoFallbackWithoutAWindow: to serve what may be out of date is for the user to
+// allow.
 func TestLocalTierIsNoFallbackWithoutAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, window := range []time.Duration{0, time.Minute} {

@@ -26,8 +26,9 @@ func withLocal(ttl time.Duration) cacheguard.Options[fact] {
 	return cacheguard.Options[fact]{Jitter: -1, Local: cacheguard.Local[fact]{Entries: 1000, TTL: ttl}}
 }
 
-// What one member changes the other one's tier forgets as soon as the message arrives. How long that takes is measured
-// from the change's return to the last read that began after it and still got the old version.
+// What one member changes the other one's tier forgets as soon as the message arrives. How long
+// that takes is measured from the change's return to the last read that began after it and still
+// got the old version.
 func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 	rounds, keys := 300, 100
 	if redistest.Full() {
@@ -149,8 +150,8 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 	}
 }
 
-// While messages don't arrive the tier is not used; until that is noticed, its answers are no older than that takes;
-// and when messages arrive again it is used again and right.
+// While messages don't arrive the tier is not used; until that is noticed, its answers are no older
+// than that takes; and when messages arrive again it is used again and right.
 func TestLocalTierDuringABreak(t *testing.T) {
 	redistest.Shared(t) // or there is no need to go on
 	for name, c := range map[string]struct{ harm, heal func(*redistest.Proxy) error }{

@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// lookUp finds what the store has. If it mayLead, it may ask for the lease at once; then the run goes on that has asked. The error means that
-// the store can't be used.
+// lookUp finds what the store has. If it mayLead, it may ask for the lease at once; then the run
+// goes on that has asked. The error means that the store can't be used.
 func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
@@ -39,8 +39,9 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 	return got, goesOn, storeErr
 }
 
-// unread goes on with a value that could not be read. If only this caller's time is over, that is not the store's fault nor the others'
-// problem: it is as if nothing were there, and who asks for the lease looks again. Else it is an error, and what the local tier has must do.
+// unread goes on with a value that could not be read. If only this caller's time is over, that is
+// not the store's fault nor the others' problem: it is as if nothing were there, and who asks for
+// the lease looks again. Else it is an error, and what the local tier has must do.
 func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
@@ -78,7 +79,8 @@ func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []by
 	return got, raw, err
 }
 
-// openWith opens a frame that came with the generations that were asked for, and reports whether they are those that it needs.
+// openWith opens a frame that came with the generations that were asked for, and reports whether
+// they are those that it needs.
 func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
 	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
 		return got, true
@@ -87,7 +89,8 @@ func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge
 	return got, got.checkWith(hint, gens, c.store)
 }
 
-// checkWith is checkAgainst for the generations that were asked for by a hint. It reports whether they are those that the value needs.
+// checkWith is checkAgainst for the generations that were asked for by a hint. It reports whether
+// they are those that the value needs.
 func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
 	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
 		return false
@@ -96,8 +99,9 @@ func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock int
 	return true
 }
 
-// openAlone opens a frame that came without the generations. What has been heard of them counts only if this was told by a
-// message, too: messages come in the order of what they tell of, but they may be late.
+// openAlone opens a frame that came without the generations. What has been heard of them counts
+// only if this was told by a message, too: messages come in the order of what they tell of, but
+// they may be late.
 func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (found[V], error) {
 	got := c.open(asked, k.Key, raw)
 	if got.res.Status == StatusMiss || byMessage && c.invalidations.Passes(got.tags, got.stamp) {
@@ -108,8 +112,9 @@ func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byt
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
-// readMany is read for many keys. It tells of each what was found, or why the store can't be used: first of those that one trip is enough
-// for, last of those that failed. What it tells is there until it tells the next.
+// readMany is read for many keys. It tells of each what was found, or why the store can't be used:
+// first of those that one trip is enough for, last of those that failed. What it tells is there
+// until it tells the next.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
 	asked := knowledge.TagSet{All: []string{}}
 	for _, k := range keys {
@@ -177,8 +182,9 @@ var (
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 
-// validate reads the generations of all tags of some values, in one trip, and leaves of what was invalidated that something
-// unusable is there. An error means that nobody can say what was: then that is so for all of them.
+// validate reads the generations of all tags of some values, in one trip, and leaves of what was
+// invalidated that something unusable is there. An error means that nobody can say what was: then
+// that is so for all of them.
 func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil
@@ -210,9 +216,9 @@ func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], err
 // forget leaves of a value that something unusable is there, and its tags for what takes its place.
 func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got.tags}} }
 
-// checkAgainst leaves of a value that something unusable is there if its cache or one of its tags was invalidated since it was
-// loaded, and ages it if one of its soft tags was. at says where the tags are after the first of the generations; nil: in the
-// order in which the value has them.
+// checkAgainst leaves of a value that something unusable is there if its cache or one of its tags
+// was invalidated since it was loaded, and ages it if one of its soft tags was. at says where the
+// tags are after the first of the generations; nil: in the order in which the value has them.
 func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
 	if !protocol.Counts(got.stamp, gens[0]) {
 		got.forget()

@@ -10,16 +10,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// GetMany returns the values of many keys: those that the store has, in one trip, and the others from load, which is
-// called once with those that nobody else loads, after one trip for all their leases, and takes one slot of MaxLoads. It
-// shares flights and leases with every Get of the same keys. Repeated keys count once.
+// GetMany returns the values of many keys: those that the store has, in one trip, and the others
+// from load, which is called once with those that nobody else loads, after one trip for all their
+// leases, and takes one slot of MaxLoads. It shares flights and leases with every Get of the same
+// keys. Repeated keys count once.
 //
-// It returns every value it has, also beside an error. Keys that don't exist are absent from the map, and that is no
-// error; load says so by leaving them out of its own. Keys that failed are in a KeyErrors, each with the error that a Get
-// would have returned; so are those that had to be waited for when ctx ended. When load returns a KeyErrors only
-// the keys in it have failed; any other error is that of all, whatever is in the map: one that wraps ErrNotFound says that
-// none of them exists. Values that load wasn't asked for are ignored. Observers are told of it as one load, with the first
-// key and how many more there are.
+// It returns every value it has, also beside an error. Keys that don't exist are absent from the
+// map, and that is no error; load says so by leaving them out of its own. Keys that failed are in a
+// KeyErrors, each with the error that a Get would have returned; so are those that had to be waited
+// for when ctx ended. When load returns a KeyErrors only the keys in it have failed; any other
+// error is that of all, whatever is in the map: one that wraps ErrNotFound says that none of them
+// exists. Values that load wasn't asked for are ignored. Observers are told of it as one load, with
+// the first key and how many more there are.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
@@ -39,8 +41,8 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	return m.got, err
 }
 
-// GetManyEntries is GetMany for a load that decides about the fate of each value: how long it is kept, and which tags it has. It sees
-// no previous values, and can't say NotModified.
+// GetManyEntries is GetMany for a load that decides about the fate of each value: how long it is
+// kept, and which tags it has. It sees no previous values, and can't say NotModified.
 func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
 	if load == nil {
@@ -51,8 +53,9 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	return m.results, err
 }
 
-// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; of ids with the same key the first is
-// loaded, and its value is that of all. A KeyErrors, from load and in the end, is by key.
+// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; of ids with the
+// same key the first is loaded, and its value is that of all. A KeyErrors, from load and in the
+// end, is by key.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")
@@ -273,7 +276,8 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
 }
 
-// found answers with what was found of a key, or notes that it is missed. changed is from before the store was asked.
+// found answers with what was found of a key, or notes that it is missed. changed is from before
+// the store was asked.
 func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
 	c := m.cache
 	if err != nil {
@@ -323,7 +327,8 @@ func (m *many[V]) refreshBehind(ctx context.Context) {
 	}
 }
 
-// join makes the call a member of the flights of what it missed, and has a load begin for those that it leads.
+// join makes the call a member of the flights of what it missed, and has a load begin for those
+// that it leads.
 func (m *many[V]) join(ctx context.Context) {
 	c := m.cache
 	seen := make(map[string]bool, len(m.missed))

@@ -67,7 +67,8 @@ func TestGetManyEntries(t *testing.T) {
 	})
 }
 
-// TestWrongCallsOfEntries are those that no load or write is called for, or whose word can't be taken.
+// TestWrongCallsOfEntries are those that no load or write is called for, or whose word can't be
+// taken.
 func TestWrongCallsOfEntries(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})

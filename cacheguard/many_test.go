@@ -73,7 +73,8 @@ func (b *bulk) none() {
 	}
 }
 
-// gives has the load return a value for each key that begins with its key, but for those in without.
+// gives has the load return a value for each key that begins with its key, but for those in
+// without.
 func (l *bulkLoad) gives(value string, without ...string) {
 	values := make(map[string]string)
 	for _, key := range l.keys {
@@ -134,7 +135,8 @@ func manyBubble(t *testing.T, opts cacheguard.Options[string], do func(t *testin
 	})
 }
 
-// One load of all that is missing; what doesn't exist is absent, and remembered; repeated keys count once.
+// One load of all that is missing; what doesn't exist is absent, and remembered; repeated keys
+// count once.
 func TestGetMany(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		if err := a.Set(t.Context(), "1", "1old"); err != nil {
@@ -160,7 +162,8 @@ func TestGetMany(t *testing.T) {
 	})
 }
 
-// It shares loads with every other caller, in this process and in others, and loads what nobody else does before it waits.
+// It shares loads with every other caller, in this process and in others, and loads what nobody
+// else does before it waits.
 func TestGetManyCoalesces(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		single := newScriptedOrigin[string](t)
@@ -235,7 +238,8 @@ func TestGetManyFails(t *testing.T) {
 	})
 }
 
-// A caller that leaves gets what it has; the load goes on for those who wait, and ends with the last one.
+// A caller that leaves gets what it has; the load goes on for those who wait, and ends with the
+// last one.
 func TestGetManyLeaves(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		if err := a.Set(t.Context(), "0", "0old"); err != nil {
@@ -359,7 +363,8 @@ func TestGetManyLosesALease(t *testing.T) {
 	})
 }
 
-// A load of many keys that takes longer than the leases keeps them all, takes one slot, and ends with LoadTimeout.
+// A load of many keys that takes longer than the leases keeps them all, takes one slot, and ends
+// with LoadTimeout.
 func TestGetManyTakesLong(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 20 * time.Second}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		call := getMany(t.Context(), t, a, o, "1", "2")
@@ -433,7 +438,8 @@ func TestGetManyBy(t *testing.T) {
 	})
 }
 
-// A batch that waits for a load elsewhere goes on as a batch when nothing comes of that: one load, one slot.
+// A batch that waits for a load elsewhere goes on as a batch when nothing comes of that: one load,
+// one slot.
 func TestGetManyTakesOver(t *testing.T) {
 	var keys []string
 	for i := range 100 {
@@ -505,8 +511,8 @@ func TestGetManyCloses(t *testing.T) {
 	})
 }
 
-// A stale value that GetMany has read is not for callers who come after its invalidation, although the flight in which
-// it is kept for them begins only then.
+// A stale value that GetMany has read is not for callers who come after its invalidation, although
+// the flight in which it is kept for them begins only then.
 func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
 	for how, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
 		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },

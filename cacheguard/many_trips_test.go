@@ -30,8 +30,9 @@ func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error { h.n.Add(1); return next(ctx, cmds) }
 }
 
-// Four members ask for the same 100 keys at once, half of which are there: each of the others is loaded once in the whole
-// fleet, and a member takes one trip to read, one for the leases, and one to store what it has loaded itself.
+// Four members ask for the same 100 keys at once, half of which are there: each of the others is
+// loaded once in the whole fleet, and a member takes one trip to read, one for the leases, and one
+// to store what it has loaded itself.
 func TestManyMembersGetMany(t *testing.T) {
 	const members, keys, cold = 4, 100, 50
 	server := redistest.Shared(t)
@@ -113,7 +114,8 @@ func TestManyMembersGetMany(t *testing.T) {
 			took -= before
 		}
 		t.Logf("member %d: %d trips, %d loads", i, took, led[i].Load())
-		// Messages carry the values of the loads that are waited for; with each leader a question may cross them.
+		// Messages carry the values of the loads that are waited for; with each leader a question
+		// may cross them.
 		if most := 2 + members + led[i].Load(); took > most {
 			t.Errorf("member %d took %d trips, want at most %d", i, took, most)
 		}

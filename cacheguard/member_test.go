@@ -16,8 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// member is a replica of a fleet, as far as the others can tell, that lives in this process: a client, a store and a
-// cache of its own. One clock for all is what the tests with members measure by.
+// member is a replica of a fleet, as far as the others can tell, that lives in this process: a
+// client, a store and a cache of its own. One clock for all is what the tests with members measure
+// by.
 type member struct {
 	cache *cacheguard.Cache[fact]
 	store *redisstore.Store
@@ -109,8 +110,8 @@ func (m *member) hear(msg cacheguard.Message) {
 	m.more = make(chan struct{})
 }
 
-// heard returns the first message of a kind and, if it has one, for a key that the member was told after a moment, as
-// soon as it was.
+// heard returns the first message of a kind and, if it has one, for a key that the member was told
+// after a moment, as soon as it was.
 func (m *member) heard(kind cacheguard.MessageKind, key string, after time.Time) (told, error) {
 	timeout := time.NewTimer(replicaPatience)
 	defer timeout.Stop()

@@ -16,8 +16,8 @@ import (
 // errAbandoned cancels work that nobody waits for any more. No caller sees it.
 var errAbandoned = errors.New("cacheguard: every caller has left")
 
-// miss is the way of one flight from a look-up that found nothing to be served to a result. Its state machine decides what
-// happens on it, and a run does that.
+// miss is the way of one flight from a look-up that found nothing to be served to a result. Its
+// state machine decides what happens on it, and a run does that.
 type miss[V any] struct {
 	protocol.Miss
 	target[V]
@@ -93,7 +93,8 @@ func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 // until is when what it has seen can't be used any more.
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
-// offer gives those who wait for a miss the stale value that it has seen, for when they lose patience, and reports whether it has one.
+// offer gives those who wait for a miss the stale value that it has seen, for when they lose
+// patience, and reports whether it has one.
 func (c *Cache[V]) offer(m *miss[V]) bool {
 	if c.opts.SoftTimeout <= 0 || !m.had.servable() || m.storeErr != nil {
 		return false
@@ -103,7 +104,8 @@ func (c *Cache[V]) offer(m *miss[V]) bool {
 	return true
 }
 
-// detach hands a miss over to a run that outlives this caller, and waits for its flight like everybody else.
+// detach hands a miss over to a run that outlives this caller, and waits for its flight like
+// everybody else.
 func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
 	recursive := c.inside(ctx, m.key.Key)
 	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
@@ -146,8 +148,9 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 	return res.withNotFound(out.err)
 }
 
-// loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not. marker is what says so, if
-// it stood in the store. It is apart from the stack of those who get a shared one.
+// loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not.
+// marker is what says so, if it stood in the store. It is apart from the stack of those who get a
+// shared one.
 //
 //go:noinline
 func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
@@ -160,9 +163,10 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 	return c.detach(ctx, m, res)
 }
 
-// refreshBehind has a value refreshed that its callers already have: one flight for each key and process, and among
-// the processes the lease, asked for without waiting, picks one. It outlives the caller, is bounded by LoadTimeout and
-// the budget of loads, and ended by Close. If it fails, that stays in the store as a back-off for everybody.
+// refreshBehind has a value refreshed that its callers already have: one flight for each key and
+// process, and among the processes the lease, asked for without waiting, picks one. It outlives the
+// caller, is bounded by LoadTimeout and the budget of loads, and ended by Close. If it fails, that
+// stays in the store as a back-off for everybody.
 func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V]) {
 	m := c.missOf(of, got, nil)
 	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
@@ -170,7 +174,8 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V
 	}
 }
 
-// leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it the work that does.
+// leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it
+// the work that does.
 func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	if held, _ := c.refreshPauses.Find(m.key.Key, m.had.id); held {
 		return false
@@ -185,8 +190,8 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	return true
 }
 
-// runBehind runs misses that nobody waits for. A load that reads a stale value does not wait for its refresh, which therefore
-// needs a slot of its own.
+// runBehind runs misses that nobody waits for. A load that reads a stale value does not wait for
+// its refresh, which therefore needs a slot of its own.
 func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	return c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// BenchmarkMiss is what a load costs beside the load: of a key that was never asked for, of one of many in a batch, and of a
-// key that is written.
+// BenchmarkMiss is what a load costs beside the load: of a key that was never asked for, of one of
+// many in a batch, and of a key that is written.
 func BenchmarkMiss(b *testing.B) {
 	store := memstore.New(memstore.Options{})
 	defer func() { _ = store.Close() }()

@@ -8,14 +8,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by many goroutines
-// at once: it must be safe for concurrent use and return at once. A panic in it is dropped; runtime.Goexit must not be
-// called in it, for that would end the work it is told of. It may be a LoadTracer, an Attacher, a HitsUntold and a Watcher, too.
+// Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by
+// many goroutines at once: it must be safe for concurrent use and return at once. A panic in it is
+// dropped; runtime.Goexit must not be called in it, for that would end the work it is told of. It
+// may be a LoadTracer, an Attacher, a HitsUntold and a Watcher, too.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is one thing that happened. Cache and Kind are always set, the others where the kind says so.
+// Event is one thing that happened. Cache and Kind are always set, the others where the kind says
+// so.
 type Event struct {
 	Cache    string
 	Key      string
@@ -85,8 +87,9 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 	c.opts.Observer.Observe(ctx, e)
 }
 
-// beganToWait is when a caller began to wait for a flight, if somebody is to be told for how long it did. While the flight only
-// looks into the store it doesn't read the clock, which costs as much as all the rest that an observer costs a hit.
+// beganToWait is when a caller began to wait for a flight, if somebody is to be told for how long
+// it did. While the flight only looks into the store it doesn't read the clock, which costs as much
+// as all the rest that an observer costs a hit.
 func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	if c.opts.Observer != nil && !f.Detached().IsZero() {
 		began = time.Now()
@@ -94,8 +97,9 @@ func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	return began
 }
 
-// served tells of a caller that got a flight's outcome, for which it has waited since began or else since there was
-// something to wait for. kind is what that is unless the outcome says something else.
+// served tells of a caller that got a flight's outcome, for which it has waited since began or else
+// since there was something to wait for. kind is what that is unless the outcome says something
+// else.
 func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V], began time.Time) {
 	if c.opts.Observer == nil {
 		return

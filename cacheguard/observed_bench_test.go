@@ -27,8 +27,9 @@ import (
 //
 //	go test -run '^$' -bench BenchmarkObserved -benchtime 1x -cpu 1,2 ./cacheguard
 //
-// Rounds with and without the observer take turns, so that both see the same machine; x/without is the median of the
-// ratios of neighbours. "none" is two caches without any: what the measurement itself is worth.
+// Rounds with and without the observer take turns, so that both see the same machine; x/without is
+// the median of the ratios of neighbours. "none" is two caches without any: what the measurement
+// itself is worth.
 func BenchmarkObserved(b *testing.B) {
 	const entries = 1000
 	keys := make([]string, entries)

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Observers returns an Observer that tells all of these, in order. It attaches and traces for those that do: contexts of
-// several tracers are made one of the other, and the first note counts. Each hit of the process-local tier is told
-// unless all of them can do without. A nil Observer is left out.
+// Observers returns an Observer that tells all of these, in order. It attaches and traces for those
+// that do: contexts of several tracers are made one of the other, and the first note counts. Each
+// hit of the process-local tier is told unless all of them can do without. A nil Observer is left
+// out.
 func Observers(all ...Observer) Observer {
 	all = slices.DeleteFunc(slices.Clone(all), func(o Observer) bool { return o == nil })
 	switch len(all) {

@@ -28,8 +28,8 @@ import (
 
 const operationsPage = "../docs/operations.md"
 
-// The operations page has every line of the log with its level, and every cause, and no line that is not in the code; every line
-// names a heading that is there, and none has a key.
+// The operations page has every line of the log with its level, and every cause, and no line that
+// is not in the code; every line names a heading that is there, and none has a key.
 func TestOperationsLines(t *testing.T) {
 	page := strings.Join(strings.Fields(read(t, operationsPage)), " ")
 	code := newLogLines(t)
@@ -96,7 +96,8 @@ func TestOperationsMetrics(t *testing.T) {
 	}
 }
 
-// The alerts are those of the page, and of metrics that there are; and Prometheus takes them, as far as promtool is at hand.
+// The alerts are those of the page, and of metrics that there are; and Prometheus takes them, as
+// far as promtool is at hand.
 func TestOperationsAlerts(t *testing.T) {
 	const file = "../docs/alerts.yml"
 	rules, page := read(t, file), read(t, operationsPage)

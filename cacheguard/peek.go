@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Local returns what the process-local tier answers with at present, which counts as a hit, and whether it has anything. It
-// asks nobody and never loads. What does not exist is NotFound, and no error. While a Switch is off or in shadow there is nothing.
+// Local returns what the process-local tier answers with at present, which counts as a hit, and
+// whether it has anything. It asks nobody and never loads. What does not exist is NotFound, and no
+// error. While a Switch is off or in shadow there is nothing.
 func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	if c.tier.values == nil || c.life.over.Load() || c.opts.Switch.Mode() != ModeOn {
 		return Result[V]{}, false
@@ -19,8 +20,9 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	return res, true
 }
 
-// Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a value that can't be
-// used. The null sentinel is NotFound, and no error either. While a Switch is off or in shadow everything is absent.
+// Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a
+// value that can't be used. The null sentinel is NotFound, and no error either. While a Switch is
+// off or in shadow everything is absent.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err

@@ -134,7 +134,8 @@ func TestNestedLoadTakesNoSecondPermit(t *testing.T) {
 	})
 }
 
-// Whoever leaves while waiting for a permit gets its context's error at once, and those behind it their turn.
+// Whoever leaves while waiting for a permit gets its context's error at once, and those behind it
+// their turn.
 func TestWaitingForAPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

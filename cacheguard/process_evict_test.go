@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A leader whose lease was evicted can't store under the lease of the one that loads now, and its caller gets what it
-// has loaded.
+// A leader whose lease was evicted can't store under the lease of the one that loads now, and its
+// caller gets what it has loaded.
 func TestProcessesRefuseTheFillOfALeaderWhoseLeaseWasEvicted(t *testing.T) {
 	const (
 		key     = "evicted"

@@ -74,8 +74,9 @@ func (f *processFleet) startOne(index int, config replicaConfig) (*replicaProces
 		// The race detector has each process sleep for a second at its end.
 		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50")
 	r.cmd.Stderr = &r.stderr
-	// Should the test process die, its replicas read the end of their input and end, too. One that is stopped can't
-	// read: but in a process group of its own it is orphaned then, and the kernel hangs it up.
+	// Should the test process die, its replicas read the end of their input and end, too. One that
+	// is stopped can't read: but in a process group of its own it is orphaned then, and the kernel
+	// hangs it up.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := r.cmd.StdinPipe()
 	if err != nil {

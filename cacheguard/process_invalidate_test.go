@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// However an Invalidate in one process falls on a slow load in another one: what the load has read before it is not in
-// Redis afterwards, and calls that begin in the invalidating process after it don't get it.
+// However an Invalidate in one process falls on a slow load in another one: what the load has read
+// before it is not in Redis afterwards, and calls that begin in the invalidating process after it
+// don't get it.
 func TestProcessesInvalidateDuringALoad(t *testing.T) {
 	tries := 20
 	if redistest.Full() {

@@ -6,7 +6,8 @@ const (
 	// replicaPatience is for what has to happen.
 	replicaPatience = time.Minute
 
-	// standstill is for how long a goroutine that wants to run isn't let before the machine counts as standing still.
+	// standstill is for how long a goroutine that wants to run isn't let before the machine counts
+	// as standing still.
 	standstill = 100 * time.Millisecond
 )
 

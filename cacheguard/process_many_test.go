@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Four processes ask for the same 100 keys at once, half of which are there: each of the others is loaded once in the whole
-// fleet, and a process takes one trip to read, one for the leases, and one to store what it has loaded itself.
+// Four processes ask for the same 100 keys at once, half of which are there: each of the others is
+// loaded once in the whole fleet, and a process takes one trip to read, one for the leases, and one
+// to store what it has loaded itself.
 func TestProcessesGetMany(t *testing.T) {
 	const keys, cold = 100, 50
 	withProcesses(t, 4, replicaConfig{LeaseTTL: 20 * time.Second}, func(f *processFleet) {
@@ -49,7 +50,8 @@ func TestProcessesGetMany(t *testing.T) {
 		for replica, n := range f.tripsOf() {
 			n -= before[replica]
 			f.t.Logf("process %d: %d trips, %d loads", replica, n, leaders[replica])
-			// Messages carry the values of the loads that are waited for; with each leader a question may cross them.
+			// Messages carry the values of the loads that are waited for; with each leader a
+			// question may cross them.
 			if most := 2 + len(leaders) + leaders[replica]; n > most {
 				f.Errorf("process %d took %d trips, want at most %d with %d leaders", replica, n, most, len(leaders))
 			}

@@ -51,8 +51,8 @@ func (f *processFleet) carriedOut(orders ...int) {
 	}
 }
 
-// gathered returns when all callers of these orders wait: their flights have been told who has the lease, and a caller
-// that is counted has only to take a seat.
+// gathered returns when all callers of these orders wait: their flights have been told who has the
+// lease, and a caller that is counted has only to take a seat.
 func (f *processFleet) gathered(key string, orders ...int) {
 	f.await("callers that call", len(orders), func(r replicaReport) bool {
 		return r.Kind == reportEntered && slices.Contains(orders, r.Order)
@@ -120,7 +120,8 @@ func (f *processFleet) stored(key string) string {
 	return s
 }
 
-// change gives the origin of a key its next version. It is told of by no message: the caller invalidates.
+// change gives the origin of a key its next version. It is told of by no message: the caller
+// invalidates.
 func (f *processFleet) change(key string) int64 {
 	version, err := f.rdb.Incr(f.t.Context(), replicaOriginOf(key)).Result()
 	if err != nil {
@@ -145,8 +146,8 @@ func (f *processFleet) figures(fault string, loads int, normal time.Duration, an
 	f.t.Log(sum)
 }
 
-// wantPushed checks that everybody was answered soon after the key's first load had ended, where the lease lasts much
-// longer: by a message. It returns how soon.
+// wantPushed checks that everybody was answered soon after the key's first load had ended, where
+// the lease lasts much longer: by a message. It returns how soon.
 func (f *processFleet) wantPushed(key string, answers []replicaAnswer) time.Duration {
 	const slack = time.Second // promised are 100 ms
 	ended := f.await("the end of the load", 1, loadEndedOf(key))[0].At

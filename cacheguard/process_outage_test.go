@@ -11,10 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// An origin that fails for long under full load is tried once for each back-off by the whole fleet, not by each caller
-// or each process: with a value that may be served stale the back-off grows and callers get that value, without one it
-// is ErrorTTL and they get the error. Nobody waits for longer than a load takes, and when the origin is well again it
-// is noticed within one back-off.
+// An origin that fails for long under full load is tried once for each back-off by the whole fleet,
+// not by each caller or each process: with a value that may be served stale the back-off grows and
+// callers get that value, without one it is ErrorTTL and they get the error. Nobody waits for
+// longer than a load takes, and when the origin is well again it is noticed within one back-off.
 func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 	const (
 		replicas = 4
@@ -88,8 +88,8 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 	}
 }
 
-// grown is the least pause after each attempt where the back-off grows by half, up to three times, and is shortened by a
-// fifth at most.
+// grown is the least pause after each attempt where the back-off grows by half, up to three times,
+// and is shortened by a fifth at most.
 func grown(backoff time.Duration) func(nth int) time.Duration {
 	return func(nth int) time.Duration {
 		d := float64(backoff)
@@ -156,8 +156,8 @@ func pausesOf(attempts []replicaReport) (pauses []time.Duration) {
 	return pauses
 }
 
-// wantPauses checks that attempts were made one at a time with pauses of at least so much between them, and that they
-// went on.
+// wantPauses checks that attempts were made one at a time with pauses of at least so much between
+// them, and that they went on.
 func (f *processFleet) wantPauses(key string, attempts []replicaReport, least func(nth int) time.Duration, most time.Duration) {
 	pauses := pausesOf(attempts)
 	for i, pause := range pauses {
@@ -173,7 +173,8 @@ func (f *processFleet) wantPauses(key string, attempts []replicaReport, least fu
 	}
 }
 
-// wantOutageSum checks what callers got while the origin failed, and that none of them stood in line for it.
+// wantOutageSum checks what callers got while the origin failed, and that none of them stood in
+// line for it.
 func (f *processFleet) wantOutageSum(sum replicaSum, serves string, took time.Duration) {
 	const slack = 2 * time.Second // for standstills; a line of a hundred callers would take 5 s
 	if sum.Longest > took+slack {

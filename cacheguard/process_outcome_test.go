@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A load that fails is not repeated by those who wait, although nothing keeps anybody else from loading: all get its
-// error at once, the error itself where it happened and its text elsewhere.
+// A load that fails is not repeated by those who wait, although nothing keeps anybody else from
+// loading: all get its error at once, the error itself where it happened and its text elsewhere.
 func TestProcessesShareTheErrorOfALoad(t *testing.T) {
 	const (
 		key     = "failing"

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A leader that stood still past its lease can't overwrite what was loaded meanwhile: not when the newer value is
-// stored already, and not when the newer load is still under way. Its own caller gets an answer all the same.
+// A leader that stood still past its lease can't overwrite what was loaded meanwhile: not when the
+// newer value is stored already, and not when the newer load is still under way. Its own caller
+// gets an answer all the same.
 func TestProcessesRefuseTheFillOfALeaderThatStoodStill(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -39,8 +40,8 @@ func (p *pausedLeader) afterNewer() {
 	p.f.figures("leader SIGSTOPped past its lease, result after the newer", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
-// resultDuringNewer has the older load's result race with its renewal: a result is refused and stays with its caller, a
-// load that is told first has its caller follow the newer one.
+// resultDuringNewer has the older load's result race with its renewal: a result is refused and
+// stays with its caller, a load that is told first has its caller follow the newer one.
 func (p *pausedLeader) resultDuringNewer() {
 	p.slept.open(p.key)
 	p.slept.resume()
@@ -77,8 +78,9 @@ func (p *pausedLeader) renewalDuringNewer() {
 	p.f.figures("leader SIGSTOPped past its lease, told so", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
-// pausedLeader is a fleet in which one process stands still in the middle of a load while another one, which has
-// waited for it, has begun to load a newer version. Both loads wait for the gate that is named like the key.
+// pausedLeader is a fleet in which one process stands still in the middle of a load while another
+// one, which has waited for it, has begun to load a newer version. Both loads wait for the gate
+// that is named like the key.
 type pausedLeader struct {
 	f                     *processFleet
 	key                   string
@@ -120,7 +122,8 @@ func (p *pausedLeader) wantRefused(n int) {
 	}
 }
 
-// wantNewer checks that the newer value stands in Redis as it was filled, and what all processes read.
+// wantNewer checks that the newer value stands in Redis as it was filled, and what all processes
+// read.
 func (p *pausedLeader) wantNewer(before string) {
 	p.f.wantLoads(p.key, 2)
 	if after := p.f.stored(p.key); before == "" || after != before {

@@ -34,8 +34,9 @@ func TestProcessesWaitForALoadLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// A load that never returns holds its key for LoadTimeout and no longer: then its callers in every process get an
-// error, another process can load, and a result that comes after all changes nothing.
+// A load that never returns holds its key for LoadTimeout and no longer: then its callers in every
+// process get an error, another process can load, and a result that comes after all changes
+// nothing.
 func TestProcessesGiveUpALoadThatNeverReturns(t *testing.T) {
 	const (
 		key         = "hung"

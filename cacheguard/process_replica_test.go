@@ -34,7 +34,8 @@ var replicaErrors = map[string]error{
 	"deadline":    context.DeadlineExceeded,
 }
 
-// replicaMain is the whole life of a replica: it carries orders out until its input ends, and returns the exit code.
+// replicaMain is the whole life of a replica: it carries orders out until its input ends, and
+// returns the exit code.
 func replicaMain(config string, stdin io.Reader, stdout io.Writer) int {
 	var rc replicaConfig
 	if err := json.Unmarshal([]byte(config), &rc); err != nil {
@@ -86,7 +87,8 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 	}
 	defer r.orders.Wait() // a closed cache has no callers
 	defer r.cache.Close()
-	// The store tells its listeners one after another, so what is told here the cache has been told before.
+	// The store tells its listeners one after another, so what is told here the cache has been told
+	// before.
 	defer store.Listen(processCache, func(m cacheguard.Message) {
 		r.report(replicaReport{Kind: reportHeard, Key: m.Key, What: replicaMessages[m.Kind]})
 	})()
@@ -326,7 +328,8 @@ func (r *replicaSelf) gate(name string) chan struct{} {
 	return r.gates[name]
 }
 
-// report tells the test. One that doesn't listen any more is no reason to stop: the end of the input is.
+// report tells the test. One that doesn't listen any more is no reason to stop: the end of the
+// input is.
 func (r *replicaSelf) report(rep replicaReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A cold key that 4,000 callers of 16 processes want is loaded once, all get that value, and Redis hears little of it.
+// A cold key that 4,000 callers of 16 processes want is loaded once, all get that value, and Redis
+// hears little of it.
 func TestProcessesLoadAColdKeyOnce(t *testing.T) {
 	fleets := 1
 	if redistest.Full() {

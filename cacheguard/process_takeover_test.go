@@ -44,8 +44,8 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 	f.wantLoads(key, 2)
 	f.figures(fmt.Sprintf("leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals, leaseTTL), 2, second.At.Sub(killed), answers)
 
-	// The lease was granted after its callers came, and renewed the last time before the kill. When it was asked for is told with the
-	// answer.
+	// The lease was granted after its callers came, and renewed the last time before the kill. When
+	// it was asked for is told with the answer.
 	came := f.all(func(r replicaReport) bool {
 		return r.Kind == reportEntered && r.Key == key && r.Replica == leader.index
 	})[0].At
@@ -64,7 +64,8 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 		leaseTTL, len(renewed), second.At.Sub(held).Round(time.Microsecond), second.At.Sub(killed).Round(time.Microsecond))
 }
 
-// A leader that closes its cache gives its lease up: another process loads at once, and only its own callers notice.
+// A leader that closes its cache gives its lease up: another process loads at once, and only its
+// own callers notice.
 func TestProcessesReplaceALeaderThatCloses(t *testing.T) {
 	const (
 		key     = "handed over"

@@ -15,9 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// withProcesses runs a test in a fleet of n replicas. A lease is a matter of time: it does end when the machine doesn't
-// let its leader run. So a trial that fails is repeated if the machine stood still meanwhile, though not for ever. run
-// reports failures to the fleet and never to t.
+// withProcesses runs a test in a fleet of n replicas. A lease is a matter of time: it does end when
+// the machine doesn't let its leader run. So a trial that fails is repeated if the machine stood
+// still meanwhile, though not for ever. run reports failures to the fleet and never to t.
 func withProcesses(t *testing.T, n int, config replicaConfig, run func(f *processFleet)) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -80,7 +80,8 @@ func callerLines() string {
 	return strings.Join(lines, " < ")
 }
 
-// longestStandstill is for how long this process, a replica that was meant to run, or Redis had to wait for its turn.
+// longestStandstill is for how long this process, a replica that was meant to run, or Redis had to
+// wait for its turn.
 func (f *processFleet) longestStandstill() (longest time.Duration) {
 	for _, r := range f.all(func(r replicaReport) bool {
 		meant := r.Replica < 0 || !f.replicas[r.Replica].stopped

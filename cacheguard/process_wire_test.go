@@ -2,8 +2,8 @@ package cacheguard_test
 
 import "time"
 
-// What a test and the processes it starts say to each other, one JSON value a line. Instants are wall time, which is
-// the same for all processes of one machine.
+// What a test and the processes it starts say to each other, one JSON value a line. Instants are
+// wall time, which is the same for all processes of one machine.
 
 // replicaEnv has the replicaConfig of a process that is to be a replica.
 const replicaEnv = "CACHEGUARD_TEST_REPLICA"

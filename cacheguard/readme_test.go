@@ -24,8 +24,8 @@ func pages(t *testing.T) []string {
 
 var goBlocks = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// The pages' Go code is the examples' own, so that what a newcomer copies is what the tests run. A whole program is run by
-// TestReadmeProgramRuns.
+// The pages' Go code is the examples' own, so that what a newcomer copies is what the tests run. A
+// whole program is run by TestReadmeProgramRuns.
 func TestPagesShowTheExamples(t *testing.T) {
 	var examples string
 	for _, pattern := range []string{"example*_test.go", "../middleware/example*_test.go"} {

@@ -2,8 +2,9 @@ package cacheguard
 
 import "fmt"
 
-// Reason says why a response of package middleware is not stored. The set is closed, so that each can be counted; new ones may
-// be added. What to do about each is in the documentation of that package.
+// Reason says why a response of package middleware is not stored. The set is closed, so that each
+// can be counted; new ones may be added. What to do about each is in the documentation of that
+// package.
 type Reason uint8
 
 const (
@@ -48,7 +49,8 @@ var reasonNames = [...]string{
 	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 
-// String is the reason in a word or two, as Cache-Status has it in its parameter detail; "" for none.
+// String is the reason in a word or two, as Cache-Status has it in its parameter detail; "" for
+// none.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]

@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// tardyStore answers the first question for a lease when that has ended, and loses the answer to the first release.
+// tardyStore answers the first question for a lease when that has ended, and loses the answer to
+// the first release.
 type tardyStore struct {
 	cacheguard.Store
 	late     time.Duration
@@ -34,8 +35,8 @@ func (s *tardyStore) Release(ctx context.Context, k cacheguard.Key, token cacheg
 	return s.Store.Release(ctx, k, token)
 }
 
-// A lease that came too late is given back, again if the store may not have heard of it. Meanwhile the key has the next lease, which is not
-// the one that goes.
+// A lease that came too late is given back, again if the store may not have heard of it. Meanwhile
+// the key has the next lease, which is not the one that goes.
 func TestReleaseIsOfItsOwnLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tardyStore{Store: memstore.New(memstore.Options{}), late: 2 * time.Second}

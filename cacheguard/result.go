@@ -49,8 +49,8 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%d)", uint8(s))
 }
 
-// outcome is what a flight lands with. Members read it and change copies only. Thousands of them have one on their stacks,
-// so what most have none of stands aside.
+// outcome is what a flight lands with. Members read it and change copies only. Thousands of them
+// have one on their stacks, so what most have none of stands aside.
 type outcome[V any] struct {
 	res  Result[V]
 	err  error

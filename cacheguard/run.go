@@ -13,9 +13,10 @@ import (
 // manyFunc loads many keys, as GetManyEntries takes it.
 type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Entry[V], error)
 
-// run goes the way of one miss, or of those of one GetMany together: what several of them want in the same moment becomes one
-// slot, one question for all leases, one load, one fill. One goroutine, in loop, does everything but what may take longer than
-// a step of the store: waiting for a slot, loads, renewals. Those post their ends.
+// run goes the way of one miss, or of those of one GetMany together: what several of them want in
+// the same moment becomes one slot, one question for all leases, one load, one fill. One goroutine,
+// in loop, does everything but what may take longer than a step of the store: waiting for a slot,
+// loads, renewals. Those post their ends.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
@@ -42,8 +43,8 @@ type agenda[V any] struct {
 	back         comeback[V]
 }
 
-// newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx' values, but doesn't end with it,
-// unless it is a claim. life.Begin has been called for it.
+// newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx'
+// values, but doesn't end with it, unless it is a claim. life.Begin has been called for it.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
 	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{})}
 	r.open = len(all)
@@ -67,7 +68,8 @@ func (r *run[V]) abandon(m *miss[V]) {
 	r.mail.Post(func() { m.plan.deserted, r.someDeserted = true, true })
 }
 
-// uncount notes that a flight has landed or that nobody waits for it any more, and reports whether that was the last one.
+// uncount notes that a flight has landed or that nobody waits for it any more, and reports whether
+// that was the last one.
 func (r *run[V]) uncount(m *miss[V]) (last bool) {
 	return m.uncounted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
 }
@@ -106,8 +108,8 @@ func (r *run[V]) loop() {
 	}
 }
 
-// abort lands what has not landed: the user's code in here has ended the goroutine. What is in the mail then only gives back
-// what it brings, and calls nothing of the user's.
+// abort lands what has not landed: the user's code in here has ended the goroutine. What is in the
+// mail then only gives back what it brings, and calls nothing of the user's.
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		m.State, m.work = protocol.Landed, nil
@@ -151,8 +153,8 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 // stopping reports whether nobody waits any more or the cache is closing.
 func (r *run[V]) stopping() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
-// endLeft ends misses that nobody waits for, and reports whether there are any. While others take part in the same slot,
-// question or load they stay.
+// endLeft ends misses that nobody waits for, and reports whether there are any. While others take
+// part in the same slot, question or load they stay.
 func (r *run[V]) endLeft() (some bool) {
 	ended := r.stopping()
 	if !ended && !r.someDeserted {
@@ -167,8 +169,9 @@ func (r *run[V]) endLeft() (some bool) {
 	return some
 }
 
-// perform does what is to be done until there is only something to wait for, or many ends of loads to be told one by one: in
-// between it is looked at what comes, so that other leases are renewed in time.
+// perform does what is to be done until there is only something to wait for, or many ends of loads
+// to be told one by one: in between it is looked at what comes, so that other leases are renewed in
+// time.
 func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {

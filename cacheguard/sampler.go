@@ -89,7 +89,8 @@ func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], 
 	}
 }
 
-// sampledLocally is sampled for a hit of the process-local tier, which was answered with what it has there.
+// sampledLocally is sampled for a hit of the process-local tier, which was answered with what it
+// has there.
 //
 //go:noinline
 func (c *Cache[V]) sampledLocally(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {

@@ -12,15 +12,17 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// sentinels are the errors that are themselves in every process: what a load's error wraps of them stands behind its text in the outcome,
-// after a zero byte, each as its place here and a hash of its own text. A release with other sentinels recognises those that it has in the
-// same place with the same text, and no others.
+// sentinels are the errors that are themselves in every process: what a load's error wraps of them
+// stands behind its text in the outcome, after a zero byte, each as its place here and a hash of
+// its own text. A release with other sentinels recognises those that it has in the same place with
+// the same text, and no others.
 type sentinels []error
 
 const maxSentinels = 64
 
-// sentinelsOf are the options' behind those that every cache has. What a load's end by its deadline is in its own process it is in others;
-// context.Canceled would say there that the caller has given up.
+// sentinelsOf are the options' behind those that every cache has. What a load's end by its deadline
+// is in its own process it is in others; context.Canceled would say there that the caller has given
+// up.
 func sentinelsOf(own []error) sentinels {
 	return append(sentinels{context.DeadlineExceeded}, own...)
 }

@@ -17,7 +17,8 @@ type uncomparable []error
 
 func (uncomparable) Error() string { return "it can't be compared" }
 
-// TestErrorsKeepTheirIdentity in the process of the load, for who waits for it in another, and for who asks there later.
+// TestErrorsKeepTheirIdentity in the process of the load, for who waits for it in another, and for
+// who asks there later.
 func TestErrorsKeepTheirIdentity(t *testing.T) {
 	gone, again, other := errors.New("it is gone"), errors.New("try again"), errors.New("try again")
 	for name, c := range map[string]struct {

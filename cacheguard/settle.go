@@ -112,8 +112,9 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 // maxCarried is the largest frame that goes along with an outcome instead of being loaded again.
 const maxCarried = 4 << 10
 
-// unstored is the outcome of a load whose result is not in the store: carried along if it is small, else loaded by
-// everybody for themselves, in parallel. What stands in the store goes: it is out of date.
+// unstored is the outcome of a load whose result is not in the store: carried along if it is small,
+// else loaded by everybody for themselves, in parallel. What stands in the store goes: it is out of
+// date.
 func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	out, h := &m.own.out, m.own.header
 	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
@@ -135,7 +136,8 @@ func (out loaded[V]) storable(h frame.Header) bool {
 	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
 }
 
-// header makes the header of a result's frame. A soft TTL of zero says that the result is not to be stored.
+// header makes the header of a result's frame. A soft TTL of zero says that the result is not to be
+// stored.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
 	ttl := c.opts.TTL
@@ -196,5 +198,6 @@ func (c *Cache[V]) background(end func(context.Context) error) {
 	}
 }
 
-// givenUp reports whether this is why a load was told to stop here, which is no failure of the origin.
+// givenUp reports whether this is why a load was told to stop here, which is no failure of the
+// origin.
 func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }

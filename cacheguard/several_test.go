@@ -20,8 +20,9 @@ func (r reader) Refreshes(any) bool { return r.owner }
 func (r reader) Parts(any) bool     { return true }
 func (r reader) Hears(any) bool     { return false }
 
-// TestOneOfSeveral: a stale value that is for some of its callers is loaded for those, once. The others have it at once, whenever
-// they come, and nobody who comes after a change waits for what began before it.
+// TestOneOfSeveral: a stale value that is for some of its callers is loaded for those, once. The
+// others have it at once, whenever they come, and nobody who comes after a change waits for what
+// began before it.
 func TestOneOfSeveral(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[string]{
 		"good on error": {TTL: 10 * time.Second, StaleIfError: time.Hour},

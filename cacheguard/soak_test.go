@@ -24,22 +24,25 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// TestSoak has a fleet read and change keys in all ways while faults of all kinds come, by a plan that its seed stands
-// for: CACHEGUARD_SEED=<seed> repeats one. What must hold all the time is checked all the time:
+// TestSoak has a fleet read and change keys in all ways while faults of all kinds come, by a plan
+// that its seed stands for: CACHEGUARD_SEED=<seed> repeats one. What must hold all the time is
+// checked all the time:
 //
-//   - A value is that of its key. What the origin has is never "not found", what it hasn't always is.
-//   - No answer is older than a change that its own process has made, nor, unless it says that it is stale, than one that
-//     another process has made, and the time it takes to notice that messages are lost. In calm weather that is the time
-//     of a message. Left out is a key with a Set that went wrong or was sent twice: until the TTL of what it may have
-//     stored late is over.
+//   - A value is that of its key. What the origin has is never "not found", what it hasn't always
+//     is.
+//   - No answer is older than a change that its own process has made, nor, unless it says that it
+//     is stale, than one that another process has made, and the time it takes to notice that
+//     messages are lost. In calm weather that is the time of a message. Left out is a key with a
+//     Set that went wrong or was sent twice: until the TTL of what it may have stored late is over.
 //   - What is stale is so within its windows.
 //   - A fill is refused when a later lease was granted.
 //   - MaxLoads holds.
 //   - Calls end in time, with an error that they may have.
-//   - In calm weather, when nothing has gone wrong for a while, a key that nobody changes has one load in the fleet at a
-//     time, and no answer is degraded. In a storm each process may load for itself, and twice: for Get and for Refresh.
-//   - When all is over everything is as before: one load for the whole fleet, answers of the local tier, no lease
-//     without an end, and no goroutine.
+//   - In calm weather, when nothing has gone wrong for a while, a key that nobody changes has one
+//     load in the fleet at a time, and no answer is degraded. In a storm each process may load for
+//     itself, and twice: for Get and for Refresh.
+//   - When all is over everything is as before: one load for the whole fleet, answers of the local
+//     tier, no lease without an end, and no goroutine.
 func TestSoak(t *testing.T) {
 	lasts := 3 * time.Second
 	switch {
@@ -113,8 +116,8 @@ type soakLoad struct {
 	by    string
 }
 
-// doubt is something wrong unless the machine stood still at the time or, if it asks for calm weather, something else
-// went wrong.
+// doubt is something wrong unless the machine stood still at the time or, if it asks for calm
+// weather, something else went wrong.
 type doubt struct {
 	from, to time.Time
 	calm     bool
@@ -623,7 +626,8 @@ func (s *soak) recovers(t *testing.T) {
 	}
 }
 
-// stampede has callers of the whole fleet ask for a key at once, and then those with a local tier once more.
+// stampede has callers of the whole fleet ask for a key at once, and then those with a local tier
+// once more.
 func (s *soak) stampede(t *testing.T, key string) string {
 	const callers = 3
 	f := s.origin.change(key)

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// What callers feel of an expiry, and of an origin that fails, on a fake clock: caches of one name on one memstore are
-// the processes of a fleet.
+// What callers feel of an expiry, and of an origin that fails, on a fake clock: caches of one name
+// on one memstore are the processes of a fleet.
 
 // versions is an origin whose value is the number of its load.
 type versions struct {
@@ -140,12 +140,13 @@ func TestOneRefreshForEachExpiry(t *testing.T) {
 				})
 			}
 			calls.Wait()
-			// With early refresh alone a call that waited would have failed in at; with both, none is stale.
+			// With early refresh alone a call that waited would have failed in at; with both, none
+			// is stale.
 			if opts.EarlyRefresh > 0 && stale.Load() > 0 {
 				t.Errorf("%d stale reads although the key was refreshed early", stale.Load())
 			}
-			// A lifetime is at most TTL + load. At 4000 reads a second one of them wins the lot about 0.6 s early:
-			// then 4000/s * 0.1 s * e^(-0.6/0.1) is 1.
+			// A lifetime is at most TTL + load. At 4000 reads a second one of them wins the lot
+			// about 0.6 s early: then 4000/s * 0.1 s * e^(-0.6/0.1) is 1.
 			began := o.begins()
 			n := len(began) - 1
 			most := 20
@@ -164,7 +165,8 @@ func TestOneRefreshForEachExpiry(t *testing.T) {
 	}
 }
 
-// TestRefreshOutlivesItsCaller: it is cancelled neither by the end of the context nor when all have left.
+// TestRefreshOutlivesItsCaller: it is cancelled neither by the end of the context nor when all have
+// left.
 func TestRefreshOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})[0]
@@ -195,8 +197,9 @@ func TestRefreshOutlivesItsCaller(t *testing.T) {
 
 type valueKey struct{}
 
-// P8: an origin that fails for a minute is tried once for each back-off in the whole fleet, which grows, and everybody
-// is served meanwhile; it is back to normal within one back-off after the origin is.
+// P8: an origin that fails for a minute is tried once for each back-off in the whole fleet, which
+// grows, and everybody is served meanwhile; it is back to normal within one back-off after the
+// origin is.
 func TestStaleIfError(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[int]{
 		"alone":                       {TTL: time.Second, StaleIfError: time.Hour},
@@ -285,7 +288,8 @@ func TestStaleIfErrorEnds(t *testing.T) {
 	})
 }
 
-// TestSoftTimeout: a caller with a stale value at hand waits that long, and the load goes on without it.
+// TestSoftTimeout: a caller with a stale value at hand waits that long, and the load goes on
+// without it.
 func TestSoftTimeout(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[int]{
 		"stale-while-revalidate": {StaleWhileRevalidate: time.Hour},
@@ -379,8 +383,8 @@ func (s *noLeases) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.L
 	return s.Store.Lease(ctx, k, ask)
 }
 
-// TestSupersededValueGoes: what a load has found to be out of date is not served as stale, although there is nothing to
-// store in its place.
+// TestSupersededValueGoes: what a load has found to be out of date is not served as stale, although
+// there is nothing to store in its place.
 func TestSupersededValueGoes(t *testing.T) {
 	for name, load := range map[string]cacheguard.EntryFunc[int]{
 		"not found, not remembered": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
@@ -521,7 +525,8 @@ func TestCloseEndsARefresh(t *testing.T) {
 	}
 }
 
-// TestSickProcessGoesLast: of two processes the one whose load has failed is not the one that tries next.
+// TestSickProcessGoesLast: of two processes the one whose load has failed is not the one that tries
+// next.
 func TestSickProcessGoesLast(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[int]{
 		"with a stale value":    {TTL: time.Second, StaleIfError: time.Hour, Backoff: time.Second},
@@ -562,8 +567,8 @@ func TestSickProcessGoesLast(t *testing.T) {
 	}
 }
 
-// The share of loads that XFetch alone would begin, e^(1/beta) for each expiry, is what its paper says; that the lease
-// makes one of them is TestOneRefreshForEachExpiry.
+// The share of loads that XFetch alone would begin, e^(1/beta) for each expiry, is what its paper
+// says; that the lease makes one of them is TestOneRefreshForEachExpiry.
 func TestEarly(t *testing.T) {
 	const took, beta = 100 * time.Millisecond, 1.0
 	for _, c := range []struct {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// steadily makes a trial, which returns what went wrong in it. Where it is a matter of time, things go wrong when the
-// machine doesn't let the test run; then it is made once more, though not for ever.
+// steadily makes a trial, which returns what went wrong in it. Where it is a matter of time, things
+// go wrong when the machine doesn't let the test run; then it is made once more, though not for
+// ever.
 func steadily(t *testing.T, trial func(t *testing.T) (wrong []string)) {
 	t.Helper()
 	for began := time.Now(); ; {

@@ -8,57 +8,65 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Store is the port to what the processes of a fleet share: one small set of steps, each of them atomic. redisstore
-// implements it on Redis, memstore inside one process. Programs make a store and hand it to New; only an implementer
-// of a store calls or writes these methods, and proves the result with package storetest.
+// Store is the port to what the processes of a fleet share: one small set of steps, each of them
+// atomic. redisstore implements it on Redis, memstore inside one process. Programs make a store and
+// hand it to New; only an implementer of a store calls or writes these methods, and proves the
+// result with package storetest.
 //
-// Every method is safe for concurrent use, returns within a time of its own (the store's operation timeout) whatever
-// the context, and returns an error only if the outcome is unknown or the store can't be used: a refusal is an answer.
-// A store may send a step twice (a reply can be lost), so every step must be harmless when repeated by its own token.
+// Every method is safe for concurrent use, returns within a time of its own (the store's operation
+// timeout) whatever the context, and returns an error only if the outcome is unknown or the store
+// can't be used: a refusal is an answer. A store may send a step twice (a reply can be lost), so
+// every step must be harmless when repeated by its own token.
 //
-// A frame is opaque but for one thing: its bytes 2 to 17 are the id of the load that made it. A store compares them
-// where a method says so; of something shorter it compares what is there.
+// A frame is opaque but for one thing: its bytes 2 to 17 are the id of the load that made it. A
+// store compares them where a method says so; of something shorter it compares what is there.
 //
-// Values are invalidated by tag without being found: the store keeps a generation for each cache and for each of its
-// tags that was ever invalidated, which is the time of the last invalidation on the clock of the one node that keeps
-// them, and each grant says what that clock said before. A value counts if the stamp of its load is later than the
-// generation of its cache and those of all its tags.
+// Values are invalidated by tag without being found: the store keeps a generation for each cache
+// and for each of its tags that was ever invalidated, which is the time of the last invalidation on
+// the clock of the one node that keeps them, and each grant says what that clock said before. A
+// value counts if the stamp of its load is later than the generation of its cache and those of all
+// its tags.
 type Store interface {
-	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes (a wrong type) is
-	// returned as an empty, non-nil frame, or where generations are read along with it, as none. Unless tags is nil, it comes with the generations of the key's cache
-	// and of these tags, in the same trip if the store can; only those that came with a frame matter.
+	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes
+	// (a wrong type) is returned as an empty, non-nil frame, or where generations are read along
+	// with it, as none. Unless tags is nil, it comes with the generations of the key's cache and of
+	// these tags, in the same trip if the store can; only those that came with a frame matter.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
-	// GetMany is Get for many keys of one cache, in one trip if the store can. An empty frame may be nil there.
+	// GetMany is Get for many keys of one cache, in one trip if the store can. An empty frame may
+	// be nil there.
 	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
 
-	// Generations returns the generations of a cache and of tags of it. If the store doesn't know since when the cache
-	// is, all values of it are from before now.
+	// Generations returns the generations of a cache and of tags of it. If the store doesn't know
+	// since when the cache is, all values of it are from before now.
 	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
 
-	// InvalidateTags makes the store's present time the generation of these tags, or without tags that of the whole
-	// cache, and tells every process. It takes the same time however many values have the tags.
+	// InvalidateTags makes the store's present time the generation of these tags, or without tags
+	// that of the whole cache, and tells every process. It takes the same time however many values
+	// have the tags.
 	InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error)
 
-	// Lease asks for the right to load a key, with the double check inside: a value that the asker has not seen comes
-	// before any lease and any outcome that stands beside it.
+	// Lease asks for the right to load a key, with the double check inside: a value that the asker
+	// has not seen comes before any lease and any outcome that stands beside it.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
-	// LeaseMany is Lease for many keys of one cache, in one trip if the store can, with an answer to each question.
+	// LeaseMany is Lease for many keys of one cache, in one trip if the store can, with an answer
+	// to each question.
 	LeaseMany(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer]
 
-	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and tells the processes
-	// that wait. A fill that finds a value made by its own load reports it stored.
+	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and
+	// tells the processes that wait. A fill that finds a value made by its own load reports it
+	// stored.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
 
 	// FillMany is Fill for many keys of one cache, in one trip if the store can.
 	FillMany(ctx context.Context, fills []FillAsk) []Reply[FillAnswer]
 
-	// Conclude ends the lease without a value, if it still carries the grant: the outcome is recorded under the
-	// lease's own name for keep, and those who wait are told. For the first backoff of it everybody who asks is
-	// given the outcome, after that only those who name this load in LeaseAsk.Awaited. With a keep of zero the
-	// lease is removed and only the message tells. With Outcome.Drop the value that stands there is removed in the
-	// same step.
+	// Conclude ends the lease without a value, if it still carries the grant: the outcome is
+	// recorded under the lease's own name for keep, and those who wait are told. For the first
+	// backoff of it everybody who asks is given the outcome, after that only those who name this
+	// load in LeaseAsk.Awaited. With a keep of zero the lease is removed and only the message
+	// tells. With Outcome.Drop the value that stands there is removed in the same step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
 	// Renew sets the lease's remaining time to ttl, if it still carries the grant.
@@ -67,55 +75,64 @@ type Store interface {
 	// RenewMany is Renew for many keys of one cache, in one trip if the store can.
 	RenewMany(ctx context.Context, keys []Key, grants []Grant, ttl time.Duration) []Reply[Holding]
 
-	// Release removes the lease if it carries the token, whatever the number of its grant, and tells those who wait
-	// to look again.
+	// Release removes the lease if it carries the token, whatever the number of its grant, and
+	// tells those who wait to look again.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, of all versions, at byte at, if as many zeros stand there, removes
-	// their leases and tells every process that they changed, one step for each key. The error is like Invalidate's.
+	// MarkStale writes the mark into the frames of the keys, of all versions, at byte at, if as
+	// many zeros stand there, removes their leases and tells every process that they changed, one
+	// step for each key. The error is like Invalidate's.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
-	// Claim removes the value and takes the lease over from whoever holds it, in one step, and tells every process
-	// that the key changed. What is left of a value with tags, see Remnant, takes its place for the rest of its time, and
-	// comes with the grant, so that the value to come can keep them. Values and leases of the key's other versions are removed in
-	// the same step, and once more by the fill, for they may have been made of what was so before.
+	// Claim removes the value and takes the lease over from whoever holds it, in one step, and
+	// tells every process that the key changed. What is left of a value with tags, see Remnant,
+	// takes its place for the rest of its time, and comes with the grant, so that the value to come
+	// can keep them. Values and leases of the key's other versions are removed in the same step,
+	// and once more by the fill, for they may have been made of what was so before.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
-	// Invalidate removes the values and the leases of the keys, of all versions, and tells every process that they changed, one step
-	// for each key. The error is a KeyErrors with the keys for which that is not certain.
+	// Invalidate removes the values and the leases of the keys, of all versions, and tells every
+	// process that they changed, one step for each key. The error is a KeyErrors with the keys for
+	// which that is not certain.
 	Invalidate(ctx context.Context, keys []Key) error
 
-	// Now is the store's clock, the same for every process that shares the store: an estimate that does not follow
-	// this machine's wall clock. Only when there is no estimate yet does it ask the store.
+	// Now is the store's clock, the same for every process that shares the store: an estimate that
+	// does not follow this machine's wall clock. Only when there is no estimate yet does it ask the
+	// store.
 	Now() time.Time
 
-	// Clock asks what the clock of the generations of a cache says, in microseconds since 1970: every grant before has a stamp of
-	// that at most, and every later one of that at least.
+	// Clock asks what the clock of the generations of a cache says, in microseconds since 1970:
+	// every grant before has a stamp of that at most, and every later one of that at least.
 	Clock(ctx context.Context, cache string) (int64, error)
 
-	// Listen has tell called for each message about keys of this cache, until stop is called. Calls come one after
-	// another; tell must not block and must not call the store. It is told Lost when messages may not arrive any more
-	// and Restored when they do again, and, once, when they do for the first time or already.
+	// Listen has tell called for each message about keys of this cache, until stop is called. Calls
+	// come one after another; tell must not block and must not call the store. It is told Lost when
+	// messages may not arrive any more and Restored when they do again, and, once, when they do for
+	// the first time or already.
 	Listen(cache string, tell func(Message)) (stop func())
 
-	// Listening reports whether messages arrive at present, and begins to listen if nothing has yet. It doesn't
-	// block. While they don't arrive, waiters ask again from time to time.
+	// Listening reports whether messages arrive at present, and begins to listen if nothing has
+	// yet. It doesn't block. While they don't arrive, waiters ask again from time to time.
 	Listening() bool
 
-	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for it.
+	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for
+	// it.
 	Warm(ctx context.Context) error
 }
 
-// Remnant returns what a claim leaves in the place of this frame: which tags it had, in bytes that are a value for nobody. It is
-// nil if there were none; then there is nothing left. What is left of a remnant is the same one.
+// Remnant returns what a claim leaves in the place of this frame: which tags it had, in bytes that
+// are a value for nobody. It is nil if there were none; then there is nothing left. What is left of
+// a remnant is the same one.
 func Remnant(f []byte) []byte { return frame.Remnant(f) }
 
-// Permits is what a Store implements, too, if it can keep a budget for the whole fleet: NewFleetLimiter needs it. Like
-// the steps of a Store these are atomic, bounded in time, and harmless when repeated.
+// Permits is what a Store implements, too, if it can keep a budget for the whole fleet:
+// NewFleetLimiter needs it. Like the steps of a Store these are atomic, bounded in time, and
+// harmless when repeated.
 type Permits interface {
-	// TakePermit makes the token one of at most max holders of a budget for ttl, or renews it if it is one, and reports
-	// whether it is. If not, whoever returns a permit tells the listeners to PermitsCache, with the budget's name as the
-	// key, and wait is when the first permit ends by itself.
+	// TakePermit makes the token one of at most max holders of a budget for ttl, or renews it if it
+	// is one, and reports whether it is. If not, whoever returns a permit tells the listeners to
+	// PermitsCache, with the budget's name as the key, and wait is when the first permit ends by
+	// itself.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.
@@ -125,9 +142,9 @@ type Permits interface {
 // PermitsCache stands for a cache's name in messages about permits. No cache can have it.
 const PermitsCache = "{permits}"
 
-// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's caches see to both. Values and
-// leases of different versions, of which there are Versions, stand side by side. They are of the same thing: a step that changes a key
-// changes all its versions.
+// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's
+// caches see to both. Values and leases of different versions, of which there are Versions, stand
+// side by side. They are of the same thing: a step that changes a key changes all its versions.
 type Key struct {
 	Cache   string
 	Key     string
@@ -146,8 +163,9 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // IsZero reports whether the id is the zero one, which names no load.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// Grant is a lease that was granted: the load's token and the number that the store gave to this very grant. Both
-// stand in the lease and both must match, so that a copy of a command that arrives late can't act for another grant.
+// Grant is a lease that was granted: the load's token and the number that the store gave to this
+// very grant. Both stand in the lease and both must match, so that a copy of a command that arrives
+// late can't act for another grant.
 type Grant struct {
 	Token  ID
 	Number int64
@@ -160,9 +178,9 @@ type Grant struct {
 // Is reports whether both are the same grant, whatever the stamps that came with the answers.
 func (g Grant) Is(other Grant) bool { return g.Token == other.Token && g.Number == other.Number }
 
-// Generations are times of invalidations, in microseconds since 1970 on the clock of the node that keeps them: first
-// that of the whole cache, 0 if the store doesn't know it, then those of the tags that were asked for, 0 for one that
-// was never invalidated.
+// Generations are times of invalidations, in microseconds since 1970 on the clock of the node that
+// keeps them: first that of the whole cache, 0 if the store doesn't know it, then those of the tags
+// that were asked for, 0 for one that was never invalidated.
 type Generations []int64
 
 // LeaseAsk is a question for the lease of one key.
@@ -262,9 +280,9 @@ const (
 	MessageTags                            // Tags were invalidated, or without Tags the whole cache: Generation
 )
 
-// Message is what a store tells processes: of a change all that listen to the cache, of the end of a load at least those that
-// wait for it. It means "look again"; what counts is the state in the store, except
-// for a waiter that was told to wait for the very load the message names.
+// Message is what a store tells processes: of a change all that listen to the cache, of the end of
+// a load at least those that wait for it. It means "look again"; what counts is the state in the
+// store, except for a waiter that was told to wait for the very load the message names.
 type Message struct {
 	Kind    MessageKind
 	Key     string

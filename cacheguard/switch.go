@@ -14,17 +14,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Switch takes caches out of the path of their calls while the program runs, and puts them back: all caches of this process, also
-// those of package middleware, that have it in their Options. The zero Switch is on. It is safe for concurrent use, and must not be
-// copied.
+// Switch takes caches out of the path of their calls while the program runs, and puts them back:
+// all caches of this process, also those of package middleware, that have it in their Options. The
+// zero Switch is on. It is safe for concurrent use, and must not be copied.
 //
 //	var products cacheguard.Switch // Options.Switch: &products
 //
 //	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
 //	err = errors.Join(err, products.Set(mode))
 //
-// Other processes have switches of their own. While one is off, changes that its process makes go out as ever, and so does what the
-// other processes tell it: when it is on again, it serves nothing that is older than a change.
+// Other processes have switches of their own. While one is off, changes that its process makes go
+// out as ever, and so does what the other processes tell it: when it is on again, it serves nothing
+// that is older than a change.
 type Switch struct {
 	mode atomic.Uint32
 
@@ -38,24 +39,29 @@ type attached struct {
 	log  *slog.Logger
 }
 
-// Mode is what a Switch does to the calls that begin while it is in it. Calls that have begun before go on as they have begun.
+// Mode is what a Switch does to the calls that begin while it is in it. Calls that have begun
+// before go on as they have begun.
 type Mode uint8
 
 const (
 	// ModeOn does nothing to them.
 	ModeOn Mode = iota
 
-	// ModeOff has every Get, Refresh and their like load, as if the store were empty and nobody else there. Neither it nor the local
-	// tier is asked, and nothing is stored. Loads of the calls that come at the same time in this process are still one, and bounded by
-	// MaxLoads or Limiter; an error is for those who have waited for it. EntryFuncs see no previous value. Peek and Local find nothing.
-	// Set, Update, Invalidate and all other changes are done as ever, which for Update includes the lease.
+	// ModeOff has every Get, Refresh and their like load, as if the store were empty and nobody
+	// else there. Neither it nor the local tier is asked, and nothing is stored. Loads of the calls
+	// that come at the same time in this process are still one, and bounded by MaxLoads or Limiter;
+	// an error is for those who have waited for it. EntryFuncs see no previous value. Peek and
+	// Local find nothing. Set, Update, Invalidate and all other changes are done as ever, which for
+	// Update includes the lease.
 	ModeOff
 
-	// ModeShadow shows what a cache would do without trusting it. Every Get and its like is answered by a load of this process, as by
-	// ModeOff. Beside it, the cache is read and filled: where it has nothing fresh, that load runs under the key's lease, if nobody
-	// else has it, and its result is stored. Where it has a fresh value, the load's result is compared with that (Options.Same), which
-	// observers are told of by EventCompared, unless more than 1,024 are being compared. A call takes as long as a miss does: the
-	// load, and up to three steps of the store, each within its operation timeout. GetMany calls its load up to twice, for what is
+	// ModeShadow shows what a cache would do without trusting it. Every Get and its like is
+	// answered by a load of this process, as by ModeOff. Beside it, the cache is read and filled:
+	// where it has nothing fresh, that load runs under the key's lease, if nobody else has it, and
+	// its result is stored. Where it has a fresh value, the load's result is compared with that
+	// (Options.Same), which observers are told of by EventCompared, unless more than 1,024 are
+	// being compared. A call takes as long as a miss does: the load, and up to three steps of the
+	// store, each within its operation timeout. GetMany calls its load up to twice, for what is
 	// stored and for what isn't. Refresh and changes are done as ever.
 	ModeShadow
 )
@@ -87,8 +93,8 @@ var (
 	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
 )
 
-// Set has calls that begin from now on go by the mode, and each cache log a line if it was another one before. A mode that is none is
-// an error, and changes nothing.
+// Set has calls that begin from now on go by the mode, and each cache log a line if it was another
+// one before. A mode that is none is an error, and changes nothing.
 func (s *Switch) Set(m Mode) error {
 	if int(m) >= len(modeNames) {
 		return fmt.Errorf("cacheguard: %d is no mode of a Switch", m)
@@ -128,8 +134,9 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 	}
 }
 
-// groupIn is the group of flights that a call of this group takes part in: while the cache is not on, the one whose flights land with
-// loads of this process only. So nobody who comes after the switch was set gets what another one has found before.
+// groupIn is the group of flights that a call of this group takes part in: while the cache is not
+// on, the one whose flights land with loads of this process only. So nobody who comes after the
+// switch was set gets what another one has found before.
 func (c *Cache[V]) groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
 		return g
@@ -137,8 +144,8 @@ func (c *Cache[V]) groupIn(m Mode, g group) group {
 	return direct
 }
 
-// leadDirect is the way of the caller that leads a flight while the cache is off, or in shadow. had is what this caller has found
-// there, one of several; or nil.
+// leadDirect is the way of the caller that leads a flight while the cache is off, or in shadow. had
+// is what this caller has found there, one of several; or nil.
 //
 //go:noinline
 func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {
@@ -160,7 +167,8 @@ func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V],
 	return c.detach(ctx, m, res)
 }
 
-// lookAside finds what a call would be answered with, were the cache not in shadow, unless that is known.
+// lookAside finds what a call would be answered with, were the cache not in shadow, unless that is
+// known.
 func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) (found[V], error) {
 	if had != nil {
 		return *had, nil
@@ -182,7 +190,8 @@ func (c *Cache[V]) offPath(of *target[V]) *miss[V] {
 	return m
 }
 
-// inShadow makes a miss that takes nothing of what is there, and doesn't show it to the load either.
+// inShadow makes a miss that takes nothing of what is there, and doesn't show it to the load
+// either.
 func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V] {
 	if storeErr != nil {
 		return c.offPath(of)

@@ -52,8 +52,8 @@ func turn(t *testing.T, s *cacheguard.Switch, m cacheguard.Mode) {
 	must(t, s.Set(m))
 }
 
-// TestSwitchedOff: no call is answered by anything but a load of its process, which leaves nothing behind; and when the switch is on
-// again, it is as if it had always been.
+// TestSwitchedOff: no call is answered by anything but a load of its process, which leaves nothing
+// behind; and when the switch is on again, it is as if it had always been.
 func TestSwitchedOff(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
@@ -103,7 +103,8 @@ func TestSwitchedOff(t *testing.T) {
 				t.Errorf("Local found %+v", res)
 			}
 
-			// Those who come together have one load, and no more keys are loaded at a time than MaxLoads allows.
+			// Those who come together have one load, and no more keys are loaded at a time than
+			// MaxLoads allows.
 			o := newScriptedOrigin[int](t)
 			var all []*begun[int]
 			for range 50 {
@@ -150,7 +151,8 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// A call that begins after the switch was set is answered by nothing that was found before, also when others wait for that.
+// A call that begins after the switch was set is answered by nothing that was found before, also
+// when others wait for that.
 func TestSwitchedOffDuringALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, sw := memstore.New(memstore.Options{}), new(cacheguard.Switch)
@@ -209,7 +211,8 @@ func TestSameThatPanics(t *testing.T) {
 	})
 }
 
-// TestSwitchInShadow: callers get what loads of their process return, and the cache works beside it.
+// TestSwitchInShadow: callers get what loads of their process return, and the cache works beside
+// it.
 func TestSwitchInShadow(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
@@ -316,14 +319,16 @@ func TestSwitchInShadowDuringTheQuestion(t *testing.T) {
 	})
 }
 
-// TestSwitchFlips a thousand times under load: nobody gets an error, or what was changed before the call.
+// TestSwitchFlips a thousand times under load: nobody gets an error, or what was changed before the
+// call.
 func TestSwitchFlips(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	flipSwitch(t, store)
 }
 
-// flipSwitch has processes read and change keys on a store, and sets the switch of one of them in the midst of it.
+// flipSwitch has processes read and change keys on a store, and sets the switch of one of them in
+// the midst of it.
 func flipSwitch(t *testing.T, store cacheguard.Store) {
 	t.Helper()
 	const flips = 1000

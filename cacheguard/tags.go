@@ -10,21 +10,23 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags), fresh, stale and
-// negative ones, in a time that doesn't depend on how many there are: nothing that was loaded before it is served
-// after it, whenever it is stored. A load that is under way goes on for those who wait for it already. What it doesn't
-// touch are back-offs after failed loads.
+// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags),
+// fresh, stale and negative ones, in a time that doesn't depend on how many there are: nothing that
+// was loaded before it is served after it, whenever it is stored. A load that is under way goes on
+// for those who wait for it already. What it doesn't touch are back-offs after failed loads.
 //
-// It goes through although ctx ends. What other processes read from the store agrees with it at once, and in a cluster
-// when its message arrives; what they have at hand, flights and the local tier, always then. An error that wraps ErrPending says that the
-// store could not be told, and will be: until then, old values may be served by other processes than this one.
+// It goes through although ctx ends. What other processes read from the store agrees with it at
+// once, and in a cluster when its message arrives; what they have at hand, flights and the local
+// tier, always then. An error that wraps ErrPending says that the store could not be told, and will
+// be: until then, old values may be served by other processes than this one.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
 
-// MarkStaleTags ages every value that was stored with one of these tags as a soft one (Entry.SoftTags): it is refreshed by
-// the next read, and until then served within its stale windows, which begin now, at the latest. What is being loaded now
-// may be older than the mark, and counts as such. Otherwise it is like InvalidateTags.
+// MarkStaleTags ages every value that was stored with one of these tags as a soft one
+// (Entry.SoftTags): it is refreshed by the next read, and until then served within its stale
+// windows, which begin now, at the latest. What is being loaded now may be older than the mark, and
+// counts as such. Otherwise it is like InvalidateTags.
 func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, softMark)
 }
@@ -50,7 +52,8 @@ func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) er
 	return c.invalidateTags(ctx, marked)
 }
 
-// wrongTags returns what is wrong with tags that are to be invalidated, as they were named and as they are marked.
+// wrongTags returns what is wrong with tags that are to be invalidated, as they were named and as
+// they are marked.
 func wrongTags(tags, marked []string) error {
 	if err := plain(tags); err != nil {
 		return err
@@ -63,7 +66,8 @@ func wrongTags(tags, marked []string) error {
 	return nil
 }
 
-// softMark begins the names of soft tags in frames and in the store, for which they are tags like others.
+// softMark begins the names of soft tags in frames and in the store, for which they are tags like
+// others.
 const softMark = "\x00"
 
 // plain returns what is wrong with tags that would be taken for soft ones.
@@ -134,7 +138,8 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.sealAll()
 }
 
-// sealAll closes every flight to newcomers: what the loads under way depend on is known when they are over.
+// sealAll closes every flight to newcomers: what the loads under way depend on is known when they
+// are over.
 func (c *Cache[V]) sealAll() {
 	c.changed.OfAll()
 	for i := range c.flights {

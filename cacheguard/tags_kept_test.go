@@ -29,7 +29,8 @@ func entryFunc(e cacheguard.Entry[string]) cacheguard.EntryFunc[string] {
 	return func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) { return e, nil }
 }
 
-// storing are the ways to store a value of the key k, by what is said about it; loads are those that do nothing about a fresh one.
+// storing are the ways to store a value of the key k, by what is said about it; loads are those
+// that do nothing about a fresh one.
 var storing = map[string]struct {
 	store func(ctx context.Context, c cacheOf, e cacheguard.Entry[string]) error
 	plain bool // it says nothing about tags, whatever the entry does
@@ -136,8 +137,8 @@ var standing = map[string]struct {
 	}, false},
 }
 
-// TestTagsAreKept stores in each way over each value with tags without a word about them, and after that an invalidation of the tag
-// hits what was stored. A word about them counts.
+// TestTagsAreKept stores in each way over each value with tags without a word about them, and after
+// that an invalidation of the tag hits what was stored. A word about them counts.
 func TestTagsAreKept(t *testing.T) {
 	for what, old := range standing {
 		for how, way := range storing {
@@ -190,7 +191,8 @@ func tagsAreKept(t *testing.T, opts cacheguard.Options[string], old func(*testin
 	}
 }
 
-// TestTagsAreKeptByWritersAtOnce has a second writer come between the claim of the first and what it stores.
+// TestTagsAreKeptByWritersAtOnce has a second writer come between the claim of the first and what
+// it stores.
 func TestTagsAreKeptByWritersAtOnce(t *testing.T) {
 	for first, one := range storing {
 		for second, other := range storing {
@@ -223,9 +225,10 @@ func TestTagsAreKeptByWritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestTagsAreKeptInAnyOrder has several callers of three processes store, load, invalidate by tag and mark stale at random, with
-// steps of the store that take their time and writers that die between their two: none of them says a word about tags, and the value
-// that stands at the end has those of the first.
+// TestTagsAreKeptInAnyOrder has several callers of three processes store, load, invalidate by tag
+// and mark stale at random, with steps of the store that take their time and writers that die
+// between their two: none of them says a word about tags, and the value that stands at the end has
+// those of the first.
 func TestTagsAreKeptInAnyOrder(t *testing.T) {
 	for seed := range uint64(100) {
 		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The registers of linear_test.go, changed by tag, all together, or by a mark, while the generations get lost, too.
+// The registers of linear_test.go, changed by tag, all together, or by a mark, while the
+// generations get lost, too.
 
 func tagOf(key string) string { return "tag of " + key }
 

@@ -49,8 +49,9 @@ func (tr *trio) loadMany(_ context.Context, missing []string) (map[string]fact, 
 	return all, nil
 }
 
-// However an invalidation by tag falls on a slow load in another member: no call that begins after it in any member
-// gets what was loaded before, with a local tier not once the message has arrived. What is loaded then is loaded once.
+// However an invalidation by tag falls on a slow load in another member: no call that begins after
+// it in any member gets what was loaded before, with a local tier not once the message has arrived.
+// What is loaded then is loaded once.
 func TestInvalidateTagsDuringLoads(t *testing.T) {
 	tries := 20
 	if redistest.Full() {
@@ -171,8 +172,8 @@ func TestUndisturbedTagsAreLoadedOnce(t *testing.T) {
 	}
 }
 
-// A load that is under way when its key is marked is not what anybody finds as fresh afterwards, also when the mark's
-// reply is lost; with windows the marked value is served meanwhile, as stale.
+// A load that is under way when its key is marked is not what anybody finds as fresh afterwards,
+// also when the mark's reply is lost; with windows the marked value is served meanwhile, as stale.
 func TestMarkStaleDuringLoads(t *testing.T) {
 	tries := 20
 	if redistest.Full() {

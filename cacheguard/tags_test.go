@@ -91,7 +91,8 @@ func TestInvalidateTags(t *testing.T) {
 	})
 }
 
-// A load that began before an invalidation of its tag is for those who wait for it, and for nobody who comes later.
+// A load that began before an invalidation of its tag is for those who wait for it, and for nobody
+// who comes later.
 func TestInvalidateTagsDuringALoad(t *testing.T) {
 	for name, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
 		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
@@ -150,8 +151,8 @@ func TestTagsOfWhatDoesNotExist(t *testing.T) {
 	})
 }
 
-// What was invalidated by its tag is not served as stale either, nor shown to the next load; what is not modified keeps
-// its tags.
+// What was invalidated by its tag is not served as stale either, nor shown to the next load; what
+// is not modified keeps its tags.
 func TestTagsAndStaleValues(t *testing.T) {
 	opts := cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour, Jitter: -1}
 	fleets(t, opts, func(t *testing.T, a, b *cacheguard.Cache[string]) {
@@ -221,7 +222,8 @@ func TestSetEntry(t *testing.T) {
 	})
 }
 
-// A mark makes a value stale at once, in every process, and ends the lease of a load that may be older.
+// A mark makes a value stale at once, in every process, and ends the lease of a load that may be
+// older.
 func TestMarkStale(t *testing.T) {
 	opts := cacheguard.Options[string]{StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour}
 	fleets(t, opts, func(t *testing.T, a, b *cacheguard.Cache[string]) {
@@ -294,8 +296,8 @@ type deaf struct{ *memstore.Store }
 
 func (deaf) InvalidateTags(context.Context, string, []string) (int64, error) { return 0, errTampered }
 
-// An invalidation that may not have been done is an error, and takes what this process has; what is stored later counts at
-// once.
+// An invalidation that may not have been done is an error, and takes what this process has; what is
+// stored later counts at once.
 func TestInvalidateTagsFails(t *testing.T) {
 	for what, invalidate := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
 		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },

@@ -15,10 +15,11 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// The timing of the lease protocol on a fake clock: what is asserted here to the millisecond no real clock could show.
-// Caches of one name on one memstore are the processes of a fleet.
+// The timing of the lease protocol on a fake clock: what is asserted here to the millisecond no
+// real clock could show. Caches of one name on one memstore are the processes of a fleet.
 
-// slack is the most that a waiter adds to the end of a lease, so that not everybody asks in the same moment.
+// slack is the most that a waiter adds to the end of a lease, so that not everybody asks in the
+// same moment.
 const slack = 10 * time.Millisecond
 
 type fleet struct {
@@ -91,7 +92,8 @@ func between(t *testing.T, what string, got, least, most time.Duration) {
 	}
 }
 
-// P1: a dead leader's key is loaded again when its lease is over, and not before, by one of those who wait.
+// P1: a dead leader's key is loaded again when its lease is over, and not before, by one of those
+// who wait.
 func TestTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: 2 * time.Second})
@@ -119,7 +121,8 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// P1: a live leader keeps its lease for as long as it loads, and P2: the others get its result at once.
+// P1: a live leader keeps its lease for as long as it loads, and P2: the others get its result at
+// once.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &guardtest.Recorder{}
@@ -142,7 +145,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// P2: without the message that should wake it, a waiter looks again when the lease is over: later, and without a load.
+// P2: without the message that should wake it, a waiter looks again when the lease is over: later,
+// and without a load.
 func TestLostWakeUp(t *testing.T) {
 	for what, o := range map[string]*origin{
 		"value": {took: 500 * time.Millisecond, value: "v"},
@@ -287,7 +291,8 @@ func TestJitter(t *testing.T) {
 	})
 }
 
-// A waiter of another process asks again at once when the lease is given up, and not only at its end.
+// A waiter of another process asks again at once when the lease is given up, and not only at its
+// end.
 func TestAbandonedIsTakenOverAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: 10 * time.Second})
@@ -313,7 +318,8 @@ func TestAbandonedIsTakenOverAtOnce(t *testing.T) {
 	})
 }
 
-// A renewal that fails for a while is tried again until the lease's time is over, counted from the last success.
+// A renewal that fails for a while is tried again until the lease's time is over, counted from the
+// last success.
 func TestRenewalSurvivesTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: 900 * time.Millisecond})

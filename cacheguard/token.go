@@ -10,25 +10,27 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Token is a moment on a store's clock, by which a read can demand something that is not older. It is text in a cookie or a field of
-// a request: see String and ParseToken. The zero Token demands nothing.
+// Token is a moment on a store's clock, by which a read can demand something that is not older. It
+// is text in a cookie or a field of a request: see String and ParseToken. The zero Token demands
+// nothing.
 //
-// A token is no secret, and nobody has to be kept from making one up: a moment that has not come yet is ignored, and any other one
-// costs at most what a call of Refresh costs.
+// A token is no secret, and nobody has to be kept from making one up: a moment that has not come
+// yet is ignored, and any other one costs at most what a call of Refresh costs.
 type Token struct {
 	moment int64  // on the store's clock
 	came   uint32 // when Demanded was asked for it, on the clock of this process' flights; 0: it is not from there
 }
 
-// Committed returns a token for everything that was committed to the origin before it was called. A read with the token
-// (NotOlderThan), in any process, doesn't return a value of these caches, by name, whose load had begun by then, whether or not the
-// invalidation has arrived:
+// Committed returns a token for everything that was committed to the origin before it was called. A
+// read with the token (NotOlderThan), in any process, doesn't return a value of these caches, by
+// name, whose load had begun by then, whether or not the invalidation has arrived:
 //
 //	err = tx.Commit()
 //	token, err := cacheguard.Committed(ctx, store, "product", "catalog")
 //
-// It asks the store for its clock, in one trip for each cache. If the store has no answer, Committed returns the error, and beside it
-// a token by what this process knows of that clock and 250 ms more: good enough unless the process has not reached the store yet.
+// It asks the store for its clock, in one trip for each cache. If the store has no answer,
+// Committed returns the error, and beside it a token by what this process knows of that clock and
+// 250 ms more: good enough unless the process has not reached the store yet.
 func Committed(ctx context.Context, store Store, caches ...string) (t Token, err error) {
 	if isNil(store) {
 		return t, errNilStore
@@ -47,21 +49,25 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 	return t, err
 }
 
-// NotOlderThan returns a context with which reads return nothing that was loaded before the token was made, also those inside a load
-// that is begun with it. The later of several tokens counts.
+// NotOlderThan returns a context with which reads return nothing that was loaded before the token
+// was made, also those inside a load that is begun with it. The later of several tokens counts.
 //
-// If what is at hand may be older, the read takes part in a refresh: one load for all who demand so at the same time, in the whole
-// fleet, while others go on being answered as ever. The read then waits for that load, and gets its error if it fails, or as with
-// Refresh that of one that has failed before, while its back-off lasts: an older value is not served in its place. Peek finds nothing instead, and Local knows no context: see Result.NotOlderThan. Observers are told of both, what was too
-// old and what came in its place. A value that was stored by Set or Update before the token was made counts as older: it
-// costs one load more than is needed. A Set that comes after the token counts as later, whenever its value was made: as Set says, with
-// several writers of a key use Update or Invalidate.
+// If what is at hand may be older, the read takes part in a refresh: one load for all who demand so
+// at the same time, in the whole fleet, while others go on being answered as ever. The read then
+// waits for that load, and gets its error if it fails, or as with Refresh that of one that has
+// failed before, while its back-off lasts: an older value is not served in its place. Peek finds
+// nothing instead, and Local knows no context: see Result.NotOlderThan. Observers are told of both,
+// what was too old and what came in its place. A value that was stored by Set or Update before the
+// token was made counts as older: it costs one load more than is needed. A Set that comes after the
+// token counts as later, whenever its value was made: as Set says, with several writers of a key
+// use Update or Invalidate.
 //
-// What is promised needs a clock of the store that doesn't jump: a replica that takes its master's place must not be further behind
-// it than a failover takes. The token says when a load began and not what it read: where one of which nothing was demanded has said
-// NotModified, by a validator that is too coarse for the change, the older value counts as new. A load that was begun without the token may
-// have made its value of older ones, from other caches: give the token to those who begin loads, or invalidate what is made of
-// others along with them.
+// What is promised needs a clock of the store that doesn't jump: a replica that takes its master's
+// place must not be further behind it than a failover takes. The token says when a load began and
+// not what it read: where one of which nothing was demanded has said NotModified, by a validator
+// that is too coarse for the change, the older value counts as new. A load that was begun without
+// the token may have made its value of older ones, from other caches: give the token to those who
+// begin loads, or invalidate what is made of others along with them.
 func NotOlderThan(ctx context.Context, t Token) context.Context {
 	if t.moment <= after(ctx) {
 		return ctx
@@ -89,8 +95,9 @@ func ParseToken(text string) (Token, error) {
 	return Token{moment: int64(n)}, nil
 }
 
-// NotOlderThan reports whether the result's load is known to have begun after the token was made. With a token of Demanded it is known
-// of loads of this process that have begun since then, also of those without a lease.
+// NotOlderThan reports whether the result's load is known to have begun after the token was made.
+// With a token of Demanded it is known of loads of this process that have begun since then, also of
+// those without a lease.
 func (r Result[V]) NotOlderThan(t Token) bool {
 	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
 }
@@ -112,8 +119,9 @@ func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	return d
 }
 
-// Demanded is the token that reads with this context go by: that of NotOlderThan, or the zero Token if it is from a moment that has
-// not come yet. It remembers when it was asked for: see Result.NotOlderThan.
+// Demanded is the token that reads with this context go by: that of NotOlderThan, or the zero Token
+// if it is from a moment that has not come yet. It remembers when it was asked for: see
+// Result.NotOlderThan.
 func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 	came := flight.Now()
 	if t.moment = c.demanded(ctx); t.moment > 0 {
@@ -122,9 +130,10 @@ func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 	return t
 }
 
-// attempts is how often a read looks at what there is and takes part in a refresh until it loads alone. A load of another process
-// that was under way when the read came, and one of this process that it came too late for, can bring what is too old; what comes
-// after both is new enough, unless the store's clock has been set back or can't be read.
+// attempts is how often a read looks at what there is and takes part in a refresh until it loads
+// alone. A load of another process that was under way when the read came, and one of this process
+// that it came too late for, can bring what is too old; what comes after both is new enough, unless
+// the store's clock has been set back or can't be read.
 const attempts = 3
 
 // notOlder is the read path of a call that demands something not older than that.
@@ -144,7 +153,8 @@ func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], afte
 	return c.besideLease(ctx, key, call.load, res)
 }
 
-// besideLease loads without the lease, for all who come until the load begins: what it brings is new enough for each of them.
+// besideLease loads without the lease, for all who come until the load begins: what it brings is
+// new enough for each of them.
 func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], res *Result[V]) (err error) {
 	call := call[V]{group: direct, demands: true, load: load, came: flight.Now()}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
@@ -153,7 +163,8 @@ func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], 
 	return err
 }
 
-// meets reports whether this is an answer for a call that came then and demands something not older.
+// meets reports whether this is an answer for a call that came then and demands something not
+// older.
 func (r *Result[V]) meets(err error, after int64, came uint64) bool {
 	return err != nil && !r.NotFound || r.NotOlderThan(Token{moment: after, came: uint32(came)})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The registers of linear_test.go, changed by writers who tell the caches late or never, as one whose invalidation waits in an
-// outbox, and read by callers who have the writers' tokens.
+// The registers of linear_test.go, changed by writers who tell the caches late or never, as one
+// whose invalidation waits in an outbox, and read by callers who have the writers' tokens.
 
 // sessions is what readers know: the token of the last change of each key.
 type sessions struct {
@@ -21,7 +21,8 @@ type sessions struct {
 	stores func() []cacheguard.Store // once there are members
 }
 
-// committing is a way whose writer has a token for its readers. One that could not tell the caches what it should tells them again.
+// committing is a way whose writer has a token for its readers. One that could not tell the caches
+// what it should tells them again.
 func (s *sessions) committing(w way) way {
 	return way{name: w.name + " and a token", alone: w.alone, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
 		f, err := w.make(ctx, c, l, key)

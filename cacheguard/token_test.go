@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A read with a token returns nothing whose load had begun when the token was made, although nobody was told of the change.
+// A read with a token returns nothing whose load had begun when the token was made, although nobody
+// was told of the change.
 
 // committed is what a writer has after its commit.
 func committed(t *testing.T, store cacheguard.Store, caches ...string) cacheguard.Token {
@@ -109,7 +110,8 @@ func TestReadsWithAToken(t *testing.T) {
 	}
 }
 
-// A load that was under way when the token was made doesn't count, whoever waits for it: in this process or in another one.
+// A load that was under way when the token was made doesn't count, whoever waits for it: in this
+// process or in another one.
 func TestTokenMeetsALoad(t *testing.T) {
 	for way, read := range tokenWays {
 		for where, same := range map[string]bool{"same process": true, "another process": false} {
@@ -200,7 +202,8 @@ func TestPeekWithAToken(t *testing.T) {
 	}
 }
 
-// A load that is begun with a token reads with it, too, and what is refreshed behind a caller's back doesn't.
+// A load that is begun with a token reads with it, too, and what is refreshed behind a caller's
+// back doesn't.
 func TestTokenInsideALoad(t *testing.T) {
 	inBubble(t, "inside", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -247,8 +250,8 @@ func (s *clockStore) Clock(ctx context.Context, cache string) (int64, error) {
 
 func (s *clockStore) Now() time.Time { return s.Store.Now().Add(-s.back) }
 
-// What nobody was given demands nothing, whatever it says, but for a moment that may have been: that is a refresh, for all who
-// demand so together.
+// What nobody was given demands nothing, whatever it says, but for a moment that may have been:
+// that is a refresh, for all who demand so together.
 func TestMadeUpTokens(t *testing.T) {
 	inBubble(t, "made up", func(t *testing.T) {
 		store := &clockStore{Store: memstore.New(memstore.Options{})}
@@ -285,7 +288,8 @@ func TestMadeUpTokens(t *testing.T) {
 		getting(at(time.Hour), t, c, "k", returning(3)).gives(3, nil)
 		store.err = nil
 
-		// A flood of tokens from a moment ahead: one load at a time, and two for all who come together.
+		// A flood of tokens from a moment ahead: one load at a time, and two for all who come
+		// together.
 		o := newScriptedOrigin[int](t)
 		for n := range 3 {
 			var flood []*begun[int]
@@ -373,7 +377,8 @@ func TestTokensAsText(t *testing.T) {
 	}
 }
 
-// A load of which something newer is demanded doesn't see what is older, so that it can't say that this is still good.
+// A load of which something newer is demanded doesn't see what is older, so that it can't say that
+// this is still good.
 func TestDemandedLoadSeesNothingOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

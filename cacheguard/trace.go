@@ -7,14 +7,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// LoadTracer is what an Observer implements, too, that follows loads. StartLoad is called right before the user's load
-// runs, or the write of an Update, on the same goroutine. ctx has the values of the caller that started the load; the
-// load gets loadCtx, which has to be ctx or made of it, or nil for ctx itself. end is called once the load is over,
-// with its error, or with notFound if it found that there is nothing; nil: it is not called.
+// LoadTracer is what an Observer implements, too, that follows loads. StartLoad is called right
+// before the user's load runs, or the write of an Update, on the same goroutine. ctx has the values
+// of the caller that started the load; the load gets loadCtx, which has to be ctx or made of it, or
+// nil for ctx itself. end is called once the load is over, with its error, or with notFound if it
+// found that there is nothing; nil: it is not called.
 //
-// note, of at most 255 bytes, goes where the result goes: into the store and to all who wait for the load, who find it
-// as Event.Note. It is to lead to the load, as the id of a trace does. A longer one is left out. The note must not be
-// changed afterwards.
+// note, of at most 255 bytes, goes where the result goes: into the store and to all who wait for
+// the load, who find it as Event.Note. It is to lead to the load, as the id of a trace does. A
+// longer one is left out. The note must not be changed afterwards.
 //
 // A refresh in the background is begun by a caller, too, who may be gone when it runs.
 //
@@ -31,7 +32,8 @@ func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	return nil
 }
 
-// trace has the tracer begin to follow a load, and returns the load's context and what ends the following, or nil.
+// trace has the tracer begin to follow a load, and returns the load's context and what ends the
+// following, or nil.
 func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(error, bool)) {
 	if c.tracer == nil {
 		return ctx, nil
@@ -54,8 +56,8 @@ func safely(do func()) {
 	do()
 }
 
-// madeOf reports whether a tracer's context looks as if it were made of ctx. One that isn't would neither end with it nor
-// say which load it belongs to.
+// madeOf reports whether a tracer's context looks as if it were made of ctx. One that isn't would
+// neither end with it nor say which load it belongs to.
 func madeOf(traced, ctx context.Context) bool {
 	return traced != nil && chainOf(traced) == chainOf(ctx) && (traced.Done() != nil || ctx.Done() == nil)
 }

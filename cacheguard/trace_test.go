@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// tracing is an observer that follows loads: it notes the name of the replica and the number of the load.
+// tracing is an observer that follows loads: it notes the name of the replica and the number of the
+// load.
 type tracing struct {
 	name  string
 	start func(ctx context.Context, note []byte) (context.Context, []byte) // changes what StartLoad returns; nil: nothing
@@ -63,7 +64,8 @@ func (o *tracing) notes(kind cacheguard.EventKind) (all []string) {
 	return all
 }
 
-// Whoever waited for a load, in its process or in another one, is told its note, whatever became of it.
+// Whoever waited for a load, in its process or in another one, is told its note, whatever became of
+// it.
 func TestNotesReachAllWhoWait(t *testing.T) {
 	const ofLoad = "here/behave/k/1"
 	failed := errors.New("no such table")
@@ -179,7 +181,8 @@ func TestNoteOfAStaleAnswer(t *testing.T) {
 	})
 }
 
-// The load gets the tracer's context, unless that isn't made of its own, and whatever the tracer does, it is bounded.
+// The load gets the tracer's context, unless that isn't made of its own, and whatever the tracer
+// does, it is bounded.
 func TestTracersContext(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	for name, c := range map[string]struct {
@@ -228,7 +231,8 @@ func TestTracersContext(t *testing.T) {
 	}
 }
 
-// Several observers all get what is for them, in order, and what one does is none of the others' trouble.
+// Several observers all get what is for them, in order, and what one does is none of the others'
+// trouble.
 func TestObservers(t *testing.T) {
 	one, two := &tracing{name: "one"}, &tracing{name: "two"}
 	if o := cacheguard.Observers(nil, one, nil); o != cacheguard.Observer(one) {

@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// private is a load of one second whose result is for its own caller, which is remembered for a minute.
+// private is a load of one second whose result is for its own caller, which is remembered for a
+// minute.
 func private(loads *atomic.Int32, name string) cacheguard.LoadFunc[entry] {
 	return func(context.Context) (entry, error) {
 		loads.Add(1)
@@ -24,8 +25,8 @@ func private(loads *atomic.Int32, name string) cacheguard.LoadFunc[entry] {
 	}
 }
 
-// TestNoShareIsRemembered (hit-for-miss): who waited loads for itself at once, in every process, and who comes later waits
-// for nobody.
+// TestNoShareIsRemembered (hit-for-miss): who waited loads for itself at once, in every process,
+// and who comes later waits for nobody.
 func TestNoShareIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -66,7 +67,8 @@ func TestNoShareIsRemembered(t *testing.T) {
 	})
 }
 
-// TestNoShareEndsWithTheFirstSharedResult, of the one call that has the lease; the others store nothing.
+// TestNoShareEndsWithTheFirstSharedResult, of the one call that has the lease; the others store
+// nothing.
 func TestNoShareEndsWithTheFirstSharedResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -121,7 +123,8 @@ func TestNoShareThenInvalidate(t *testing.T) {
 	})
 }
 
-// TestNoShareKeeps shows loads the value that is not to be shared, if its load allowed that, and nobody else.
+// TestNoShareKeeps shows loads the value that is not to be shared, if its load allowed that, and
+// nobody else.
 func TestNoShareKeeps(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 		inBubble(t, name, func(t *testing.T) {
@@ -160,7 +163,8 @@ func TestNoShareKeeps(t *testing.T) {
 	}
 }
 
-// TestGetManyMeetsNoShare loads for itself what is not shared, also when that turns out while it waits.
+// TestGetManyMeetsNoShare loads for itself what is not shared, also when that turns out while it
+// waits.
 func TestGetManyMeetsNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -390,7 +394,8 @@ func TestSoftTagsThatCantBe(t *testing.T) {
 	})
 }
 
-// TestDesk does what a load brings on the goroutine of its caller, who may panic with it, or whose client may leave.
+// TestDesk does what a load brings on the goroutine of its caller, who may panic with it, or whose
+// client may leave.
 func TestDesk(t *testing.T) {
 	type call struct {
 		r       cacheguard.Result[string]

@@ -54,7 +54,8 @@ func eachStore(t *testing.T, test func(t *testing.T, store func() cacheguard.Sto
 	})
 }
 
-// Two releases that take turns have one load each, as long as nothing changes, and both see each change that either makes.
+// Two releases that take turns have one load each, as long as nothing changes, and both see each
+// change that either makes.
 func TestReleasesTakeTurns(t *testing.T) {
 	eachStore(t, func(t *testing.T, store func() cacheguard.Store) {
 		w := &warehouse{amount: 1}
@@ -134,8 +135,8 @@ func TestReleasesTakeTurns(t *testing.T) {
 	})
 }
 
-// Without a version of its own a release reads what the one before it has stored. Releases that are no neighbours don't read one
-// another's values either.
+// Without a version of its own a release reads what the one before it has stored. Releases that are
+// no neighbours don't read one another's values either.
 func TestVersionsOfOtherReleases(t *testing.T) {
 	for _, c := range []struct {
 		version int

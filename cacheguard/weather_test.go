@@ -57,8 +57,8 @@ var faultKinds = []struct {
 	{faultMemory, 500 * time.Millisecond},
 }
 
-// forecast is the plan of faults that a seed stands for, for so long. Those of a longer one begin with those of a
-// shorter one. Every few faults there is time to get back to normal and be seen to.
+// forecast is the plan of faults that a seed stands for, for so long. Those of a longer one begin
+// with those of a shorter one. Every few faults there is time to get back to normal and be seen to.
 func forecast(seed uint64, members int, lasts time.Duration) (plan []fault) {
 	const few = 8
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -81,7 +81,8 @@ func forecast(seed uint64, members int, lasts time.Duration) (plan []fault) {
 	}
 }
 
-// recovery is for how long after a fault things need not be normal: messages are back after 3 seconds at the latest.
+// recovery is for how long after a fault things need not be normal: messages are back after 3
+// seconds at the latest.
 const recovery = 4 * time.Second
 
 // weather knows when things went wrong, and keeps a diary of that.

@@ -13,18 +13,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// Set stores a value and ends any lease: no load that began before it can store after it. It is safe with one writer for
-// each key; two writers' Sets can arrive in the other order than their writes to the origin: use Update or Invalidate
-// then. Set goes through although ctx ends, as the origin has changed already.
+// Set stores a value and ends any lease: no load that began before it can store after it. It is
+// safe with one writer for each key; two writers' Sets can arrive in the other order than their
+// writes to the origin: use Update or Invalidate then. Set goes through although ctx ends, as the
+// origin has changed already.
 //
-// A value that Options.Empty holds for is stored as the null sentinel. A value that can't be stored (encoding,
-// MaxValueSize) is an error, and what stood there is removed, for it is out of date.
+// A value that Options.Empty holds for is stored as the null sentinel. A value that can't be stored
+// (encoding, MaxValueSize) is an error, and what stood there is removed, for it is out of date.
 func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 	return c.SetEntry(ctx, key, Entry[V]{Value: v})
 }
 
-// SetEntry is Set with a lifetime and tags of the value's own. NoStore, NoShare and NotModified are for loads: with one
-// of them it is an error and nothing is done.
+// SetEntry is Set with a lifetime and tags of the value's own. NoStore, NoShare and NotModified are
+// for loads: with one of them it is an error and nothing is done.
 func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := c.enter(ctx); err != nil {
 		return err
@@ -59,9 +60,10 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	return nil
 }
 
-// claimAndFill stores a value in two steps. One could do both, but a copy of that one which is held up on its way could
-// arrive after a later Set or Invalidate and bring the old value back; a late copy of a claim costs a miss, and one of a
-// fill is refused. A fill that is refused lost to a later change, which is as good as a Set that came before it.
+// claimAndFill stores a value in two steps. One could do both, but a copy of that one which is held
+// up on its way could arrive after a later Set or Invalidate and bring the old value back; a late
+// copy of a claim costs a miss, and one of a fill is refused. A fill that is refused lost to a
+// later change, which is as good as a Set that came before it.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -97,11 +99,12 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 	return f, notFound, err
 }
 
-// Invalidate removes values, fresh, stale and negative ones, error markers, and leases: no load that began before it
-// can store after it, and no call of this process that starts after it joins such a load. Commit to the origin first,
-// then call it. It goes through although ctx ends. When it returns an error, a KeyErrors with the keys for which it is
-// not certain, this process remembers them and tells the store when it can (ErrPending), and serves nothing from before the
-// call; until then, other processes may. See Flush.
+// Invalidate removes values, fresh, stale and negative ones, error markers, and leases: no load
+// that began before it can store after it, and no call of this process that starts after it joins
+// such a load. Commit to the origin first, then call it. It goes through although ctx ends. When it
+// returns an error, a KeyErrors with the keys for which it is not certain, this process remembers
+// them and tells the store when it can (ErrPending), and serves nothing from before the call; until
+// then, other processes may. See Flush.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
@@ -110,9 +113,9 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	return c.invalidate(ctx, keys)
 }
 
-// MarkStale ages values: the next read of each refreshes it, and until then it is served within its stale windows, which
-// begin now, at the latest. It ends leases too, for what is loaded now may be older than what the mark is for. Otherwise it
-// is like Invalidate.
+// MarkStale ages values: the next read of each refreshes it, and until then it is served within its
+// stale windows, which begin now, at the latest. It ends leases too, for what is loaded now may be
+// older than what the mark is for. Otherwise it is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
@@ -125,8 +128,8 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 	return c.changeKeys(ctx, keys, time.Time{})
 }
 
-// changeKeys has the store change keys, and everything in this process agree. mark is when they were marked stale; zero: they are
-// invalidated.
+// changeKeys has the store change keys, and everything in this process agree. mark is when they
+// were marked stale; zero: they are invalidated.
 func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time) error {
 	if len(keys) == 0 {
 		return nil
@@ -155,8 +158,8 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 	return named
 }
 
-// withdraw removes a value that a writer takes for out of date, and leases, like Invalidate. But nobody said that the key has no tags,
-// as Invalidate does: they are left for the value to come.
+// withdraw removes a value that a writer takes for out of date, and leases, like Invalidate. But
+// nobody said that the key has no tags, as Invalidate does: they are left for the value to come.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	k := c.key(id)
@@ -176,22 +179,24 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	return nil
 }
 
-// Update writes the origin under the key's lease and stores what write returns: safe with any number of writers, and
-// against loads that read the origin before the write. Readers wait for it like for a load. write runs on the caller's
-// context, with LoadTimeout; it is called once at most. One thing no cache can mend: when a process dies between its
-// write and what follows while another writer has the key, the other's value may stay until its TTL is over.
+// Update writes the origin under the key's lease and stores what write returns: safe with any
+// number of writers, and against loads that read the origin before the write. Readers wait for it
+// like for a load. write runs on the caller's context, with LoadTimeout; it is called once at most.
+// One thing no cache can mend: when a process dies between its write and what follows while another
+// writer has the key, the other's value may stay until its TTL is over.
 //
-// If write fails, its error is returned and nothing stays cached; an error that wraps ErrNotFound says that the thing
-// is gone, and that is remembered. If write succeeded but the store can't be told, Update returns the value and an
-// error that says so. If the store can't be used beforehand, FailClosed returns ErrUnavailable and doesn't write;
-// FailOpen writes.
+// If write fails, its error is returned and nothing stays cached; an error that wraps ErrNotFound
+// says that the thing is gone, and that is remembered. If write succeeded but the store can't be
+// told, Update returns the value and an error that says so. If the store can't be used beforehand,
+// FailClosed returns ErrUnavailable and doesn't write; FailOpen writes.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
 	res, err := c.update(ctx, key, loader[V]{value: write})
 	return res.Value, err
 }
 
-// UpdateEntry is Update for a write that decides how long its result is kept, and about its tags. What stood there before has been
-// removed by then: a write sees no previous value, and can't say NotModified.
+// UpdateEntry is Update for a write that decides how long its result is kept, and about its tags.
+// What stood there before has been removed by then: a write sees no previous value, and can't say
+// NotModified.
 func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error)) (Result[V], error) {
 	var load loader[V]
 	if write != nil {
@@ -225,7 +230,8 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 			c.life.End()
 		}
 	}()
-	// A write that outlives its context may reach the origin after what is invalidated below: once more then.
+	// A write that outlives its context may reach the origin after what is invalidated below: once
+	// more then.
 	r.late = func() { _ = c.withdraw(ctx, key) }
 	c.seal(id)
 	m.asked = question{token: newID(), sent: r.now()}
@@ -257,8 +263,8 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	return out.res, err
 }
 
-// callersError is the error of a write that ran on its caller's context: if that has ended, what callers get is its error
-// and not its cause.
+// callersError is the error of a write that ran on its caller's context: if that has ended, what
+// callers get is its error and not its cause.
 func callersError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return ctx.Err()

@@ -10,12 +10,14 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A handler may fail because of what its own client has sent. So that nobody can hand out errors, those who waited for it have
-// one more try: one of them runs the handler, and the others wait for that. What comes of it is for all of them; so a failing
-// origin has one request at a time for each resource all the same, and each burst costs it one run more (in a fleet one more
-// for each process at most, if the handler fails faster than processes hear of each other).
+// A handler may fail because of what its own client has sent. So that nobody can hand out errors,
+// those who waited for it have one more try: one of them runs the handler, and the others wait for
+// that. What comes of it is for all of them; so a failing origin has one request at a time for each
+// resource all the same, and each burst costs it one run more (in a fleet one more for each process
+// at most, if the handler fails faster than processes hear of each other).
 
-// lastError is the error of a second try, or one that no other try would change: who waited for it gets it.
+// lastError is the error of a second try, or one that no other try would change: who waited for it
+// gets it.
 type lastError struct{ error }
 
 func (e lastError) Unwrap() error { return e.error }
@@ -23,7 +25,8 @@ func (e lastError) Unwrap() error { return e.error }
 // lastWord ends the text of such an error, for other processes.
 const lastWord = "; last"
 
-// triesAgain reports whether a request that waited for a handler which failed has another try, and takes it.
+// triesAgain reports whether a request that waited for a handler which failed has another try, and
+// takes it.
 func (x *exchange) triesAgain(err error) bool {
 	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil || isLast(err) || !isHandlers(err) {
 		return false
@@ -53,8 +56,9 @@ func isHandlers(err error) bool {
 		errors.Is(err, errPanicked)
 }
 
-// lastTries are the second tries that have failed in this process lately. Of a thousand that waited for a run some look again
-// only after the second one has failed, too: they must not begin a third. It is safe for concurrent use.
+// lastTries are the second tries that have failed in this process lately. Of a thousand that waited
+// for a run some look again only after the second one has failed, too: they must not begin a third.
+// It is safe for concurrent use.
 type lastTries struct {
 	mu     sync.Mutex // guards what follows
 	digest digester

@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A hit from the local tier allocates at most six times more often than the bare handler. The race detector allocates too.
+// A hit from the local tier allocates at most six times more often than the bare handler. The race
+// detector allocates too.
 func TestLocalHitAllocations(t *testing.T) {
 	router, _ := benchRouter(t, nil)
 	perRequest := func(path string) float64 {
@@ -32,9 +33,10 @@ func TestLocalHitAllocations(t *testing.T) {
 	}
 }
 
-// A response that is for its client only costs so many allocations more than the bare handler does. First the response says so,
-// then the request. Four of the first figure keep a copy of the request's header from the handler and count its turn, and one says that
-// what stands there was not invalidated; four of the second count its turn.
+// A response that is for its client only costs so many allocations more than the bare handler does.
+// First the response says so, then the request. Four of the first figure keep a copy of the
+// request's header from the handler and count its turn, and one says that what stands there was not
+// invalidated; four of the second count its turn.
 func TestUnsharedAllocations(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	cache, err := middleware.New(store, middleware.Options{})
@@ -68,7 +70,8 @@ func TestUnsharedAllocations(t *testing.T) {
 	}
 }
 
-// A body that grows without a Content-Length doubles while it is recorded, so that little is copied.
+// A body that grows without a Content-Length doubles while it is recorded, so that little is
+// copied.
 func TestLargeBodiesGrow(t *testing.T) {
 	for _, size := range []int{3 << 20, 4 << 20} {
 		store := memstore.New(memstore.Options{MaxBytes: 1 << 10}) // which keeps no page

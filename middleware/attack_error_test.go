@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Whose request has the handler fail hands the error to nobody: those who waited for it have one more run among them.
+// Whose request has the handler fail hands the error to nobody: those who waited for it have one
+// more run among them.
 func TestStrangersHandOutNoErrors(t *testing.T) {
 	for name, fail := range map[string]func(w http.ResponseWriter){
 		"500":   func(w http.ResponseWriter) { w.WriteHeader(500) },

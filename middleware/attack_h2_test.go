@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// opens sends the head of a GET by HTTP/2, as no library would: its body stays open, or its fields contradict each other. Fields
-// come in pairs.
+// opens sends the head of a GET by HTTP/2, as no library would: its body stays open, or its fields
+// contradict each other. Fields come in pairs.
 func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -47,8 +47,8 @@ func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 	return conn
 }
 
-// bothProtocols serves a handler behind a cache by HTTP/1 and HTTP/2. begun is told of each run, over of each request that was
-// answered.
+// bothProtocols serves a handler behind a cache by HTTP/1 and HTTP/2. begun is told of each run,
+// over of each request that was answered.
 func bothProtocols(t *testing.T, opts middleware.Options, h http.HandlerFunc) (server *httptest.Server, begun, over chan bool) {
 	begun, over = make(chan bool, 100), make(chan bool, 100)
 	cached := newCache(t, opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,8 +88,8 @@ func readsAs(t *testing.T, server *httptest.Server) string {
 	return string(body)
 }
 
-// By HTTP/2 a request can say that its body is empty and leave it open. A handler that reads bodies must not wait for that client
-// while others wait for the handler.
+// By HTTP/2 a request can say that its body is empty and leave it open. A handler that reads bodies
+// must not wait for that client while others wait for the handler.
 func TestOpenBodiesHoldUpNobody(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"of no length":      nil,
@@ -117,8 +117,8 @@ func TestOpenBodiesHoldUpNobody(t *testing.T) {
 	}
 }
 
-// By HTTP/2 a request can have a Host field beside its authority. net/http leaves it there, where a handler can read it: who sends
-// another one decides nothing for others.
+// By HTTP/2 a request can have a Host field beside its authority. net/http leaves it there, where a
+// handler can read it: who sends another one decides nothing for others.
 func TestSecondHostChoosesNothing(t *testing.T) {
 	for _, host := range []string{"evil.example", "shop.example:81", "Shop.example", ""} {
 		server, _, over := bothProtocols(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -133,8 +133,8 @@ func TestSecondHostChoosesNothing(t *testing.T) {
 	}
 }
 
-// The same host twice is what a proxy from HTTP/1 sends: it has the page that is stored for all, also where its host stands for
-// another one.
+// The same host twice is what a proxy from HTTP/1 sends: it has the page that is stored for all,
+// also where its host stands for another one.
 func TestSameHostTwice(t *testing.T) {
 	for _, hosts := range []map[string]string{nil, {"www.shop.example": "shop.example"}} {
 		server, begun, over := bothProtocols(t, middleware.Options{Hosts: hosts}, func(w http.ResponseWriter, r *http.Request) {

@@ -23,8 +23,8 @@ func sent(t *testing.T, h http.Handler, lines ...string) *httptest.ResponseRecor
 	return w
 }
 
-// What one client writes differently, and a handler reads differently, is not in what another client gets. The first request
-// of each pair is an attacker's.
+// What one client writes differently, and a handler reads differently, is not in what another
+// client gets. The first request of each pair is an attacker's.
 func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 	const plain = "GET / HTTP/1.1"
 	forwarded := middleware.Options{TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"}}
@@ -122,7 +122,8 @@ func TestPurgeFindsAllSpellings(t *testing.T) {
 	}
 }
 
-// What an option says is one is one for the cache and for the handler: what a client writes can't be in what others get.
+// What an option says is one is one for the cache and for the handler: what a client writes can't
+// be in what others get.
 func TestShapes(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  middleware.Options

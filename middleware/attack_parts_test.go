@@ -18,8 +18,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A middleware behind the cache that compresses parts, which have an ETag and a place in the whole, makes something else of them. A
-// client can look for ranges that are as long before and after: nobody gets bytes of what has come of these.
+// A middleware behind the cache that compresses parts, which have an ETag and a place in the whole,
+// makes something else of them. A client can look for ranges that are as long before and after:
+// nobody gets bytes of what has come of these.
 func TestCompressedPartsAreNobodyElses(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	text := make([]byte, 4096) // of which each byte carries four bits
@@ -53,8 +54,8 @@ func TestCompressedPartsAreNobodyElses(t *testing.T) {
 	})
 }
 
-// Requests for ranges have their bounds, also those whose parts are stored: with eight loads two of them run at a time. All are
-// answered, and a page elsewhere is made meanwhile.
+// Requests for ranges have their bounds, also those whose parts are stored: with eight loads two of
+// them run at a time. All are answered, and a page elsewhere is made meanwhile.
 func TestManyRangesAtOnce(t *testing.T) {
 	for name, path := range map[string]string{"one page": "/", "many pages": "/%d"} {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +120,8 @@ func TestCrumbsDriveNothingOut(t *testing.T) {
 	})
 }
 
-// By HTTP/2 a request for a range can leave its empty body open, too. A handler that reads bodies doesn't wait for that client while
-// the parts of others go unstored.
+// By HTTP/2 a request for a range can leave its empty body open, too. A handler that reads bodies
+// doesn't wait for that client while the parts of others go unstored.
 func TestOpenBodyOfARange(t *testing.T) {
 	server, begun, over := bothProtocols(t, middleware.Options{MaxLoads: 8}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -137,7 +138,8 @@ func TestOpenBodyOfARange(t *testing.T) {
 	}
 }
 
-// A part that is longer than it says is its client's alone as soon as that is so: no handler fills the memory with it.
+// A part that is longer than it says is its client's alone as soon as that is so: no handler fills
+// the memory with it.
 func TestPartsBeyondTheirLength(t *testing.T) {
 	var w *httptest.ResponseRecorder
 	h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {

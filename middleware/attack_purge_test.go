@@ -25,7 +25,8 @@ func (s *tagCounter) InvalidateTags(ctx context.Context, cache string, tags []st
 	return s.Store.InvalidateTags(ctx, cache, tags)
 }
 
-// strangersAnswer what anybody may ask for: a page, a search by POST, and a redirect to where the client says.
+// strangersAnswer what anybody may ask for: a page, a search by POST, and a redirect to where the
+// client says.
 func strangersAnswer(w http.ResponseWriter, r *http.Request) {
 	switch to := r.URL.Query().Get("next"); {
 	case r.Method == "GET":
@@ -44,8 +45,8 @@ func hits(h http.Handler, path string, fields ...string) bool {
 	return asks(h, "GET", path, fields...).Header().Get("Age") != ""
 }
 
-// Strangers' POSTs take a bounded part of the memory of tags, so that nothing else is forgotten in it. Each still removes
-// the resource that it was sent to.
+// Strangers' POSTs take a bounded part of the memory of tags, so that nothing else is forgotten in
+// it. Each still removes the resource that it was sent to.
 func TestStrangersPurgeNothingElse(t *testing.T) {
 	store := &tagCounter{Store: memstore.New(memstore.Options{}), tags: map[string]bool{}}
 	cache, err := middleware.New(store, middleware.Options{VaryBy: func(r *http.Request) string { return r.Method }})

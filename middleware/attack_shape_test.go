@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// What a router in front has taken from the path before Options.Shape changes it, a handler can read: nobody gets a page that was
-// made with other values.
+// What a router in front has taken from the path before Options.Shape changes it, a handler can
+// read: nobody gets a page that was made with other values.
 func TestShapeLeavesWhatARouterHasRead(t *testing.T) {
 	opts := middleware.Options{Shape: func(r *http.Request) {
 		r.URL.Path = strings.ToLower(r.URL.Path)

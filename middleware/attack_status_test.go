@@ -54,7 +54,8 @@ func (downStore) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (ca
 	return cacheguard.LeaseAnswer{}, errDown
 }
 
-// What Cache-Status says of storing is so, the reason is one of the words, and the observer is told the same.
+// What Cache-Status says of storing is so, the reason is one of the words, and the observer is told
+// the same.
 func TestCacheStatusSaysWhy(t *testing.T) {
 	says := func(lines ...string) http.HandlerFunc { // fields in pairs
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +226,8 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 	}
 }
 
-// A client that is told nothing yet gets the first bytes when the handler flushes them, or when there are many.
+// A client that is told nothing yet gets the first bytes when the handler flushes them, or when
+// there are many.
 func TestHeadDoesNotWaitForLong(t *testing.T) {
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"flush": func(w http.ResponseWriter) { fmt.Fprint(w, "x"); _ = http.NewResponseController(w).Flush() },
@@ -272,8 +274,8 @@ func (w *stepWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// The head that waits for what becomes of the response goes before the body, also if the client is still busy with a hint when
-// the body is there.
+// The head that waits for what becomes of the response goes before the body, also if the client is
+// still busy with a hint when the body is there.
 func TestHeadGoesBeforeTheBody(t *testing.T) {
 	written := make(chan struct{})
 	client := &stepWriter{ResponseRecorder: httptest.NewRecorder(), hints: func() { <-written }}
@@ -290,7 +292,8 @@ func TestHeadGoesBeforeTheBody(t *testing.T) {
 	}
 }
 
-// A reload that brings what can't be shared leaves what is stored alone, and doesn't say that it is stored itself.
+// A reload that brings what can't be shared leaves what is stored alone, and doesn't say that it is
+// stored itself.
 func TestCacheStatusOfAReloadThatStoresNothing(t *testing.T) {
 	told := &unstoredEvents{}
 	_, h := front(t, middleware.Options{Observer: told}, func(w http.ResponseWriter, r *http.Request) {
@@ -326,8 +329,8 @@ func corsInFront(h http.Handler) http.Handler {
 	})
 }
 
-// Whatever clients send in a field of Vary, the copies of one page are bounded, those that were there first stay, and one
-// run serves all who wait for one variant.
+// Whatever clients send in a field of Vary, the copies of one page are bounded, those that were
+// there first stay, and one run serves all who wait for one variant.
 func TestVariantsHaveABound(t *testing.T) {
 	for name, c := range map[string]struct {
 		field string
@@ -386,7 +389,8 @@ func TestVariantsHaveABound(t *testing.T) {
 	}
 }
 
-// Conditions are answered here, and no handler sees a client's: a page that names one in Vary has one copy for all values of it.
+// Conditions are answered here, and no handler sees a client's: a page that names one in Vary has
+// one copy for all values of it.
 func TestConditionsAreNoVariants(t *testing.T) {
 	for _, field := range []string{"If-None-Match", "If-Modified-Since", "If-Range"} {
 		t.Run(field, func(t *testing.T) {
@@ -423,7 +427,8 @@ func TestConditionsAreNoVariants(t *testing.T) {
 	}
 }
 
-// What is left out stays left out when the handler says that nothing has changed, and when it answers a HEAD.
+// What is left out stays left out when the handler says that nothing has changed, and when it
+// answers a HEAD.
 func TestIgnoredVaryStaysOutAfterValidation(t *testing.T) {
 	for _, way := range []string{"304", "HEAD"} {
 		cache := newCache(t, middleware.Options{IgnoreVary: []string{"Origin"}})

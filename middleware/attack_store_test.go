@@ -53,7 +53,8 @@ func newAskedStore(t *testing.T, opts middleware.Options) (*askedStore, *middlew
 	return store, cache
 }
 
-// What is stored for all stays when a user's request, or a HEAD, brings news about it that can't be looked at.
+// What is stored for all stays when a user's request, or a HEAD, brings news about it that can't be
+// looked at.
 func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -97,7 +98,8 @@ func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 	}
 }
 
-// A POST beyond the budget has the store asked once, also when its client has a part of the response before the handler returns.
+// A POST beyond the budget has the store asked once, also when its client has a part of the
+// response before the handler returns.
 func TestChangeBeyondTheBudgetAsksOnce(t *testing.T) {
 	store, cache := newAskedStore(t, middleware.Options{})
 	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +120,8 @@ func TestChangeBeyondTheBudgetAsksOnce(t *testing.T) {
 	}
 }
 
-// It removes what it would be answered with, also where Shape has the key say what chi has read, which goes on reading.
+// It removes what it would be answered with, also where Shape has the key say what chi has read,
+// which goes on reading.
 func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 	cache := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "" }})
 	routes := chi.NewRouter()
@@ -139,8 +142,8 @@ func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 	}
 }
 
-// With a local tier, hits of a variant don't ask the store, also if nobody asks any more for the response by which its Vary is
-// found, and if it is a user's own.
+// With a local tier, hits of a variant don't ask the store, also if nobody asks any more for the
+// response by which its Vary is found, and if it is a user's own.
 func TestVariantsInTheLocalTier(t *testing.T) {
 	for _, field := range []string{"Accept-Language", "Cookie"} {
 		t.Run(field, func(t *testing.T) {
@@ -193,7 +196,8 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 	}
 }
 
-// What is fresh for a second is stored for all, too, when a user's request or ranges have brought it, although a store takes time.
+// What is fresh for a second is stored for all, too, when a user's request or ranges have brought
+// it, although a store takes time.
 func TestASecondIsForAll(t *testing.T) {
 	for name, first := range map[string][]string{"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"}} {
 		t.Run(name, func(t *testing.T) {

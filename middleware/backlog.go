@@ -14,10 +14,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// backlog is what this process keeps for clients that read more slowly than it writes, beyond the runs that MaxLoads bounds: the
-// bodies of responses whose handlers have ended or wait for these clients, and of what is stored. A body that several clients are
-// sent counts once, and equal responses share one body. Above the bound, the body is dropped whose clients have got on longest
-// ago: their connections are cut. So whoever reads keeps its response, and whoever doesn't makes room.
+// backlog is what this process keeps for clients that read more slowly than it writes, beyond the
+// runs that MaxLoads bounds: the bodies of responses whose handlers have ended or wait for these
+// clients, and of what is stored. A body that several clients are sent counts once, and equal
+// responses share one body. Above the bound, the body is dropped whose clients have got on longest
+// ago: their connections are cut. So whoever reads keeps its response, and whoever doesn't makes
+// room.
 //
 // It is safe for concurrent use.
 type backlog struct {
@@ -43,7 +45,8 @@ type owed struct {
 	counts *list.Element // nil: it doesn't count, for nobody takes it, or it has been dropped
 }
 
-// taker is a client that is sent a body, and its writer: each piece that it has taken keeps the body longer.
+// taker is a client that is sent a body, and its writer: each piece that it has taken keeps the
+// body longer.
 type taker struct {
 	http.ResponseWriter
 	backlog *backlog
@@ -53,8 +56,8 @@ type taker struct {
 	done bool       // nothing may be done with the writer any more
 }
 
-// bodyBehind is the size above which bodies count. A connection takes up a part of that anyhow, and a piece of this size is
-// written at a time.
+// bodyBehind is the size above which bodies count. A connection takes up a part of that anyhow, and
+// a piece of this size is written at a time.
 const bodyBehind = flowChunk
 
 // takes begins to send somebody a body.
@@ -71,7 +74,8 @@ func (b *backlog) takes(o *owed, w http.ResponseWriter) *taker {
 	return t
 }
 
-// stays has what is owed count from when nothing but its clients bounds it. res is the response, if that is whole.
+// stays has what is owed count from when nothing but its clients bounds it. res is the response, if
+// that is whole.
 func (b *backlog) stays(o *owed, body []byte, res *response) {
 	b.mu.Lock()
 	b.leaves(o)
@@ -118,7 +122,8 @@ func (b *backlog) leaves(o *owed) {
 	}
 }
 
-// cut ends connections: what is being written fails at once. What the writers do takes no lock of others.
+// cut ends connections: what is being written fails at once. What the writers do takes no lock of
+// others.
 func (b *backlog) cut(all []*taker) {
 	for _, t := range all {
 		t.mu.Lock()
@@ -132,7 +137,8 @@ func (b *backlog) cut(all []*taker) {
 	}
 }
 
-// of returns what is owed to those who are sent this response: the same as to others who are sent an equal one.
+// of returns what is owed to those who are sent this response: the same as to others who are sent
+// an equal one.
 func (b *backlog) of(res *response) *owed {
 	of := bodyOf{res.key, res.selected}
 	b.mu.Lock()
@@ -174,7 +180,8 @@ func (t *taker) got() {
 	}
 }
 
-// close ends what takes began. Whoever has it cut does nothing with the writer from then on. Nil is a client that doesn't count.
+// close ends what takes began. Whoever has it cut does nothing with the writer from then on. Nil is
+// a client that doesn't count.
 func (t *taker) close() {
 	if t == nil {
 		return
@@ -205,7 +212,8 @@ var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
 	Means: "what is kept for slow clients has reached MaxBacklog, which is too little, or somebody attacks",
 }
 
-// cuts tells the operator that connections are cut, which happens when MaxBacklog is too little or somebody attacks.
+// cuts tells the operator that connections are cut, which happens when MaxBacklog is too little or
+// somebody attacks.
 func (c *Cache) cuts() {
 	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }

@@ -72,8 +72,9 @@ func idles(h http.Handler, path string, header ...string) *idle {
 	return c
 }
 
-// ways are those by which a client that doesn't read has a body of 1 MiB kept, which says at its beginning for which path it is.
-// Before the clients ask, somebody who reads has asked for what before says.
+// ways are those by which a client that doesn't read has a body of 1 MiB kept, which says at its
+// beginning for which path it is. Before the clients ask, somebody who reads has asked for what
+// before says.
 var ways = map[string]struct {
 	field, value string
 	before       bool
@@ -123,8 +124,9 @@ func cached(w http.ResponseWriter, body string) {
 // bodyFor is a body of 1 MiB.
 func bodyFor(path string) string { return path + strings.Repeat("x", 1<<20-len(path)) }
 
-// However a client has a body kept that it doesn't read, there is a bound for all of them: those who haven't read for longest make
-// room for those who come. Who reads, however slowly, stays and gets all of it.
+// However a client has a body kept that it doesn't read, there is a bound for all of them: those
+// who haven't read for longest make room for those who come. Who reads, however slowly, stays and
+// gets all of it.
 func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +187,8 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	}
 }
 
-// What many clients are sent is kept once, whether they wait for it, read it while it is made, or find it stored.
+// What many clients are sent is kept once, whether they wait for it, read it while it is made, or
+// find it stored.
 func TestEqualBodiesAreKeptOnce(t *testing.T) {
 	for _, local := range []int{0, 8 << 20} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// While there is something stale to fall back on, a failure is held back; of those who don't take the stale response its own
-// client gets it, and the others nothing but the status.
+// While there is something stale to fall back on, a failure is held back; of those who don't take
+// the stale response its own client gets it, and the others nothing but the status.
 func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"Set-Cookie":    {"Set-Cookie", "session=1"},
@@ -71,7 +71,8 @@ func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 	}
 }
 
-// A failure with a freshness of its own goes to all who wait, without the fields that are for one of them.
+// A failure with a freshness of its own goes to all who wait, without the fields that are for one
+// of them.
 func TestFailureHeldBackIsShared(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	hold, down := f.gate(), false

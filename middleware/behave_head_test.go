@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A HEAD, whose handler has said what there is to say, waits for no GET that is under way, on whichever replica.
+// A HEAD, whose handler has said what there is to say, waits for no GET that is under way, on
+// whichever replica.
 func TestHeadWaitsForNoGet(t *testing.T) {
 	for name, fields := range map[string][]string{"a GET": nil, "a reload": {"Cache-Control", "no-cache"}} {
 		t.Run(name, func(t *testing.T) {

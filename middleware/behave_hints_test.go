@@ -8,7 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// readingWriter keeps the header of an informational response, which has no Content-Length, as net/http does for HTTP/2.
+// readingWriter keeps the header of an informational response, which has no Content-Length, as
+// net/http does for HTTP/2.
 type readingWriter struct {
 	*httptest.ResponseRecorder
 	hints []http.Header

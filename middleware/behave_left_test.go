@@ -73,7 +73,8 @@ func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 	}
 }
 
-// The same if the one for whom the handler was begun has left long ago, and those leave who have read along.
+// The same if the one for whom the handler was begun has left long ago, and those leave who have
+// read along.
 func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, end, runs := make(atLoads), make(chan struct{}), 0
@@ -106,9 +107,9 @@ func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	})
 }
 
-// If that client says who asks, the page is stored for requests that do, as far as they may share it. It is stored for all by the
-// client, once it has got it; one that has left leaves that to the next, and costs the others the run that they would have had
-// without it.
+// If that client says who asks, the page is stored for requests that do, as far as they may share
+// it. It is stored for all by the client, once it has got it; one that has left leaves that to the
+// next, and costs the others the run that they would have had without it.
 func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
 	for leaves, want := range map[bool]int{true: 2, false: 1} {
 		synctest.Test(t, func(t *testing.T) {

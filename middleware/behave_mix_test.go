@@ -20,8 +20,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Many users ask for a few resources in all ways at once, on two replicas, and what the handler makes of it changes from
-// one moment to the next. Nobody ever gets anything of another one, nor a part for the whole.
+// Many users ask for a few resources in all ways at once, on two replicas, and what the handler
+// makes of it changes from one moment to the next. Nobody ever gets anything of another one, nor a
+// part for the whole.
 func TestUsersAreNeverMixedUp(t *testing.T) {
 	for name, outside := range map[string]func(http.Handler) http.Handler{
 		"plain":    func(h http.Handler) http.Handler { return h },

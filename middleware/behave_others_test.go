@@ -14,12 +14,14 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Requests for pages in several languages, which arrive at once while the handler runs for one of them.
+// Requests for pages in several languages, which arrive at once while the handler runs for one of
+// them.
 
 var languages = []string{"en", "de", "fr", "it", "ja"}
 
-// speaking is a handler that answers in the language it is asked in, and stands at gates for that: before its head, and behind
-// it. Whoever uses it from a bubble of synctest knows that all wait when the bubble is idle.
+// speaking is a handler that answers in the language it is asked in, and stands at gates for that:
+// before its head, and behind it. Whoever uses it from a bubble of synctest knows that all wait
+// when the bubble is idle.
 type speaking struct {
 	header    []string                                 // of all responses, in pairs
 	say       func(w http.ResponseWriter, lang string) // sends the head
@@ -55,7 +57,8 @@ func (s *speaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "page in %s", lang)
 }
 
-// runs returns which runs have begun since it was asked last, sorted: who all begin at one moment do so in any order.
+// runs returns which runs have begun since it was asked last, sorted: who all begin at one moment
+// do so in any order.
 func (s *speaking) runs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +102,8 @@ func wantRuns(t *testing.T, when string, got []string, want ...string) {
 	}
 }
 
-// Who waits for a handler whose head says that the page is for others, by Vary, doesn't wait for its end, flushed or not. Those
-// of one variant have one run among them.
+// Who waits for a handler whose head says that the page is for others, by Vary, doesn't wait for
+// its end, flushed or not. Those of one variant have one run among them.
 func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 	written := func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }
 	for name, c := range map[string]struct {
@@ -157,8 +160,9 @@ func TestVariantsHaveSlots(t *testing.T) {
 	})
 }
 
-// While the Vary of a stale page is known, nobody waits for another variant: neither in the process whose handler runs, nor in
-// another one. Each variant is renewed by those who get it, once in the fleet, also the one by which the others are found.
+// While the Vary of a stale page is known, nobody waits for another variant: neither in the process
+// whose handler runs, nor in another one. Each variant is renewed by those who get it, once in the
+// fleet, also the one by which the others are found.
 func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
 	for name, age := range map[string]string{"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600"} {
 		for _, come := range [][]string{languages, languages[1:], {"fr", "en", "de"}} {
@@ -190,8 +194,9 @@ func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
 	}
 }
 
-// Of a page that is not stored at all another process knows the Vary when the first run has been stored. By then the variants
-// that were asked for in the first process, too, have their runs: only what is asked for in the other one alone begins then.
+// Of a page that is not stored at all another process knows the Vary when the first run has been
+// stored. By then the variants that were asked for in the first process, too, have their runs: only
+// what is asked for in the other one alone begins then.
 func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
@@ -224,9 +229,10 @@ func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
 	return open(), open()
 }
 
-// A stale page that nobody asks for any more says for as long as it is kept by what the others are selected, and nothing else.
-// Another variant has one run in the fleet each time it is stale, which is asked whether it is still good, and is fresh in
-// between. At last it takes the place of the one that nobody asks for.
+// A stale page that nobody asks for any more says for as long as it is kept by what the others are
+// selected, and nothing else. Another variant has one run in the fleet each time it is stale, which
+// is asked whether it is still good, and is fresh in between. At last it takes the place of the one
+// that nobody asks for.
 func TestStalePageOnlySaysWhatSelects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

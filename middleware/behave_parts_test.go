@@ -118,7 +118,8 @@ func (w stuckWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// pieceOf answers requests for a range, whichever it is, with the second megabyte of two. between is called half-way.
+// pieceOf answers requests for a range, whichever it is, with the second megabyte of two. between
+// is called half-way.
 func pieceOf(runs *atomic.Int32, between func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
@@ -247,8 +248,8 @@ func TestClientOfARangeLeaves(t *testing.T) {
 	}
 }
 
-// A handler that breaks off, flushes, writes too much or has a trailer is what its client would see of it without the cache,
-// and nothing of it is stored.
+// A handler that breaks off, flushes, writes too much or has a trailer is what its client would see
+// of it without the cache, and nothing of it is stored.
 func TestPartsThatAreNone(t *testing.T) {
 	head := func(w http.ResponseWriter) {
 		w.Header().Set("Cache-Control", "max-age=60")
@@ -321,8 +322,8 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 }
 
-// A client can have a part stored again and again; what is stored for all stays fresh and complete beside it. It is told what
-// was stored, and what somebody in front says to it is nobody else's.
+// A client can have a part stored again and again; what is stored for all stays fresh and complete
+// beside it. It is told what was stored, and what somebody in front says to it is nobody else's.
 func TestPartsAndOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := &unstoredEvents{}

@@ -18,7 +18,8 @@ var windows = map[string]string{
 	"if there is an error": "max-age=1, stale-if-error=600",
 }
 
-// versions is a page whose version is the second in which it is made. Requests with X-Bad have its handler fail.
+// versions is a page whose version is the second in which it is made. Requests with X-Bad have its
+// handler fail.
 type versions struct {
 	began  time.Time
 	window string
@@ -55,7 +56,8 @@ func twoProcesses(t *testing.T, v *versions) [2]http.Handler {
 	return all
 }
 
-// fails sends a request on which the handler fails, from one of two clients. Its client may see a panic.
+// fails sends a request on which the handler fails, from one of two clients. Its client may see a
+// panic.
 func fails(h http.Handler, how string, loggedIn bool) {
 	defer func() { _ = recover() }()
 	header := []string{"X-Bad", how}
@@ -75,7 +77,8 @@ func stalePage(t *testing.T, window string) (*versions, [2]http.Handler) {
 	return v, all
 }
 
-// One request on which the handler fails doesn't keep the old version for others for longer than a second.
+// One request on which the handler fails doesn't keep the old version for others for longer than a
+// second.
 func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		for _, how := range []string{"500", "panic"} {
@@ -102,7 +105,8 @@ func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	}
 }
 
-// Who sends failing requests at the rate of all others together delays the new version, but can't hold it back.
+// Who sends failing requests at the rate of all others together delays the new version, but can't
+// hold it back.
 func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +133,8 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 	}
 }
 
-// An origin that fails for everybody is asked about once a second for each page, by the whole fleet.
+// An origin that fails for everybody is asked about once a second for each page, by the whole
+// fleet.
 func TestFailingOriginIsLeftAlone(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A POST whose response is for GET is recorded as it comes, whole or not at all, and only so many at a time.
+// A POST whose response is for GET is recorded as it comes, whole or not at all, and only so many
+// at a time.
 func TestPostsAreRecordedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{StorePosts: true})
@@ -109,8 +110,8 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 	})
 }
 
-// What is stored of a POST is selected by the request as it came, has nothing of what somebody in front said to its client, and
-// counts among the variants of its URL.
+// What is stored of a POST is selected by the request as it came, has nothing of what somebody in
+// front said to its client, and counts among the variants of its URL.
 func TestPostsAreStoredForTheirLike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

@@ -39,8 +39,8 @@ func asks(h http.Handler, method, target string, header ...string) *httptest.Res
 	return w
 }
 
-// Who a request is from may have been found out in front of the cache: a refresh that one user's request begins never
-// makes what another user gets.
+// Who a request is from may have been found out in front of the cache: a refresh that one user's
+// request begins never makes what another user gets.
 func TestRefreshForOneUserIsNotAnothersResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler that says "not modified" when its load has been given up tells that to the cache, not to its client, which
-// has not asked.
+// A handler that says "not modified" when its load has been given up tells that to the cache, not
+// to its client, which has not asked.
 func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 	for _, at := range []string{"before its header", "after its header"} {
 		t.Run(at, func(t *testing.T) {
@@ -48,7 +48,8 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 	}
 }
 
-// thief is a store in which the leases of a process can be lost to another one, which then takes its time.
+// thief is a store in which the leases of a process can be lost to another one, which then takes
+// its time.
 type thief struct {
 	cacheguard.Store
 	steal chan cacheguard.Key // a lease to be stolen, once
@@ -72,7 +73,8 @@ func (s *thief) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	}
 }
 
-// A client whose handler has answered it doesn't wait for another process, which has taken the lease meanwhile.
+// A client whose handler has answered it doesn't wait for another process, which has taken the
+// lease meanwhile.
 func TestLeaseLostIsNothingToTheClient(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	s := &thief{Store: f.replicas[0].spy.Store, steal: make(chan cacheguard.Key, 1)}

@@ -89,8 +89,8 @@ func TestHeadBringsNothingPurgedBack(t *testing.T) {
 	})
 }
 
-// What may be served in the place of an error was found by the request whose handler failed, and one that came after a purge
-// doesn't get it.
+// What may be served in the place of an error was found by the request whose handler failed, and
+// one that came after a purge doesn't get it.
 func TestErrorsBringNothingPurgedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

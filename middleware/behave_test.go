@@ -40,8 +40,8 @@ func fetch(h http.Handler, url string, fields ...string) *httptest.ResponseRecor
 	return w
 }
 
-// Whoever sends Authorization gets no one else to run the handler: not those who wait, nor those who come later, nor does
-// what is stale go.
+// Whoever sends Authorization gets no one else to run the handler: not those who wait, nor those
+// who come later, nor does what is stale go.
 func TestAuthorizationDisarmsNothing(t *testing.T) {
 	for name, stored := range map[string]bool{"stale": true, "cold": false} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,8 @@ func kilobytePage(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(kilobyte)
 }
 
-// benchRouter has one page three times: bare, behind a cache with a local tier, and behind one without it.
+// benchRouter has one page three times: bare, behind a cache with a local tier, and behind one
+// without it.
 func benchRouter(tb testing.TB, shared cacheguard.Store) (router *chi.Mux, paths []string) {
 	tb.Helper()
 	near := memstore.New(memstore.Options{})
@@ -96,7 +97,8 @@ func benchStore(tb testing.TB) cacheguard.Store {
 	return store
 }
 
-// unread is a ResponseWriter whose response nobody reads. As with net/http each response has a header map of its own.
+// unread is a ResponseWriter whose response nobody reads. As with net/http each response has a
+// header map of its own.
 type unread struct {
 	header http.Header
 	n      int
@@ -106,7 +108,8 @@ func (u *unread) Header() http.Header         { return u.header }
 func (u *unread) WriteHeader(int)             {}
 func (u *unread) Write(p []byte) (int, error) { u.n += len(p); return len(p), nil }
 
-// serveUnread has a handler serve a request that was made before, and reports whether that brought the whole page.
+// serveUnread has a handler serve a request that was made before, and reports whether that brought
+// the whole page.
 func serveUnread(h http.Handler, r *http.Request, w *unread) bool {
 	w.header, w.n = make(http.Header), 0
 	h.ServeHTTP(w, r)
@@ -131,7 +134,8 @@ func BenchmarkRouter(b *testing.B) {
 	}
 }
 
-// A local hit of a variant, and how often it asks Redis, while the response by which its Vary is found is fresh, and when it is stale:
+// A local hit of a variant, and how often it asks Redis, while the response by which its Vary is
+// found is fresh, and when it is stale:
 //
 //	go test -run '^$' -bench BenchmarkLocalVariant -benchmem -count 6 ./middleware
 func BenchmarkLocalVariant(b *testing.B) {
@@ -173,9 +177,9 @@ func BenchmarkLocalVariant(b *testing.B) {
 	}
 }
 
-// Requests a second over loopback connections that stay open, as many clients as CPUs can serve and some more. Each
-// iteration has every variant serve a round, in turn, so that what else the machine does hits all of them alike; what
-// counts is the median of the ratios of the rounds.
+// Requests a second over loopback connections that stay open, as many clients as CPUs can serve and
+// some more. Each iteration has every variant serve a round, in turn, so that what else the machine
+// does hits all of them alike; what counts is the median of the ratios of the rounds.
 //
 //	go test -run '^$' -bench BenchmarkLoopback -benchtime 60x ./middleware
 func BenchmarkLoopback(b *testing.B) {
@@ -247,8 +251,8 @@ func median[T float64 | time.Duration](all []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// rawClient is an HTTP client on one connection that allocates nothing for a request, so that what is counted is the
-// server's.
+// rawClient is an HTTP client on one connection that allocates nothing for a request, so that what
+// is counted is the server's.
 type rawClient struct {
 	conn    net.Conn
 	in      *bufio.Reader

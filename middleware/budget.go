@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// budget is how many resources strangers may have the fleet remember as changed. Each costs a place in the store's memory of
-// invalidated tags, which has 100,000 of them for a cache: when it is full the oldest are forgotten, and with them whatever
-// was stored before. Anybody can send a POST to /search?q=1, 2, 3 and so on; what your own services invalidate must stay.
+// budget is how many resources strangers may have the fleet remember as changed. Each costs a place
+// in the store's memory of invalidated tags, which has 100,000 of them for a cache: when it is full
+// the oldest are forgotten, and with them whatever was stored before. Anybody can send a POST to
+// /search?q=1, 2, 3 and so on; what your own services invalidate must stay.
 //
 // A resource that was invalidated lately has its place, and costs nothing more.
 type budget struct {

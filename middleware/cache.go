@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Cache is a shared HTTP cache in front of handlers. It is safe for concurrent use. Several caches of one process, or of
-// a fleet, that have one Name share what they store, so they have to be in front of the same handlers.
+// Cache is a shared HTTP cache in front of handlers. It is safe for concurrent use. Several caches
+// of one process, or of a fleet, that have one Name share what they store, so they have to be in
+// front of the same handlers.
 type Cache struct {
 	opts  Options
 	rules *rules
@@ -34,8 +35,8 @@ type Cache struct {
 	tagsSaid  atomic.Bool  // that a response has too many
 }
 
-// New makes a cache on a store that other caches and other processes share. It reports every invalid option at once,
-// joined, and never dials. Close the cache before the store.
+// New makes a cache on a store that other caches and other processes share. It reports every
+// invalid option at once, joined, and never dials. Close the cache before the store.
 func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
 	shape, shapeErr := newShaper(opts)
@@ -68,11 +69,13 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	return c, nil
 }
 
-// failedPause is for how long a fleet leaves the handler of a stale response alone that has failed, and half as long again
-// after each more failure in a row, up to three times as long. It protects a failing origin, but a handler may also fail by
-// what one client sends, and then the pause keeps everybody on the old version. Clients can't be told apart (addresses, cookies
-// and fields cost nothing), so what counts is how soon the next request has its try: each try is a lot in which honest requests
-// win by their share. A longer pause would make the tries of a failing origin as much rarer as it makes each lot dearer.
+// failedPause is for how long a fleet leaves the handler of a stale response alone that has failed,
+// and half as long again after each more failure in a row, up to three times as long. It protects a
+// failing origin, but a handler may also fail by what one client sends, and then the pause keeps
+// everybody on the old version. Clients can't be told apart (addresses, cookies and fields cost
+// nothing), so what counts is how soon the next request has its try: each try is a lot in which
+// honest requests win by their share. A longer pause would make the tries of a failing origin as
+// much rarer as it makes each lot dearer.
 const failedPause = 500 * time.Millisecond
 
 // mostKeyShown is how much of a key Cache-Status tells.
@@ -89,17 +92,20 @@ func localTier(opts Options) (l cacheguard.Local[*response]) {
 	return l
 }
 
-// Shutdown lets handlers that run in the background finish and store until ctx ends, and closes the cache. Handlers of
-// requests that are still open go on either way.
+// Shutdown lets handlers that run in the background finish and store until ctx ends, and closes the
+// cache. Handlers of requests that are still open go on either way.
 func (c *Cache) Shutdown(ctx context.Context) error { return c.loads.Shutdown(ctx) }
 
-// Close ends what runs in the background. Requests that come later go to the handler as if there were no cache.
+// Close ends what runs in the background. Requests that come later go to the handler as if there
+// were no cache.
 func (c *Cache) Close() error { return c.loads.Close() }
 
-// Handler returns next with the cache in front of it, for chi's With and Use or around any http.Handler. It has to be
-// inside of what adds something of its own to each response (a request id, CORS, a session cookie), for what is in the
-// header before next sees it is never stored, and outside of what depends on the client: r.With(c.Handler, compress), so
-// that what is stored is compressed. Vary has to say so each time, which chi's Compress does not: see the package documentation.
+// Handler returns next with the cache in front of it, for chi's With and Use or around any
+// http.Handler. It has to be inside of what adds something of its own to each response (a request
+// id, CORS, a session cookie), for what is in the header before next sees it is never stored, and
+// outside of what depends on the client: r.With(c.Handler, compress), so that what is stored is
+// compressed. Vary has to say so each time, which chi's Compress does not: see the package
+// documentation.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {
@@ -114,8 +120,8 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// inside is a request as the cache takes it and as the handler gets it: shaped, and without the cookies that count for
-// nothing. Those go last, so that Options.Shape can't bring one back.
+// inside is a request as the cache takes it and as the handler gets it: shaped, and without the
+// cookies that count for nothing. Those go last, so that Options.Shape can't bring one back.
 func (c *Cache) inside(r *http.Request) *http.Request {
 	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
 	if ctx := c.withToken(inside.Context(), r); ctx != inside.Context() {
@@ -175,11 +181,12 @@ func (c *Cache) route(r *http.Request) route {
 	return toCache
 }
 
-// namesFields reports whether Connection names fields as being for the next hop alone (RFC 9110, section 7.6.1). A proxy behind
-// the cache, such as httputil.ReverseProxy, removes them from the request, also those that a layer in front has set: what a
-// client names there chooses what the backend reads, so that the response is for this client alone. To remove them here instead
-// would not do: sessions and languages are read in front of the cache. Options of the connection itself, and the fields that a
-// proxy removes in any case, change nothing.
+// namesFields reports whether Connection names fields as being for the next hop alone (RFC 9110,
+// section 7.6.1). A proxy behind the cache, such as httputil.ReverseProxy, removes them from the
+// request, also those that a layer in front has set: what a client names there chooses what the
+// backend reads, so that the response is for this client alone. To remove them here instead would
+// not do: sessions and languages are read in front of the cache. Options of the connection itself,
+// and the fields that a proxy removes in any case, change nothing.
 func namesFields(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -191,8 +198,8 @@ func namesFields(h http.Header) bool {
 	return false
 }
 
-// secondHost reports whether a request has a Host field that is not the host it is for (RFC 9113, section 8.3.1). A handler can
-// read both.
+// secondHost reports whether a request has a Host field that is not the host it is for (RFC 9113,
+// section 8.3.1). A handler can read both.
 func secondHost(r *http.Request) bool {
 	lines := r.Header["Host"]
 	return len(lines) > 1 || len(lines) == 1 && lines[0] != r.Host
@@ -202,8 +209,8 @@ var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "tr
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// isSafe reports whether a method is registered as safe. One that is not known has to be taken for unsafe (RFC 9111,
-// section 4.4).
+// isSafe reports whether a method is registered as safe. One that is not known has to be taken for
+// unsafe (RFC 9111, section 4.4).
 func isSafe(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "PROPFIND", "QUERY", "REPORT", "SEARCH":
@@ -212,11 +219,12 @@ func isSafe(method string) bool {
 	return false
 }
 
-// maxLevels is how many responses of a resource a request looks at: each may say that others vary by more fields.
+// maxLevels is how many responses of a resource a request looks at: each may say that others vary
+// by more fields.
 const maxLevels = 4
 
-// read answers a GET or HEAD: from the process-local tier; from the store; else with what the handler says, to this
-// request or to another one that came before it.
+// read answers a GET or HEAD: from the process-local tier; from the store; else with what the
+// handler says, to this request or to another one that came before it.
 func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	key := c.keys.key(r)
 	asked := readAsked(r.Header)
@@ -275,8 +283,8 @@ func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, k
 	return false
 }
 
-// nextLevel is the key under which to look for the response that is selected by what this request has in the fields that
-// a stored one varies by; "" if there is none to be had.
+// nextLevel is the key under which to look for the response that is selected by what this request
+// has in the fields that a stored one varies by; "" if there is none to be had.
 func nextLevel(res *response, key, base, level string, r *http.Request) string {
 	if res == nil || res.key != key || len(res.vary) == 0 {
 		return ""
@@ -330,8 +338,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// errorText is what other processes get to know of a handler that failed: the status for those who wait, and no more, for
-// the value of a panic may be anything.
+// errorText is what other processes get to know of a handler that failed: the status for those who
+// wait, and no more, for the value of a panic may be anything.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {

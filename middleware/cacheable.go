@@ -32,18 +32,21 @@ func newRules(o Options) *rules {
 
 // verdict is what may be done with a response.
 type verdict struct {
-	// share: whoever waits for it may have it. With store also whoever comes, as long as it is fresh or within its windows.
+	// share: whoever waits for it may have it. With store also whoever comes, as long as it is
+	// fresh or within its windows.
 	share bool
 	// store: it may be stored; without share only to be revalidated, with a validator that it has.
 	store bool
-	// remember: it is not shared, and what comes next from this resource won't be either, as far as one can tell.
+	// remember: it is not shared, and what comes next from this resource won't be either, as far as
+	// one can tell.
 	remember bool
-	// failed: the origin is in trouble, so that those who wait get the status and nothing else, and don't ask again in turn.
+	// failed: the origin is in trouble, so that those who wait get the status and nothing else, and
+	// don't ask again in turn.
 	failed bool
 	// guessed: the freshness is that of the options.
 	guessed bool
-	// provoked: it is an error that only the options make fresh. Any client may have provoked it, by a field that the handler
-	// refuses.
+	// provoked: it is an error that only the options make fresh. Any client may have provoked it,
+	// by a field that the handler refuses.
 	provoked bool
 
 	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
@@ -60,15 +63,18 @@ type verdict struct {
 	why  string   // for the log
 }
 
-// judge says what may be done with the response (status, h) to r, which was sent to the handler at sent.
+// judge says what may be done with the response (status, h) to r, which was sent to the handler at
+// sent.
 //
-// must-revalidate, proxy-revalidate and no-cache rule stale windows out (RFC 9111, section 4.2.4). s-maxage does what
-// proxy-revalidate does (section 5.2.2.10), which no option can undo; a window that the same response gives is another
-// matter: it was written for those who know RFC 5861 to modify what the older directive says (section 5.2.3), and
-// "s-maxage=1, stale-while-revalidate=59" is how it is mostly used. A request's max-stale modifies nothing. Who wants the
-// options' windows and another lifetime than browsers says max-age in a targeted field.
+// must-revalidate, proxy-revalidate and no-cache rule stale windows out (RFC 9111, section 4.2.4).
+// s-maxage does what proxy-revalidate does (section 5.2.2.10), which no option can undo; a window
+// that the same response gives is another matter: it was written for those who know RFC 5861 to
+// modify what the older directive says (section 5.2.3), and "s-maxage=1, stale-while-revalidate=59"
+// is how it is mostly used. A request's max-stale modifies nothing. Who wants the options' windows
+// and another lifetime than browsers says max-age in a targeted field.
 //
-// What comes without any freshness left gets no window from the options: "max-age=0" says that each use is to be checked.
+// What comes without any freshness left gets no window from the options: "max-age=0" says that each
+// use is to be checked.
 func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time.Time) verdict {
 	h = canonical(h)
 	d := u.directives(h)
@@ -121,8 +127,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	if !v.share {
 		v.revalidate, v.ifError = 0, 0
 		if !failed {
-			// A client error that has no freshness says something of the request, which anyone can provoke, and not of what
-			// others get.
+			// A client error that has no freshness says something of the request, which anyone can
+			// provoke, and not of what others get.
 			v.remember = status < 400 || basis != noFreshness
 			v.store = v.remember && validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))
@@ -134,8 +140,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	return v
 }
 
-// forbidden says why a response is for its own client alone, or "", and whether those that come next from this resource
-// are too, as far as one can tell (RFC 9111, section 3).
+// forbidden says why a response is for its own client alone, or "", and whether those that come
+// next from this resource are too, as far as one can tell (RFC 9111, section 3).
 func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directives) (why string, remember bool) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -162,7 +168,8 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 	return "", false
 }
 
-// ownStatuses are those that say something of one client or one request. RFC 6585 forbids to store them.
+// ownStatuses are those that say something of one client or one request. RFC 6585 forbids to store
+// them.
 var ownStatuses = []int{
 	http.StatusPreconditionRequired, http.StatusTooManyRequests,
 	http.StatusRequestHeaderFieldsTooLarge, http.StatusNetworkAuthenticationRequired,
@@ -184,8 +191,9 @@ func variesByAll(h http.Header) bool {
 	return star
 }
 
-// canonical returns a header with canonical names: h itself as a rule. A handler can put names into the map as it likes,
-// and net/http writes them as they are, so "set-cookie" is a cookie for the client.
+// canonical returns a header with canonical names: h itself as a rule. A handler can put names into
+// the map as it likes, and net/http writes them as they are, so "set-cookie" is a cookie for the
+// client.
 func canonical(h http.Header) http.Header {
 	same := true
 	for name := range h {

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Invalidates returns next with the part of Handler in front of it that concerns unsafe methods: what POST, PUT, PATCH,
-// DELETE and methods that aren't known do to a resource removes its stored responses, if they succeed. It is for routes
-// that the cache doesn't answer: r.With(pages.Invalidates).Post("/products/{id}", save). Other methods pass.
+// Invalidates returns next with the part of Handler in front of it that concerns unsafe methods:
+// what POST, PUT, PATCH, DELETE and methods that aren't known do to a resource removes its stored
+// responses, if they succeed. It is for routes that the cache doesn't answer:
+// r.With(pages.Invalidates).Post("/products/{id}", save). Other methods pass.
 func (c *Cache) Invalidates(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isSafe(r.Method) || r.Method == http.MethodConnect {
@@ -26,8 +27,9 @@ func (c *Cache) Invalidates(next http.Handler) http.Handler {
 	})
 }
 
-// change has the handler answer a request of an unsafe method, and then removes what is out of date by it (RFC 9111, section
-// 4.4): the resource itself, and where Options.InvalidateLocations says so what its response names on the same origin.
+// change has the handler answer a request of an unsafe method, and then removes what is out of date
+// by it (RFC 9111, section 4.4): the resource itself, and where Options.InvalidateLocations says so
+// what its response names on the same origin.
 func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
 	var asGet *http.Request
@@ -50,11 +52,13 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 	p.finish()
 }
 
-// outdate removes what a response to an unsafe request says is out of date. r is the request for it with GET.
+// outdate removes what a response to an unsafe request says is out of date. r is the request for it
+// with GET.
 //
-// Who sent it is a stranger, so that there is a budget. Beyond it the resource is removed by its keys, which costs no place
-// in any memory: as this request spells it, with the variants that it would get itself. What it varies by for others stays
-// until it is stale. It also costs some look-ups, and is done once: last says that the handler has returned.
+// Who sent it is a stranger, so that there is a budget. Beyond it the resource is removed by its
+// keys, which costs no place in any memory: as this request spells it, with the variants that it
+// would get itself. What it varies by for others stays until it is stale. It also costs some
+// look-ups, and is done once: last says that the handler has returned.
 func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, last bool) {
 	if status < 200 || status > 399 {
 		return
@@ -263,7 +267,8 @@ func (p *passer) expose() {
 	}
 }
 
-// writes is called before so many bytes are written, and returns the handler's place if that may have to wait for the client.
+// writes is called before so many bytes are written, and returns the handler's place if that may
+// have to wait for the client.
 func (p *passer) writes(n int) (waiting *place) {
 	p.decided(http.StatusOK)
 	p.mu.Lock()
@@ -311,7 +316,8 @@ func (p *passer) FlushError() error {
 	return http.NewResponseController(p.w).Flush()
 }
 
-// finish is called when the handler has returned. What it wrote last to its origin may be newer than what was exposed.
+// finish is called when the handler has returned. What it wrote last to its origin may be newer
+// than what was exposed.
 func (p *passer) finish() {
 	p.decided(http.StatusOK)
 	if p.outdate != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler, or something in front of it that is behind the cache, may take fields out of its request once it has read them.
-// Who asked, and by what the response was selected, is judged by the request as it came.
+// A handler, or something in front of it that is behind the cache, may take fields out of its
+// request once it has read them. Who asked, and by what the response was selected, is judged by the
+// request as it came.
 func TestHandlerChangesItsRequest(t *testing.T) {
 	for _, cc := range []string{"", "max-age=60"} {
 		for _, field := range []string{"Authorization", "Cookie"} {
@@ -55,8 +56,8 @@ func TestHandlerChangesItsRequest(t *testing.T) {
 	}
 }
 
-// What a client asks anew, and gets what can't be shared, leaves the fresh page and its coalescing alone: also by a 304, and
-// by a HEAD.
+// What a client asks anew, and gets what can't be shared, leaves the fresh page and its coalescing
+// alone: also by a 304, and by a HEAD.
 func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
 	says := func(status int, fields ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +100,8 @@ func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
 	}
 }
 
-// A handler that ignores its context keeps its slot until it returns, also when its client has left.
+// A handler that ignores its context keeps its slot until it returns, also when its client has
+// left.
 func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 	const most = 2
 	cache := newCache(t, middleware.Options{MaxLoads: most})
@@ -139,7 +141,8 @@ func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 	}
 }
 
-// Fields of the query that are taken out are nowhere: also if somebody in front has parsed the form.
+// Fields of the query that are taken out are nowhere: also if somebody in front has parsed the
+// form.
 func TestParsedFormHasNoFieldsThatAreTakenOut(t *testing.T) {
 	cache := newCache(t, middleware.Options{KeepQuery: []string{}, DefaultTTL: time.Minute})
 	inner := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.FormValue("q")) }))

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// codec is the form of a response in the store. Numbers are unsigned varints but for the status, which is big-endian.
+// codec is the form of a response in the store. Numbers are unsigned varints but for the status,
+// which is big-endian.
 //
 //	1 byte   version, 2
 //	1 byte   flags: bit 0 unshared, bit 1 mustRevalidate, bit 2 personal, bit 3 guessed; all others must be zero
@@ -26,8 +27,9 @@ import (
 //	all texts, in this order, one after another
 //	the body
 //
-// Names are canonical and in order, so that one response has one form. What Decode accepts can be served: whoever writes to
-// the store could give any answer anyhow, but not break a response in two, and not crash a process.
+// Names are canonical and in order, so that one response has one form. What Decode accepts can be
+// served: whoever writes to the store could give any answer anyhow, but not break a response in
+// two, and not crash a process.
 type codec struct{ maxBody int }
 
 const (
@@ -43,7 +45,8 @@ const (
 	mostText   = 1 << 20
 )
 
-// Name has the version, so that programs with another one don't take each other's responses for damaged.
+// Name has the version, so that programs with another one don't take each other's responses for
+// damaged.
 func (codec) Name() string { return "http-response-" + strconv.Itoa(codecVersion) }
 
 var errNoResponse = errors.New("middleware: not a response")

@@ -132,7 +132,8 @@ func TestResponsesComeBack(t *testing.T) {
 	}
 }
 
-// What is decoded is shared: appending to a part of it reaches no other part, nor the bytes it came from.
+// What is decoded is shared: appending to a part of it reaches no other part, nor the bytes it came
+// from.
 func TestDecodedPartsAreApart(t *testing.T) {
 	encoded, err := testCodec.Append(nil, goldenResponses["variant"])
 	if err != nil {
@@ -238,7 +239,8 @@ func TestWhatCantBeStored(t *testing.T) {
 	}
 }
 
-// Damage of each kind is an error: a frame's checksum keeps accidents away, and this those who write one on purpose.
+// Damage of each kind is an error: a frame's checksum keeps accidents away, and this those who
+// write one on purpose.
 func TestDamagedResponses(t *testing.T) {
 	good, err := testCodec.Append(nil, goldenResponses["variant"])
 	if err != nil {
@@ -256,7 +258,8 @@ func TestDamagedResponses(t *testing.T) {
 	if _, err := small.Decode(good); !errors.Is(err, errNoResponse) {
 		t.Errorf("a body above the limit: %v", err)
 	}
-	// A form with what Append would never write. numbers are what stands after the status, texts what follows.
+	// A form with what Append would never write. numbers are what stands after the status, texts
+	// what follows.
 	form := func(flags byte, status uint16, texts string, numbers ...uint64) []byte {
 		b := binary.BigEndian.AppendUint16([]byte{codecVersion, flags}, status)
 		for _, n := range numbers {
@@ -322,7 +325,8 @@ func TestDecodeAllocatesWhatIsThere(t *testing.T) {
 	}
 }
 
-// FuzzDecode shows that any bytes are an error or a response that can be served and stored again in the same form.
+// FuzzDecode shows that any bytes are an error or a response that can be served and stored again in
+// the same form.
 func FuzzDecode(f *testing.F) {
 	for _, res := range goldenResponses {
 		encoded, err := testCodec.Append(nil, res)

@@ -15,9 +15,9 @@ const (
 	answerRange
 )
 
-// answer decides that by the request's conditions (RFC 9111, section 4.3.2; RFC 9110, sections 13.2.2 and 14.2). They
-// count for a GET or HEAD whose response would be a 200; with any other status it is given whole. If-Match and
-// If-Unmodified-Since are for the handler.
+// answer decides that by the request's conditions (RFC 9111, section 4.3.2; RFC 9110, sections
+// 13.2.2 and 14.2). They count for a GET or HEAD whose response would be a 200; with any other
+// status it is given whole. If-Match and If-Unmodified-Since are for the handler.
 func (res *response) answer(r *http.Request) answer {
 	get := r.Method == http.MethodGet
 	if res.status != http.StatusOK || !get && r.Method != http.MethodHead {
@@ -65,8 +65,8 @@ func (res *response) isAmong(lines []string) bool {
 	return false
 }
 
-// nextTag cuts the first entity tag off a list that begins with one. What is none ends at the next comma: a handler that
-// forgets the quotes gets its tags back as it made them.
+// nextTag cuts the first entity tag off a list that begins with one. What is none ends at the next
+// comma: a handler that forgets the quotes gets its tags back as it made them.
 func nextTag(list string) (tag, rest string) {
 	start := 0
 	if isWeak(list) {
@@ -89,8 +89,9 @@ func isWeak(tag string) bool { return strings.HasPrefix(tag, "W/") }
 // opaque is what counts of a tag in the weak comparison.
 func opaque(tag string) string { return strings.TrimPrefix(tag, "W/") }
 
-// notModifiedSince judges by Last-Modified, or by Date if there is none: what was made at that time has not changed since,
-// as long as it is fresh (RFC 9111, section 4.3.2). With neither, nothing is known.
+// notModifiedSince judges by Last-Modified, or by Date if there is none: what was made at that time
+// has not changed since, as long as it is fresh (RFC 9111, section 4.3.2). With neither, nothing is
+// known.
 func (res *response) notModifiedSince(since time.Time) bool {
 	lines := res.header["Last-Modified"]
 	if len(lines) == 0 {
@@ -100,14 +101,15 @@ func (res *response) notModifiedSince(since time.Time) bool {
 	return ok && !modified.After(since)
 }
 
-// inRanges reports whether ranges of the response can be given. Trailers are about the whole of it, and so it stays whole.
+// inRanges reports whether ranges of the response can be given. Trailers are about the whole of it,
+// and so it stays whole.
 func (res *response) inRanges() bool {
 	return len(res.body) > 0 && len(res.trailer) == 0 && !strings.EqualFold(res.header.Get("Accept-Ranges"), "none")
 }
 
-// meetsIfRange reports whether a range may be given to a client that has the rest already (RFC 9110, section 13.1.5). The
-// comparison is strong: a date counts only if the response was made a second later at least, or it could have changed
-// within that second.
+// meetsIfRange reports whether a range may be given to a client that has the rest already (RFC
+// 9110, section 13.1.5). The comparison is strong: a date counts only if the response was made a
+// second later at least, or it could have changed within that second.
 func (res *response) meetsIfRange(lines []string) bool {
 	if len(lines) == 0 {
 		return true

@@ -6,7 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// freshnessShows are about how long a response is fresh: RFC 9111, sections 1.2.2, 4.2, 4.2.1 and 5.3.
+// freshnessShows are about how long a response is fresh: RFC 9111, sections 1.2.2, 4.2, 4.2.1 and
+// 5.3.
 func freshnessShows() []show {
 	var shows []show
 	for _, seconds := range []string{"2147483647", "2147483648", "2147483649", "99999999999", "99999999999999999999999"} {

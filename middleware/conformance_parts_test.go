@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// partShows are about parts that handlers made, and about what they put together: RFC 9111, sections 3.3 and 3.4, and RFC
-// 9110, sections 14.4 and 15.3.7.
+// partShows are about parts that handlers made, and about what they put together: RFC 9111,
+// sections 3.3 and 3.4, and RFC 9110, sections 14.4 and 15.3.7.
 func partShows() []show {
 	part := func(fields, positions, body string) string {
 		return `206 | ` + fields + ` | Content-Range: bytes ` + positions + ` | body ` + body

@@ -6,7 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// requestShows are about what a request says of how it wants to be answered: RFC 9111, sections 5.2.1 and 5.4.
+// requestShows are about what a request says of how it wants to be answered: RFC 9111, sections
+// 5.2.1 and 5.4.
 func requestShows() []show {
 	const minute = `Cache-Control: max-age=60 | ETag: "a"`
 	aged := fresh + ` | Age: 300`

@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// show is one subtest of TestConformance: what the handler answers, and what is asked of the cache and expected of it.
+// show is one subtest of TestConformance: what the handler answers, and what is asked of the cache
+// and expected of it.
 type show struct {
 	name    string // section/what it shows
 	replies []reply
@@ -37,17 +38,18 @@ type show struct {
 //	kept   the handler ran, failed, and what was stored is the answer
 //	any    of these or others
 //
-// or several, divided by "/". What else is expected is "Field: value", "Field!=value", "Field" (it is there), "!Field"
-// (it isn't), "Field>=1", "Field<=1", "Field*=part", "Field!*=part", "body text", "body!=text", and for what the handler
-// saw "saw Field: value", "saw !Field" and so on, and "saw METHOD". "wait 1m" puts the clock forward. In a value {now},
-// {+1h}, {-1h:850} and {+1h:asctime} are dates.
+// or several, divided by "/". What else is expected is "Field: value", "Field!=value", "Field" (it
+// is there), "!Field" (it isn't), "Field>=1", "Field<=1", "Field*=part", "Field!*=part", "body
+// text", "body!=text", and for what the handler saw "saw Field: value", "saw !Field" and so on, and
+// "saw METHOD". "wait 1m" puts the clock forward. In a value {now}, {+1h}, {-1h:850} and
+// {+1h:asctime} are dates.
 func script(name, replies string, ask ...string) show {
 	clock := slices.ContainsFunc(ask, func(line string) bool { return strings.HasPrefix(line, "wait ") })
 	return show{name: name, replies: parseReplies(replies), ask: ask, clock: clock}
 }
 
-// twice asks for the same thing two times, and says what becomes of the second time. The fields of the two requests can
-// differ.
+// twice asks for the same thing two times, and says what becomes of the second time. The fields of
+// the two requests can differ.
 func twice(name, replies, second string, fields ...string) show {
 	fields = append(fields, "", "")
 	return script(name, replies, asking(fields[0])+"-> run/check any", asking(fields[1])+"-> "+second)
@@ -245,8 +247,8 @@ func parseOutcome(text string) (outcome, status string) {
 	return outcome, status
 }
 
-// parseFields reads "Name: value" parts; others are left out. What stands between the colon's space and the end is the
-// value, blanks at its end included.
+// parseFields reads "Name: value" parts; others are left out. What stands between the colon's space
+// and the end is the value, blanks at its end included.
 func parseFields(parts []string) http.Header {
 	h := http.Header{}
 	for _, part := range parts {
@@ -270,8 +272,9 @@ type reply struct {
 
 func (r reply) fields() http.Header { return parseFields(r.parts) }
 
-// parseReplies reads replies that are divided by " || ": the status if it isn't 200, fields, "body text", "after 1s"
-// if that is how long the handler takes, and "always" if it doesn't evaluate conditions, divided by " | ".
+// parseReplies reads replies that are divided by " || ": the status if it isn't 200, fields, "body
+// text", "after 1s" if that is how long the handler takes, and "always" if it doesn't evaluate
+// conditions, divided by " | ".
 func parseReplies(text string) []reply {
 	var replies []reply
 	for one := range strings.SplitSeq(text, " || ") {

@@ -19,7 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// site is a cache in front of a handler that answers as a show says, served over loopback to one client.
+// site is a cache in front of a handler that answers as a show says, served over loopback to one
+// client.
 type site struct {
 	*testing.T
 	cache    *middleware.Cache
@@ -39,8 +40,8 @@ type run struct {
 	status int
 }
 
-// serve starts a site that ends with the test. In a synctest bubble its connections are in memory, for sockets know
-// no bubbles; else they are real.
+// serve starts a site that ends with the test. In a synctest bubble its connections are in memory,
+// for sockets know no bubbles; else they are real.
 func serve(t *testing.T, opts middleware.Options, replies []reply, inBubble bool) *site {
 	t.Helper()
 	s := &site{T: t, inBubble: inBubble, replies: replies}
@@ -123,7 +124,8 @@ type memory struct{}
 func (memory) Network() string { return "memory" }
 func (memory) String() string  { return "in.memory" }
 
-// handle is the handler behind the cache. The nth run gives the nth reply, all that follow the last one.
+// handle is the handler behind the cache. The nth run gives the nth reply, all that follow the last
+// one.
 func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	saw := r.Clone(context.Background())
 	s.mu.Lock()
@@ -156,7 +158,8 @@ func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unchanged evaluates conditions as simply as a handler of few words does: the cache sends its own validators verbatim.
+// unchanged evaluates conditions as simply as a handler of few words does: the cache sends its own
+// validators verbatim.
 func unchanged(r *http.Request, h http.Header) bool {
 	if tags := r.Header.Get("If-None-Match"); tags != "" {
 		return h.Get("ETag") != "" && strings.Contains(tags, h.Get("ETag"))
@@ -186,7 +189,8 @@ type answer struct {
 	last    run
 }
 
-// ask sends one request and reads the whole answer. In a bubble it also waits until nothing goes on in the background.
+// ask sends one request and reads the whole answer. In a bubble it also waits until nothing goes on
+// in the background.
 func (s *site) ask(method, path string, fields http.Header) answer {
 	s.Helper()
 	before, _ := s.ran()

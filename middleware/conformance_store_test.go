@@ -153,7 +153,8 @@ func storedAs(field string) string {
 	return field
 }
 
-// notStored calls the handler without a connection, for net/http takes some of these fields for itself.
+// notStored calls the handler without a connection, for net/http takes some of these fields for
+// itself.
 func notStored(s *site, names ...string) {
 	h := s.cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range names {

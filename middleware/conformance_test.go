@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Ages and dates are the same wherever a server stands: the tests of this package run half a day away from Greenwich.
+// Ages and dates are the same wherever a server stands: the tests of this package run half a day
+// away from Greenwich.
 func init() { time.Local = time.FixedZone("nowhere", 11*3600+30*60) }
 
 // conformance is every show, by what part of the cache it is about.
@@ -30,7 +31,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// rule is one row of the table: a requirement of a specification, in our words, and the subtests that show it.
+// rule is one row of the table: a requirement of a specification, in our words, and the subtests
+// that show it.
 type rule struct {
 	section string // of RFC 9111, or RFC number, dash, section
 	level   string
@@ -65,8 +67,8 @@ func readRules(t *testing.T) []rule {
 	return rules
 }
 
-// TestConformanceTable holds the table and the subtests against each other: each row names subtests that there are, or
-// says why there can't be any, and each subtest is named.
+// TestConformanceTable holds the table and the subtests against each other: each row names subtests
+// that there are, or says why there can't be any, and each subtest is named.
 func TestConformanceTable(t *testing.T) {
 	names := map[string]bool{}
 	clean := regexp.MustCompile(`^[0-9][0-9.-]*(/[a-z0-9_]+){1,2}$`) // what go test -run takes as it is

@@ -14,7 +14,8 @@ const longAgo = `Wed, 01 Jan 2020 00:00:00 GMT`
 // staleDate is a response that is stored, already over, and has nothing but a date for a validator.
 const staleDate = `Cache-Control: max-age=60 | Age: 100 | Last-Modified: ` + longAgo
 
-// validateShows are about asking the handler whether what is stored still holds: RFC 9111, sections 4.3.1, 4.3.3, 4.3.4.
+// validateShows are about asking the handler whether what is stored still holds: RFC 9111, sections
+// 4.3.1, 4.3.3, 4.3.4.
 func validateShows() []show {
 	const variant = `Cache-Control: max-age=60 | ETag: "a" | Vary: Foo`
 	return []show{
@@ -119,7 +120,8 @@ func updateShows() []show {
 	return shows
 }
 
-// headShows are about what an answer to HEAD says of the stored one to GET: RFC 9111, section 4.3.5.
+// headShows are about what an answer to HEAD says of the stored one to GET: RFC 9111, section
+// 4.3.5.
 func headShows() []show {
 	const forward = "HEAD | Cache-Control: no-cache "
 	const later = "wait 1s" // a client may have the response before it is stored, and what is stored after a HEAD began stays

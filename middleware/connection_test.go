@@ -24,7 +24,8 @@ func (b transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// A proxy behind the cache removes the fields that a client names in Connection. The backend's answer to that is nobody else's.
+// A proxy behind the cache removes the fields that a client names in Connection. The backend's
+// answer to that is nobody else's.
 func TestConnectionChoosesNothingForOthers(t *testing.T) {
 	backend := transport(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=60")
@@ -73,7 +74,8 @@ func TestConnectionChoosesNothingForOthers(t *testing.T) {
 	}
 }
 
-// What a layer in front has read of a request still counts, also when Connection names it: a user's page stays that user's.
+// What a layer in front has read of a request still counts, also when Connection names it: a user's
+// page stays that user's.
 func TestConnectionHidesNobody(t *testing.T) {
 	type user struct{}
 	for _, field := range []string{"Cookie", "Authorization"} {
@@ -93,7 +95,8 @@ func TestConnectionHidesNobody(t *testing.T) {
 	}
 }
 
-// What Connection says of the connection itself costs nobody a hit, and the handler gets the request as it came.
+// What Connection says of the connection itself costs nobody a hit, and the handler gets the
+// request as it came.
 func TestConnectionOfItself(t *testing.T) {
 	cache := newCache(t, middleware.Options{})
 	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,8 @@ var failures = map[string]func(w http.ResponseWriter, r *http.Request){
 	},
 }
 
-// failsInTheMiddle is a handler that fails in the middle of the first page that it makes, and counts.
+// failsInTheMiddle is a handler that fails in the middle of the first page that it makes, and
+// counts.
 func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w http.ResponseWriter), fail func(http.ResponseWriter, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := runs.Add(1) == 1
@@ -45,8 +46,8 @@ func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w htt
 	})
 }
 
-// A handler that writes an error after it has begun to answer has failed: its half page is nobody else's, and the next ones who
-// ask get a page of their own, from one run for all.
+// A handler that writes an error after it has begun to answer has failed: its half page is nobody
+// else's, and the next ones who ask get a page of their own, from one run for all.
 func TestErrorAfterABodyHasBegun(t *testing.T) {
 	begins := map[string]func(w http.ResponseWriter){
 		"a little": func(w http.ResponseWriter) { _, _ = w.Write([]byte("half a page ")) },
@@ -130,8 +131,8 @@ func TestErrorInTheMiddleOfARefresh(t *testing.T) {
 	})
 }
 
-// Nor are a part, the fields of a HEAD, or the response to a POST stored that end in an error. A second head that says the same,
-// or no error, changes nothing.
+// Nor are a part, the fields of a HEAD, or the response to a POST stored that end in an error. A
+// second head that says the same, or no error, changes nothing.
 func TestErrorAfterWhatElseHasBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

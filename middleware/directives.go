@@ -11,13 +11,13 @@ import (
 
 const notSaid = time.Duration(-1) // a directive with a number that isn't there
 
-// directives is what a response says to this cache: in the first targeted field that can be read (RFC 9213), or else in
-// Cache-Control.
+// directives is what a response says to this cache: in the first targeted field that can be read
+// (RFC 9213), or else in Cache-Control.
 //
-// A directive that can't be read is taken for the stricter of what it may mean: a max-age that is no number is 0 (RFC
-// 9111, section 4.2.1, says stale), a no-store with a value is a no-store, a public with one is nothing. Of two values
-// the first one counts (same section), but what forbids always counts, wherever it stands: private beside
-// private="a field" is private.
+// A directive that can't be read is taken for the stricter of what it may mean: a max-age that is
+// no number is 0 (RFC 9111, section 4.2.1, says stale), a no-store with a value is a no-store, a
+// public with one is nothing. Of two values the first one counts (same section), but what forbids
+// always counts, wherever it stands: private beside private="a field" is private.
 type directives struct {
 	present  bool // there is at least one directive
 	targeted bool // they are from a targeted field: Cache-Control and Expires are not for this cache
@@ -59,8 +59,9 @@ func readCacheControl(h http.Header) directives {
 	return d
 }
 
-// readTargeted reads a targeted field (RFC 9213, section 2.1): a Dictionary of RFC 9651. It is false if that is empty or
-// can't be parsed; the field is then as good as absent. Parameters are ignored.
+// readTargeted reads a targeted field (RFC 9213, section 2.1): a Dictionary of RFC 9651. It is
+// false if that is empty or can't be parsed; the field is then as good as absent. Parameters are
+// ignored.
 func readTargeted(lines []string, h http.Header) (directives, bool) {
 	dict, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil || len(dict.Names()) == 0 {
@@ -126,7 +127,8 @@ func (d *directives) add(name string, form form, arg string, h http.Header) {
 	d.present = true
 }
 
-// addSeconds takes in a directive whose value is this many seconds. The first one of its name counts.
+// addSeconds takes in a directive whose value is this many seconds. The first one of its name
+// counts.
 func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 	var to *time.Duration
 	switch name {
@@ -147,10 +149,10 @@ func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 	}
 }
 
-// list takes in the field names of private="..." and no-cache="...". It is false if the directive is about the whole
-// response, and also if it can't be read, names nothing, or names Vary, without which nobody could tell whose response
-// this is. Without quotation marks a value is only a field name if there is such a field: somebody may have made up
-// private=true.
+// list takes in the field names of private="..." and no-cache="...". It is false if the directive
+// is about the whole response, and also if it can't be read, names nothing, or names Vary, without
+// which nobody could tell whose response this is. Without quotation marks a value is only a field
+// name if there is such a field: somebody may have made up private=true.
 func (d *directives) list(form form, arg string, h http.Header) bool {
 	switch form {
 	case token:
@@ -190,8 +192,9 @@ const (
 	broken             // neither
 )
 
-// scanner reads the directives of all lines of a field, one after another. Nothing that is not inside of a whole quoted
-// string goes unread, so that no broken directive hides a no-store behind it.
+// scanner reads the directives of all lines of a field, one after another. Nothing that is not
+// inside of a whole quoted string goes unread, so that no broken directive hides a no-store behind
+// it.
 type scanner struct {
 	lines []string // still to be read
 	rest  string   // of the current one
@@ -310,7 +313,8 @@ func unquote(s string) string {
 	return string(b)
 }
 
-// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2): digits and nothing else. More than mostTTL is mostTTL.
+// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2): digits and nothing else. More
+// than mostTTL is mostTTL.
 func deltaSeconds(arg string) (time.Duration, bool) {
 	if !isDigits(arg) {
 		return 0, false

@@ -16,8 +16,8 @@ import (
 	guard "github.com/cacheguard/cacheguard/middleware"
 )
 
-// A route is protected by its With. DefaultTTL says that its responses are the same for everybody, if they don't say
-// otherwise; without it, and without Cache-Control, nothing is shared.
+// A route is protected by its With. DefaultTTL says that its responses are the same for everybody,
+// if they don't say otherwise; without it, and without Cache-Control, nothing is shared.
 func Example() {
 	store := memstore.New(memstore.Options{}) // with Redis: redisstore.New
 	defer store.Close()
@@ -46,8 +46,9 @@ func Example() {
 	// runs: 1
 }
 
-// What a response depends on besides the URL has to be in Vary, or in VaryBy if it is not a field of the request as it
-// stands: here the group of the user, whom an authentication in front has put into the context.
+// What a response depends on besides the URL has to be in Vary, or in VaryBy if it is not a field
+// of the request as it stands: here the group of the user, whom an authentication in front has put
+// into the context.
 func Example_userGroup() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -73,8 +74,8 @@ func Example_userGroup() {
 	// prices for wholesale | cacheguard; hit
 }
 
-// A successful POST to a URL removes what is stored of it. What else is out of date is purged by URL, prefix or tag, after
-// the change has been committed.
+// A successful POST to a URL removes what is stored of it. What else is out of date is purged by
+// URL, prefix or tag, after the change has been committed.
 func Example_purge() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -105,8 +106,8 @@ func Example_purge() {
 	// desk lamp | cacheguard; fwd=uri-miss; stored
 }
 
-// While the database is down, what was stored is served for up to a day; and while a new response is made, for a minute
-// without waiting for it.
+// While the database is down, what was stored is served for up to a day; and while a new response
+// is made, for a minute without waiting for it.
 func Example_stale() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

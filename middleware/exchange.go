@@ -151,31 +151,35 @@ func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*r
 	defer d.Close()
 	res, err = ask(ctx, x.level, t.load)
 	x.ran = x.ran || t.ran.Load()
-	// A refresh behind this request's back, or a load that has not begun, outlives it; what belongs to it does not.
+	// A refresh behind this request's back, or a load that has not begun, outlives it; what belongs
+	// to it does not.
 	if !x.answered && t.away.Load() == nil && (err != nil || res.Status == cacheguard.StatusStale) {
 		t.away.Store(x.detached())
 	}
 	return res, err
 }
 
-// Refreshes reports whether a refresh of this response may be begun with this request. A variant is refreshed by those who get
-// it: whatever else the handler goes by, such as the user whom somebody in front has put into the context, is theirs, too.
+// Refreshes reports whether a refresh of this response may be begun with this request. A variant is
+// refreshed by those who get it: whatever else the handler goes by, such as the user whom somebody
+// in front has put into the context, is theirs, too.
 func (x *exchange) Refreshes(stale any) bool {
 	res, ok := stale.(*response)
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
-// Parts reports whether a stale response is one of those that vary, where this request looks first. Who asks for another one
-// goes on to where that is to be had, and leaves this one to those who get it: they ask whether it is still good, and if nobody
-// asks for it any more, the next one takes its place when its time in the store is over.
+// Parts reports whether a stale response is one of those that vary, where this request looks first.
+// Who asks for another one goes on to where that is to be had, and leaves this one to those who get
+// it: they ask whether it is still good, and if nobody asks for it any more, the next one takes its
+// place when its time in the store is over.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
 	first := x.level == x.base || x.level == x.key // the latter for a guest: all who look there say the same
 	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
-// Hears takes a response that is being made, if it is the one for this request and others may read it by now. If it is for
-// others, by Vary, which its head says, the request goes on to where its own is to be had.
+// Hears takes a response that is being made, if it is the one for this request and others may read
+// it by now. If it is for others, by Vary, which its head says, the request goes on to where its
+// own is to be had.
 func (x *exchange) Hears(word any) bool {
 	head, _ := word.(*response)
 	rec, live := word.(*recorder)
@@ -221,7 +225,8 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e c
 	return e, err
 }
 
-// handle runs the handler: here and for this client, if it is waiting for that, else behind its back.
+// handle runs the handler: here and for this client, if it is waiting for that, else behind its
+// back.
 func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
@@ -252,9 +257,9 @@ func (x *exchange) detached() *http.Request {
 	return away
 }
 
-// withRoute is ctx with a route context of its own. chi takes the request's back when the request ends, and gives it to
-// another one. Behind http.TimeoutHandler it ends while this goroutine is still waiting for something, so that it must be
-// copied before that.
+// withRoute is ctx with a route context of its own. chi takes the request's back when the request
+// ends, and gives it to another one. Behind http.TimeoutHandler it ends while this goroutine is
+// still waiting for something, so that it must be copied before that.
 func (x *exchange) withRoute(ctx context.Context) context.Context {
 	if x.route == nil {
 		return ctx
@@ -370,7 +375,8 @@ func (x *exchange) failed(err error) {
 	}
 	var failed *statusError
 	if errors.As(err, &failed) {
-		// With StrongReads what another request's handler found may be from before a purge that this one came after.
+		// With StrongReads what another request's handler found may be from before a purge that
+		// this one came after.
 		if stale := failed.stale; x.contentWith(failed) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)

@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// How a recorder ends: its recording, when the response turns out to be for its client alone, and its run, whichever way the
-// handler ends.
+// How a recorder ends: its recording, when the response turns out to be for its client alone, and
+// its run, whichever way the handler ends.
 
 // errNobody is what a handler gets that goes on writing in the background what can't be stored.
 var errNobody = errors.New("middleware: nobody gets this response")
@@ -45,8 +45,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 }
 
-// stays keeps the slot of the load, which is about to end, for the handler. What is sent while its handler runs is counted by
-// its start.
+// stays keeps the slot of the load, which is about to end, for the handler. What is sent while its
+// handler runs is counted by its start.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
 	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
@@ -148,9 +148,10 @@ func (rec *recorder) finish() {
 	}
 }
 
-// incomplete reports whether a response that its handler has returned from is not whole, or not for sure: it has less than its
-// Content-Length, or without one was ended by its context, on which handlers return with what they have written by then. A
-// client of a database goes by the deadline itself, which can be over a moment earlier.
+// incomplete reports whether a response that its handler has returned from is not whole, or not for
+// sure: it has less than its Content-Length, or without one was ended by its context, on which
+// handlers return with what they have written by then. A client of a database goes by the deadline
+// itself, which can be over a moment earlier.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false
@@ -163,8 +164,8 @@ func (rec *recorder) incomplete() bool {
 	return ctx.Err() != nil || has && !time.Now().Before(end)
 }
 
-// silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in front to make something of,
-// and is for nobody else.
+// silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in
+// front to make something of, and is for nobody else.
 func (rec *recorder) silent() {
 	if rec.w == nil {
 		rec.run.end(ending{err: errNothing})

@@ -19,9 +19,9 @@ func brokenHandler(w http.ResponseWriter, written string) {
 	panic(fmt.Errorf("the handler has broken down after %d bytes", len(written)))
 }
 
-// A handler panics while others wait for it. Its own client's connection sees what it would see without the cache: chi's
-// Recoverer recovers the handler's value on the handler's stack and answers 500. One of the others runs
-// the handler again, for all of them.
+// A handler panics while others wait for it. Its own client's connection sees what it would see
+// without the cache: chi's Recoverer recovers the handler's value on the handler's stack and
+// answers 500. One of the others runs the handler again, for all of them.
 func TestFleetPanic(t *testing.T) {
 	for name, written := range map[string]string{"before it writes": "", "in the middle of the body": "half of"} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,8 @@ func TestFleetPanic(t *testing.T) {
 	}
 }
 
-// Who comes while others have their second try takes what comes of it, in each process: an error, too.
+// Who comes while others have their second try takes what comes of it, in each process: an error,
+// too.
 func TestFleetSecondTryIsTheLast(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		holds := []*gate{f.gate(), f.gate()}
@@ -100,7 +101,8 @@ func TestFleetSecondTryIsTheLast(t *testing.T) {
 	})
 }
 
-// Responses that end too early are neither given to those who wait nor stored: one of these runs the handler again.
+// Responses that end too early are neither given to those who wait nor stored: one of these runs
+// the handler again.
 func TestFleetNotWhole(t *testing.T) {
 	for name, broken := range map[string]func(w http.ResponseWriter){
 		"aborted at once": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
@@ -167,7 +169,8 @@ func TestFleetLongerThanContentLength(t *testing.T) {
 	}
 }
 
-// A handler may answer with an error of the cache's own where it can't have a response: Options.Error.
+// A handler may answer with an error of the cache's own where it can't have a response:
+// Options.Error.
 func TestFleetErrorOption(t *testing.T) {
 	opts := middleware.Options{Error: func(w http.ResponseWriter, r *http.Request, status int, err error) {
 		if err == nil {

@@ -48,7 +48,8 @@ func TestFleetColdRoute(t *testing.T) {
 	})
 }
 
-// Those who wait for a 503 get the status, and nothing else of it: it may say what concerns the one who asked. It is neither stored nor a sign that the resource can't be shared.
+// Those who wait for a 503 get the status, and nothing else of it: it may say what concerns the one
+// who asked. It is neither stored nor a sign that the resource can't be shared.
 func TestFleet503WithWaiters(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -91,7 +92,8 @@ func TestFleet503WithWaiters(t *testing.T) {
 	})
 }
 
-// A request that has waited for WaitTimeout runs the handler itself. What comes of it is for that client alone.
+// A request that has waited for WaitTimeout runs the handler itself. What comes of it is for that
+// client alone.
 func TestFleetWaitTimeout(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{WaitTimeout: 300 * time.Millisecond}, func(t *testing.T, f *fleet) {
 		first := f.gate()
@@ -118,7 +120,8 @@ func TestFleetWaitTimeout(t *testing.T) {
 	})
 }
 
-// The handler of a client that is there goes on after LoadTimeout, though nobody else waits for it any more.
+// The handler of a client that is there goes on after LoadTimeout, though nobody else waits for it
+// any more.
 func TestFleetLoadTimeout(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{LoadTimeout: 50 * time.Millisecond}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -143,7 +146,8 @@ func TestFleetLoadTimeout(t *testing.T) {
 	})
 }
 
-// Requests that must not wait for each other don't: all of them are in the handler at the same time.
+// Requests that must not wait for each other don't: all of them are in the handler at the same
+// time.
 func TestFleetNotCoalesced(t *testing.T) {
 	for name, c := range map[string]call{
 		"an upgrade":               get("/x", "Connection", "Upgrade", "Upgrade", "chat"),

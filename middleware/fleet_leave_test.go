@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// The client whose handler others wait for goes away. Its handler goes on, in peace and with its own route context, and
-// the others get all of what it writes, before and after.
+// The client whose handler others wait for goes away. Its handler goes on, in peace and with its
+// own route context, and the others get all of what it writes, before and after.
 func TestFleetLeaderLeaves(t *testing.T) {
 	const half = 1 << 20 // more than connections buffer
 	for name, before := range map[string]int{"before it writes": 0, "in the middle of the body": half} {
@@ -122,8 +122,8 @@ func TestFleetWaiterLeaves(t *testing.T) {
 	})
 }
 
-// The only client on the leader's replica leaves while others wait on another one: they get a whole response, of the
-// handler that ran or of one of their own.
+// The only client on the leader's replica leaves while others wait on another one: they get a whole
+// response, of the handler that ran or of one of their own.
 func TestFleetLeaderLeavesItsReplica(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()

@@ -31,8 +31,8 @@ func (f *fleet) versioned(pattern string, fields ...string) *atomic.Int64 {
 	return &version
 }
 
-// What one replica removes is gone for the other one: at once if it asks the store, as soon as the message arrives if it
-// has answered from its own memory.
+// What one replica removes is gone for the other one: at once if it asks the store, as soon as the
+// message arrives if it has answered from its own memory.
 func TestFleetPurge(t *testing.T) {
 	type purge func(c *middleware.Cache, t *testing.T) error
 	for name, c := range map[string]struct {
@@ -131,8 +131,8 @@ func TestFleetPurgeOfVariants(t *testing.T) {
 	})
 }
 
-// Requests that change something remove what is stored of the same resource on every replica, and with InvalidateLocations
-// of those that the response names; if they failed they don't.
+// Requests that change something remove what is stored of the same resource on every replica, and
+// with InvalidateLocations of those that the response names; if they failed they don't.
 func TestFleetUnsafeMethods(t *testing.T) {
 	for _, c := range []struct {
 		method, field, value string
@@ -200,7 +200,8 @@ var purges = map[string]func(t *testing.T, f *fleet) error{
 	},
 }
 
-// beginList has a list begun by a handler that knows the old one and waits at the gate; all others know the new one.
+// beginList has a list begun by a handler that knows the old one and waits at the gate; all others
+// know the new one.
 func beginList(f *fleet, hold *gate) *client {
 	f.route("/list", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "POST" {
@@ -220,7 +221,8 @@ func beginList(f *fleet, hold *gate) *client {
 	return before
 }
 
-// What a handler that began before a purge brings goes to those who asked before it, and nowhere else.
+// What a handler that began before a purge brings goes to those who asked before it, and nowhere
+// else.
 func TestFleetPurgeDuringARun(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
@@ -256,8 +258,8 @@ func newcomersGetNew(t *testing.T, f *fleet, hold *gate, before *client) {
 	}
 }
 
-// Who asks when a purge has been heard of doesn't get the response of a handler that began before it, though that still
-// runs.
+// Who asks when a purge has been heard of doesn't get the response of a handler that began before
+// it, though that still runs.
 func TestFleetNewcomersAfterAPurge(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +276,8 @@ func TestFleetNewcomersAfterAPurge(t *testing.T) {
 	}
 }
 
-// With StrongReads that holds for who asks when a purge has returned, although the message of it has not arrived.
+// With StrongReads that holds for who asks when a purge has returned, although the message of it
+// has not arrived.
 func TestFleetStrongReads(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {

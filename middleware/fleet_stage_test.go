@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// stage is where the handlers of a fleet run. It counts them, and has gates at which they wait for the test.
+// stage is where the handlers of a fleet run. It counts them, and has gates at which they wait for
+// the test.
 type stage struct {
 	tb testing.TB
 
@@ -66,8 +67,9 @@ func (s *stage) wantRuns(n int, when string) {
 	}
 }
 
-// wantFailures is wantRuns where those fail who run and others wait: there is a second run, and in each process that hears of
-// the first one only after that at most one more. It returns how many there were.
+// wantFailures is wantRuns where those fail who run and others wait: there is a second run, and in
+// each process that hears of the first one only after that at most one more. It returns how many
+// there were.
 func (s *stage) wantFailures(processes int, when string) int {
 	s.tb.Helper()
 	runs, _, _ := s.counts()

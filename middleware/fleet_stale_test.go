@@ -21,9 +21,10 @@ func (f *fleet) markStale(i int, path string) {
 	f.everywhere(func() error { return f.replicas[i].cache.MarkStale(context.Background(), shop+path) })
 }
 
-// A stale response is served at once, while one replica has the handler run behind its client's back. That run has a
-// request of its own: chi's route context, which chi gives to other requests meanwhile, still has the parameters of this
-// one, and the context doesn't end with the request that began it.
+// A stale response is served at once, while one replica has the handler run behind its client's
+// back. That run has a request of its own: chi's route context, which chi gives to other requests
+// meanwhile, still has the parameters of this one, and the context doesn't end with the request
+// that began it.
 func TestFleetRevalidatesInTheBackground(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold, version := f.gate(), "old"
@@ -75,7 +76,8 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 	})
 }
 
-// Whichever is quicker, the request that gets something stale or the run that it begins: there is always a run.
+// Whichever is quicker, the request that gets something stale or the run that it begins: there is
+// always a run.
 func TestFleetEachStaleResponseIsRevalidated(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{MaxLoads: -1}, func(t *testing.T, f *fleet) {
 		const pages = 100
@@ -130,7 +132,8 @@ func TestFleetPanicInTheBackground(t *testing.T) {
 	}
 }
 
-// What a handler does with its writer in the background has no client to reach, and nobody's connection to take over.
+// What a handler does with its writer in the background has no client to reach, and nobody's
+// connection to take over.
 func TestFleetWriterInTheBackground(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	ran := make(chan error, 1)
@@ -165,8 +168,8 @@ func TestFleetWriterInTheBackground(t *testing.T) {
 	f.wantRuns(2, "one in the background")
 }
 
-// When the handler fails, those who come get the stale response within stale-if-error, also those who wait; one that is
-// its own fault doesn't hide: 404 replaces what was there.
+// When the handler fails, those who come get the stale response within stale-if-error, also those
+// who wait; one that is its own fault doesn't hide: 404 replaces what was there.
 func TestFleetStaleIfError(t *testing.T) {
 	for _, status := range []int{500, 502, 503, 504, 404} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -206,7 +209,8 @@ func TestFleetStaleIfError(t *testing.T) {
 	}
 }
 
-// A handler that panics where there is something stale is a failed one for those who wait: they get the stale response.
+// A handler that panics where there is something stale is a failed one for those who wait: they get
+// the stale response.
 func TestFleetStaleIfPanic(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{StaleIfError: time.Hour}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -233,7 +237,8 @@ func TestFleetStaleIfPanic(t *testing.T) {
 	})
 }
 
-// The handler is told what it has to compare, and 304 of it makes the stored response fresh for the whole fleet.
+// The handler is told what it has to compare, and 304 of it makes the stored response fresh for the
+// whole fleet.
 func TestFleetNotModified(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		var whole int

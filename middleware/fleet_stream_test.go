@@ -54,8 +54,8 @@ func TestFleetEarlyHints(t *testing.T) {
 	})
 }
 
-// Server-sent events arrive as they are sent, to each client its own, though nothing about them says that they can't be
-// shared.
+// Server-sent events arrive as they are sent, to each client its own, though nothing about them
+// says that they can't be shared.
 func TestFleetServerSentEvents(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		sent := map[string]chan string{"a": make(chan string), "b": make(chan string), "c": make(chan string)}
@@ -90,7 +90,8 @@ func TestFleetServerSentEvents(t *testing.T) {
 	})
 }
 
-// Clients that wait already when a response turns out to be a stream get streams of their own at once.
+// Clients that wait already when a response turns out to be a stream get streams of their own at
+// once.
 func TestFleetStreamWithWaiters(t *testing.T) {
 	for name, kind := range map[string]string{
 		"events": "text/event-stream", "events not flushed yet": "text/event-stream; charset=utf-8", "lines": "application/x-ndjson",
@@ -122,7 +123,8 @@ func TestFleetStreamWithWaiters(t *testing.T) {
 	}
 }
 
-// A response that is flushed and written to after that is not stored; one that is only flushed at its end is.
+// A response that is flushed and written to after that is not stored; one that is only flushed at
+// its end is.
 func TestFleetFlush(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -265,7 +267,8 @@ func TestFleetHijackWithWaiters(t *testing.T) {
 	})
 }
 
-// The same for a connection that is taken over through a writer that only knows how to be unwrapped.
+// The same for a connection that is taken over through a writer that only knows how to be
+// unwrapped.
 func TestFleetHijackThroughAWrapper(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{DefaultTTL: time.Minute})
 	rep := f.replicas[0]
@@ -318,8 +321,8 @@ func TestFleetBodyUnderTheCap(t *testing.T) {
 	})
 }
 
-// A body above MaxBody reaches its client while it is written. It is not stored, and those who wait for it run their own
-// handlers as soon as that is known.
+// A body above MaxBody reaches its client while it is written. It is not stored, and those who wait
+// for it run their own handlers as soon as that is known.
 func TestFleetBodyOverTheCap(t *testing.T) {
 	for name, announced := range map[string]bool{"Content-Length": true, "found out": false} {
 		t.Run(name, func(t *testing.T) {

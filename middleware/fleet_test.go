@@ -26,12 +26,12 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// longWait is for what has to happen. The times of the cache itself are longer in these tests, so that a machine that is
-// busy with something else makes nobody lose patience.
+// longWait is for what has to happen. The times of the cache itself are longer in these tests, so
+// that a machine that is busy with something else makes nobody lose patience.
 const longWait = 20 * time.Second
 
-// fleet is the replicas of a web service. They share what is behind their store, and the stage that their handlers
-// stand on.
+// fleet is the replicas of a web service. They share what is behind their store, and the stage that
+// their handlers stand on.
 type fleet struct {
 	*stage
 	tb       testing.TB
@@ -39,7 +39,8 @@ type fleet struct {
 	redis    *redistest.Server // nil on a memstore
 }
 
-// replica is one of them, as far as the others can tell: a store, a cache, a router, a server and a client of its own.
+// replica is one of them, as far as the others can tell: a store, a cache, a router, a server and a
+// client of its own.
 type replica struct {
 	cache  *middleware.Cache
 	router *chi.Mux
@@ -55,7 +56,8 @@ type replica struct {
 	arrivals map[string]context.Context
 }
 
-// onEachStore runs a test with a fleet on a memstore and with one on a Redis, each replica with a redisstore of its own.
+// onEachStore runs a test with a fleet on a memstore and with one on a Redis, each replica with a
+// redisstore of its own.
 func onEachStore(t *testing.T, n int, opts middleware.Options, test func(*testing.T, *fleet)) {
 	t.Helper()
 	t.Run("memstore", func(t *testing.T) {
@@ -78,7 +80,8 @@ func memoryFleet(tb testing.TB, n int, opts middleware.Options) *fleet {
 	return f
 }
 
-// redisFleet makes n replicas, each with a client and a store of its own that waits for Redis as long as opTimeout.
+// redisFleet makes n replicas, each with a client and a store of its own that waits for Redis as
+// long as opTimeout.
 func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration, n int, opts middleware.Options) *fleet {
 	tb.Helper()
 	f := &fleet{tb: tb, stage: newStage(tb), redis: server}
@@ -159,8 +162,9 @@ func (f *fleet) route(pattern string, h http.HandlerFunc) {
 	}
 }
 
-// awaitWaiting returns when so many requests in all wait for handlers that others run, the requests whose handlers they
-// are included; the handler runs, and those on other replicas have been told by the store that there is a leader.
+// awaitWaiting returns when so many requests in all wait for handlers that others run, the requests
+// whose handlers they are included; the handler runs, and those on other replicas have been told by
+// the store that there is a leader.
 func (f *fleet) awaitWaiting(n int) {
 	f.tb.Helper()
 	f.await(fmt.Sprintf("%d requests wait for one handler", n), func() bool {

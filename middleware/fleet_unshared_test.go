@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// personal are responses that only their own client may have. That they are is not known before the handler says so.
+// personal are responses that only their own client may have. That they are is not known before the
+// handler says so.
 var personal = map[string]struct {
 	answer func(h http.Header, user string)
 	asks   []string // fields of each request
@@ -57,9 +58,9 @@ func (r received) wantOwn(tb testing.TB, user string) {
 	}
 }
 
-// Eight users on two replicas ask at the same moment; they wait for one handler, and that turns out to be for one of
-// them only. Nobody gets what is another one's, and the others don't queue: their handlers all run at the same time.
-// From then on all eight do.
+// Eight users on two replicas ask at the same moment; they wait for one handler, and that turns out
+// to be for one of them only. Nobody gets what is another one's, and the others don't queue: their
+// handlers all run at the same time. From then on all eight do.
 func TestFleetUnshared(t *testing.T) {
 	const users = 8
 	for _, name := range slices.Sorted(maps.Keys(personal)) {
@@ -113,8 +114,8 @@ func TestFleetUnshared(t *testing.T) {
 	}
 }
 
-// Those who wait for a handler go their own way as soon as the header of its response says that it is not theirs: they
-// need not wait for its end.
+// Those who wait for a handler go their own way as soon as the header of its response says that it
+// is not theirs: they need not wait for its end.
 func TestFleetUnsharedIsSaidByTheHeader(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		decided, ended := f.gate(), f.gate()
@@ -175,8 +176,8 @@ func TestFleetHitForMissEnds(t *testing.T) {
 	})
 }
 
-// A response without any freshness is nobody's but its client's; DefaultTTL changes that, but not for what says that
-// it is private.
+// A response without any freshness is nobody's but its client's; DefaultTTL changes that, but not
+// for what says that it is private.
 func TestFleetDefaultTTL(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "all categories") })
@@ -221,7 +222,8 @@ func TestFleetVaryBy(t *testing.T) {
 	})
 }
 
-// Clients that wait for a response which turns out to vary get the variant that is theirs, and each is made once.
+// Clients that wait for a response which turns out to vary get the variant that is theirs, and each
+// is made once.
 func TestFleetVariants(t *testing.T) {
 	for field, values := range map[string][]string{
 		"Accept-Language": {"de", "fr", "", "en"},

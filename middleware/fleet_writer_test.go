@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// outerWriter is what a middleware in front of the cache may have put around the server's own writer.
+// outerWriter is what a middleware in front of the cache may have put around the server's own
+// writer.
 type outerWriter struct{ http.ResponseWriter }
 
 func (o outerWriter) Unwrap() http.ResponseWriter { return o.ResponseWriter }
@@ -168,7 +169,8 @@ func TestFleetTrailers(t *testing.T) {
 	})
 }
 
-// What a handler does not say, the server's own writer finds out: type and length are as without the cache.
+// What a handler does not say, the server's own writer finds out: type and length are as without
+// the cache.
 func TestFleetSniffing(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{})
 	f.route("/page", func(w http.ResponseWriter, r *http.Request) { page(w, "<html><body>the page</body></html>") })

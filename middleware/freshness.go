@@ -16,8 +16,8 @@ const (
 	guessed           // the options say so
 )
 
-// lifetime says how long a response is fresh from when it was made (RFC 9111, section 4.2.1). It is never negative and
-// never more than mostTTL.
+// lifetime says how long a response is fresh from when it was made (RFC 9111, section 4.2.1). It is
+// never negative and never more than mostTTL.
 func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time) (time.Duration, basis) {
 	switch {
 	case d.sMaxAge != notSaid:
@@ -37,7 +37,8 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 		return between(0, end.Sub(made), mostTTL), explicit
 	}
 	if slices.Contains(heuristicStatuses, status) {
-		// RFC 9111, section 4.2.2, lets public do this for any status; but sites say it of all they answer, and mean their pages.
+		// RFC 9111, section 4.2.2, lets public do this for any status; but sites say it of all they
+		// answer, and mean their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
@@ -57,19 +58,23 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	return 0, noFreshness
 }
 
-// mostHeuristic is the longest that is guessed from Last-Modified: beyond a day RFC 7234 had caches warn of it.
+// mostHeuristic is the longest that is guessed from Last-Modified: beyond a day RFC 7234 had caches
+// warn of it.
 const mostHeuristic = 24 * time.Hour
 
-// heuristicStatuses are those that may be fresh without saying so (RFC 9110, section 15.1), without 206.
+// heuristicStatuses are those that may be fresh without saying so (RFC 9110, section 15.1), without
+// 206.
 var heuristicStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// initialAge says how old a response is that was asked for at sent and has come now (RFC 9111, section 4.2.3), mostTTL at
-// most.
+// initialAge says how old a response is that was asked for at sent and has come now (RFC 9111,
+// section 4.2.3), mostTTL at most.
 //
-// The time it took to come counts only for what was made elsewhere, which has a Date or an Age: what a handler makes
-// itself is made when it comes. Were it otherwise, a slow handler could not say max-age=1.
+// The time it took to come counts only for what was made elsewhere, which has a Date or an Age:
+// what a handler makes itself is made when it comes. Were it otherwise, a slow handler could not
+// say max-age=1.
 //
-// Of an Age with several members the first one counts, and one that isn't a number is ignored (RFC 9111, section 5.1).
+// Of an Age with several members the first one counts, and one that isn't a number is ignored (RFC
+// 9111, section 5.1).
 func initialAge(h http.Header, sent, now time.Time) time.Duration {
 	age, aged := ageOf(h["Age"])
 	made, dated := headerDate(h, "Date", now)
@@ -82,7 +87,8 @@ func initialAge(h http.Header, sent, now time.Time) time.Duration {
 	return between(0, age, mostTTL)
 }
 
-// ageOf returns the first member of an Age, or false if there is none, or it is no number of seconds.
+// ageOf returns the first member of an Age, or false if there is none, or it is no number of
+// seconds.
 func ageOf(lines []string) (time.Duration, bool) {
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
@@ -103,10 +109,11 @@ func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
 	return parseDate(lines[0], now)
 }
 
-// parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7, and in no other: a form that isn't one of
-// them means the past (RFC 9111, section 5.3), so time.Parse, which takes all kinds of spaces and fractions, would make
-// things fresh that are not. Names and zone may be in any case, and the zone is GMT (RFC 9111, section 4.2). The name of the
-// day is not compared with the date.
+// parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7, and in no other: a
+// form that isn't one of them means the past (RFC 9111, section 5.3), so time.Parse, which takes
+// all kinds of spaces and fractions, would make things fresh that are not. Names and zone may be in
+// any case, and the zone is GMT (RFC 9111, section 4.2). The name of the day is not compared with
+// the date.
 func parseDate(s string, now time.Time) (time.Time, bool) {
 	s = strings.Trim(s, " \t")
 	var day, month, year, clock, zone string

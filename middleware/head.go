@@ -11,8 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// head has the handler answer a HEAD. If it says 200, that tells what a GET would get: the stored response, which could
-// have been chosen for this request if it weren't for its age, is updated by it or goes (RFC 9111, section 4.3.5).
+// head has the handler answer a HEAD. If it says 200, that tells what a GET would get: the stored
+// response, which could have been chosen for this request if it weren't for its age, is updated by
+// it or goes (RFC 9111, section 4.3.5).
 func (x *exchange) head() {
 	before := canonical(x.w.Header().Clone())
 	sent := time.Now()
@@ -33,7 +34,8 @@ func (x *exchange) head() {
 		return
 	}
 	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-		// What stands there now that the lease has been granted: what was there before may have been purged meanwhile.
+		// What stands there now that the lease has been granted: what was there before may have
+		// been purged meanwhile.
 		now, err := x.cache.loads.Peek(ctx, x.level)
 		if err != nil || madeAfter(now, sent) { // if a moment ago, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
@@ -48,17 +50,18 @@ func (x *exchange) head() {
 	})
 }
 
-// updateTime is how long the client of a HEAD waits for the store to be told. If a handler runs for the resource, which
-// takes longer, then what that says is newer.
+// updateTime is how long the client of a HEAD waits for the store to be told. If a handler runs for
+// the resource, which takes longer, then what that says is newer.
 const updateTime = 100 * time.Millisecond
 
-// madeAfter reports whether a response was stored after an instant: what was asked for then may be older.
+// madeAfter reports whether a response was stored after an instant: what was asked for then may be
+// older.
 func madeAfter(found cacheguard.Result[*response], then time.Time) bool {
 	return found.Age < time.Since(then)
 }
 
-// headed is what becomes of the stored response by a HEAD that was answered with these fields. It is the one that stands
-// there now, which need not be the one that was looked at.
+// headed is what becomes of the stored response by a HEAD that was answered with these fields. It
+// is the one that stands there now, which need not be the one that was looked at.
 func (x *exchange) headed(res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
 	gone := cacheguard.Entry[*response]{NoShare: true}
 	if res == nil || !res.answers(x.key, x.r.Header) || !res.sameByHead(news) {
@@ -83,8 +86,9 @@ func (res *response) sameByHead(news http.Header) bool {
 	return true
 }
 
-// reentry is what is stored of a response that is still good, by news that came for a question sent then. nil is no news.
-// said is the header with what somebody in front says, who decides with the handler.
+// reentry is what is stored of a response that is still good, by news that came for a question sent
+// then. nil is no news. said is the header with what somebody in front says, who decides with the
+// handler.
 func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
 	h := maps.Clone(res.header)
 	for name, values := range said {

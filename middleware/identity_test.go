@@ -41,8 +41,8 @@ func as(user, by string, more ...string) []string {
 
 var identities = []string{"Cookie", "Authorization", "both"}
 
-// What the options say of freshness doesn't hold for requests that say who asks: nobody gets such a user's page, nor does
-// the user get that of nobody in particular.
+// What the options say of freshness doesn't hold for requests that say who asks: nobody gets such a
+// user's page, nor does the user get that of nobody in particular.
 func TestOptionsShareNoUsersPage(t *testing.T) {
 	for name, opts := range map[string]middleware.Options{
 		"DefaultTTL":  {DefaultTTL: time.Hour},
@@ -152,8 +152,8 @@ func TestIgnoredCookies(t *testing.T) {
 	}
 }
 
-// The pages of users, each with a date of its own. A handler that answers conditions as net/http does says 304 to anyone whose
-// page is older than another's.
+// The pages of users, each with a date of its own. A handler that answers conditions as net/http
+// does says 304 to anyone whose page is older than another's.
 func TestNobodysPageByDate(t *testing.T) {
 	for name, cc := range map[string]string{
 		"no-cache":                   "no-cache",
@@ -218,8 +218,8 @@ func TestNobodysPageByHead(t *testing.T) {
 	})
 }
 
-// With a tag a handler says which page it means, and then one copy does for all who get the same. One that says 304 with
-// another tag, or goes by the date, means its own.
+// With a tag a handler says which page it means, and then one copy does for all who get the same.
+// One that says 304 with another tag, or goes by the date, means its own.
 func TestUsersPageByTag(t *testing.T) {
 	groups := map[string]string{"alice": "red", "bob": "red", "carol": "blue"}
 	for name, sloppy := range map[string]bool{"by the tag": false, "with another tag": true} {
@@ -253,7 +253,8 @@ func TestUsersPageByTag(t *testing.T) {
 	}
 }
 
-// Who waits for a handler that fails again gets the status, whatever the response says of whom it is for.
+// Who waits for a handler that fails again gets the status, whatever the response says of whom it
+// is for.
 func TestErrorsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -329,7 +330,8 @@ func TestNoFreshnessIsNobodyElses(t *testing.T) {
 	}
 }
 
-// A page that says it is for all is stored once, is fresh for users too, and is refreshed behind their backs.
+// A page that says it is for all is stored once, is fresh for users too, and is refreshed behind
+// their backs.
 func TestUsersGetWhatIsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache, runs := newCache(t, middleware.Options{}), 0
@@ -357,8 +359,8 @@ func TestUsersGetWhatIsForAll(t *testing.T) {
 	})
 }
 
-// A field that somebody in front adds to Vary, and that IgnoreVary names, selects nothing. So it doesn't make a user's page one
-// that only this user gets, either.
+// A field that somebody in front adds to Vary, and that IgnoreVary names, selects nothing. So it
+// doesn't make a user's page one that only this user gets, either.
 func TestIgnoredVarySharesNoUsersPage(t *testing.T) {
 	for _, by := range identities {
 		cache := newCache(t, middleware.Options{DefaultTTL: time.Hour, IgnoreVary: []string{"Cookie", "Authorization"}})
@@ -377,8 +379,8 @@ func TestIgnoredVarySharesNoUsersPage(t *testing.T) {
 	}
 }
 
-// Beyond the budget for strangers' changes the copy goes that the same client would get: without the cookies that count for
-// nothing.
+// Beyond the budget for strangers' changes the copy goes that the same client would get: without
+// the cookies that count for nothing.
 func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 	cache := newCache(t, middleware.Options{IgnoreCookies: []string{"_ga*"}})
 	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -417,7 +419,8 @@ func (s *marking) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 	return ans, err
 }
 
-// What a user's request has brought for all, and was marked stale since, doesn't begin a new life as everybody's.
+// What a user's request has brought for all, and was marked stale since, doesn't begin a new life
+// as everybody's.
 func TestMarkedIsNotForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, runs := &marking{Store: memstore.New(memstore.Options{})}, 0

@@ -54,8 +54,8 @@ func asUserWith(h http.Handler, user, by, method string, header ...string) *http
 	return w
 }
 
-// No part is stored, and nothing of a POST, that was made for a request which says who asks: even if all may have it. What is
-// fresh only by the options isn't served to such a request.
+// No part is stored, and nothing of a POST, that was made for a request which says who asks: even
+// if all may have it. What is fresh only by the options isn't served to such a request.
 func TestNothingOfUsersIsRecorded(t *testing.T) {
 	for _, by := range []string{"certificate", "Proxy-Authorization", "Authorization", "Cookie"} {
 		for _, method := range []string{"GET", "POST"} {
@@ -104,8 +104,8 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 	}
 }
 
-// A TLS client certificate and Proxy-Authorization say who asks as Authorization does: a lifetime alone, the options or a date
-// share no page of such a user's; public and s-maxage do.
+// A TLS client certificate and Proxy-Authorization say who asks as Authorization does: a lifetime
+// alone, the options or a date share no page of such a user's; public and s-maxage do.
 func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 	old := []string{"Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"}
 	for name, c := range map[string]struct {
@@ -166,8 +166,9 @@ func certificate(t *testing.T, user string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// The same on connections, by HTTP/1 and HTTP/2, where those without a certificate share as ever. The name in the handshake may
-// be another one than Host: then only requests with the same two share a page.
+// The same on connections, by HTTP/1 and HTTP/2, where those without a certificate share as ever.
+// The name in the handshake may be another one than Host: then only requests with the same two
+// share a page.
 func TestConnectionsSayWhoAsks(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", two), func(t *testing.T) {

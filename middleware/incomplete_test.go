@@ -17,8 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler whose context ends returns with what it has written so far. Without a Content-Length nobody sees that it is half of
-// the page: it is nobody else's, whoever has ended the run.
+// A handler whose context ends returns with what it has written so far. Without a Content-Length
+// nobody sees that it is half of the page: it is nobody else's, whoever has ended the run.
 func TestHalfAPageIsNotStored(t *testing.T) {
 	const pages = 20
 	const wholePage = "half whole"
@@ -78,7 +78,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	synctested("refresh that takes too long", stale, short, refreshing(func(*middleware.Cache) { <-time.After(2 * time.Second) }))
 	synctested("refresh when the cache is closed", stale, middleware.Options{}, refreshing(func(cache *middleware.Cache) { _ = cache.Close() }))
 
-	// leaving has clients of their own begin the runs, who leave after so long; what is in front of the cache may end them, too.
+	// leaving has clients of their own begin the runs, who leave after so long; what is in front of
+	// the cache may end them, too.
 	leaving := func(after time.Duration, front func(http.Handler) http.Handler) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			h = front(h)
@@ -107,8 +108,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	}))
 }
 
-// A time-out in front of the cache may end a request that reads a response while it is made, and its client is still there: the
-// connection is aborted, or that would be all of the response.
+// A time-out in front of the cache may end a request that reads a response while it is made, and
+// its client is still there: the connection is aborted, or that would be all of the response.
 func TestTimeOutOfAReaderIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

@@ -11,11 +11,12 @@ import (
 
 // keyer makes the key of the resource that a request asks for.
 //
-// It is the URL as the client sent it, from the request line and not from Request.URL, so that handlers below
-// http.StripPrefix don't share what is not the same. What stands in Request.URL is added where it is something else.
-// Nothing in it is decoded, put in order or in lower case: a handler reads Request.Host as it came, with its port, and
-// writes redirects with it. Two spellings of one URL cost a run of the handler, one key for two things that a handler can
-// tell apart would cost a wrong answer.
+// It is the URL as the client sent it, from the request line and not from Request.URL, so that
+// handlers below http.StripPrefix don't share what is not the same. What stands in Request.URL is
+// added where it is something else. Nothing in it is decoded, put in order or in lower case: a
+// handler reads Request.Host as it came, with its port, and writes redirects with it. Two spellings
+// of one URL cost a run of the handler, one key for two things that a handler can tell apart would
+// cost a wrong answer.
 type keyer struct {
 	forwardedHost, forwardedProto bool
 	shaped                        bool // the path may be another one than that which a router in front has read
@@ -33,8 +34,8 @@ func newKeyer(o Options) keyer {
 		shaped: o.Shape != nil, varyBy: o.VaryBy}
 }
 
-// ok reports whether the request has a key. Those that have none are not cached: they name no resource (CONNECT, *), or
-// not beyond doubt.
+// ok reports whether the request has a key. Those that have none are not cached: they name no
+// resource (CONNECT, *), or not beyond doubt.
 func (k keyer) ok(r *http.Request) bool {
 	_, ok := k.target(r)
 	return ok
@@ -123,9 +124,10 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	case t.uri == "": // the request was not read from a connection
 		t.uri = pathAndQuery(r)
 	case t.uri[0] != '/':
-		// A whole URL in the request line (RFC 9112, section 3.2.2) stands in for Host; net/http sees to that. Its
-		// scheme must be that of the connection, or a client of http could fill what clients of https get. The handler
-		// sees it in RequestURI and URL, so that it has a key of its own.
+		// A whole URL in the request line (RFC 9112, section 3.2.2) stands in for Host; net/http
+		// sees to that. Its scheme must be that of the connection, or a client of http could fill
+		// what clients of https get. The handler sees it in RequestURI and URL, so that it has a
+		// key of its own.
 		if !strings.EqualFold(u.Scheme, t.scheme) || !strings.EqualFold(u.Host, r.Host) {
 			return t, false
 		}
@@ -153,9 +155,9 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) && !hasControl(t.server)
 }
 
-// beside returns what else a handler can read where a proxy's fields are trusted: the scheme and host of the connection
-// itself, and each line of the fields, of which the key's URL has only what the nearest proxy wrote. It is "" where that is
-// all there is.
+// beside returns what else a handler can read where a proxy's fields are trusted: the scheme and
+// host of the connection itself, and each line of the fields, of which the key's URL has only what
+// the nearest proxy wrote. It is "" where that is all there is.
 func (k keyer) beside(r *http.Request) string {
 	if !k.forwardedHost && !k.forwardedProto {
 		return ""
@@ -176,8 +178,9 @@ func (k keyer) beside(r *http.Request) string {
 	return string(appendLines(appendLines(b, hosts), protos))
 }
 
-// server returns the name in the TLS handshake, where that is not the one in Host: a client chooses both, HTTP/2 has requests
-// for several hosts on one connection, and a handler can read either. It is "" where Host says it all.
+// server returns the name in the TLS handshake, where that is not the one in Host: a client chooses
+// both, HTTP/2 has requests for several hosts on one connection, and a handler can read either. It
+// is "" where Host says it all.
 func server(r *http.Request) string {
 	if r.TLS == nil {
 		return ""
@@ -189,8 +192,9 @@ func server(r *http.Request) string {
 	return string(appendSized(nil, name))
 }
 
-// routed returns what http.ServeMux or chi has taken from the path before the request came here: Options.Shape changes the path
-// and not these values, which the handler can read, and chi's routers below go by. Names aren't in it: a route has them.
+// routed returns what http.ServeMux or chi has taken from the path before the request came here:
+// Options.Shape changes the path and not these values, which the handler can read, and chi's
+// routers below go by. Names aren't in it: a route has them.
 func routed(r *http.Request) string {
 	var b []byte
 	pattern := r.Pattern
@@ -235,8 +239,9 @@ func ownScheme(r *http.Request) string {
 	return "http"
 }
 
-// nearest returns the element of a forwarded field that the nearest proxy wrote, or nil. A proxy adds its own at the end
-// or replaces what it got; whatever stands further to the front comes from others, in the end from the client.
+// nearest returns the element of a forwarded field that the nearest proxy wrote, or nil. A proxy
+// adds its own at the end or replaces what it got; whatever stands further to the front comes from
+// others, in the end from the client.
 func nearest(lines []string) *string {
 	if len(lines) == 0 {
 		return nil
@@ -268,14 +273,15 @@ func pathAndQuery(r *http.Request) string {
 	return u.EscapedPath() + "?" + u.RawQuery
 }
 
-// isHost reports whether a host, perhaps with a port, is written as names and addresses stand in certificates and DNS;
-// anything else that a Host field may have is not worth a doubt.
+// isHost reports whether a host, perhaps with a port, is written as names and addresses stand in
+// certificates and DNS; anything else that a Host field may have is not worth a doubt.
 func isHost(s string) bool {
 	_, _, ok := splitHost(s)
 	return ok
 }
 
-// splitHost returns a host's name or address, and what stands after it: "" or a colon and digits, if any.
+// splitHost returns a host's name or address, and what stands after it: "" or a colon and digits,
+// if any.
 func splitHost(host string) (name, port string, ok bool) {
 	if strings.HasPrefix(host, "[") {
 		end := strings.IndexByte(host, ']')
@@ -312,10 +318,10 @@ func splitHost(host string) (name, port string, ok bool) {
 	return name, port, true
 }
 
-// oneHost returns one spelling of a host and all others that reach the same server: in lower case, an address in its
-// shortest form, without the root's dot, without the ports of http and https. It is what purges compare and no more: a
-// handler can tell these spellings apart. Both ports go with either scheme, for behind a proxy that ends TLS a request for
-// port 443 comes by http.
+// oneHost returns one spelling of a host and all others that reach the same server: in lower case,
+// an address in its shortest form, without the root's dot, without the ports of http and https. It
+// is what purges compare and no more: a handler can tell these spellings apart. Both ports go with
+// either scheme, for behind a proxy that ends TLS a request for port 443 comes by http.
 func oneHost(host string) (string, bool) {
 	name, port, ok := splitHost(host)
 	if !ok {

@@ -262,7 +262,8 @@ func TestKeyAllocates(t *testing.T) {
 	}
 }
 
-// FuzzKey shows that requests with one key ask for one resource: what was asked for can be read from the key.
+// FuzzKey shows that requests with one key ask for one resource: what was asked for can be read
+// from the key.
 func FuzzKey(f *testing.F) {
 	f.Add(false, "shop.example", "/a?x", "", "", false, "")
 	f.Add(true, "SHOP.example:443", "http://shop.example/?", "/b", "q", true, "staff")

@@ -21,8 +21,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// window asks for a page by HTTP/2 with a flow-control window of so many bytes, reads nothing but what comes by itself, and
-// never lets the server send more.
+// window asks for a page by HTTP/2 with a flow-control window of so many bytes, reads nothing but
+// what comes by itself, and never lets the server send more.
 func window(t testing.TB, address, path string, size uint32) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -61,8 +61,9 @@ func stuck(t testing.TB, address, path string) net.Conn {
 	return conn
 }
 
-// Clients that don't read hold up nobody, by whatever protocol and whatever they ask for: as many of them as handlers may run
-// at a time. Whoever waits gets the same response, and another page is made meanwhile.
+// Clients that don't read hold up nobody, by whatever protocol and whatever they ask for: as many
+// of them as handlers may run at a time. Whoever waits gets the same response, and another page is
+// made meanwhile.
 func TestSlowReadersHoldUpNobody(t *testing.T) {
 	for _, size := range []int{1, 7, 16 << 10, 1 << 20, 4 << 20} {
 		for _, flush := range []bool{false, true} {
@@ -128,8 +129,8 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 	}
 }
 
-// Those who wait in the process that makes a response have each piece of it before the next one is made; those of other
-// processes get it when it is whole.
+// Those who wait in the process that makes a response have each piece of it before the next one is
+// made; those of other processes get it when it is whole.
 func TestPiecesAsTheyAreMade(t *testing.T) {
 	for name, length := range map[string]bool{"flushed": false, "of a known length": true} {
 		t.Run(name, func(t *testing.T) {
@@ -317,8 +318,8 @@ func TestReadersShareOneBuffer(t *testing.T) {
 	}
 }
 
-// What is read while it is made is the response for that request: by its conditions, by Vary, with its trailers, and none from
-// before a purge.
+// What is read while it is made is the response for that request: by its conditions, by Vary, with
+// its trailers, and none from before a purge.
 func TestReadersGetTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

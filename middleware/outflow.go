@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// outflow is what a recorder has for its own client. While others may get the response the handler writes to memory only, and
-// a goroutine that this client alone can block writes what is there: once there is more than a server keeps back anyhow, or
-// when the handler flushes. What is left when the handler has returned, or from when the response is for this client alone,
-// is written where the handler runs. All fields are guarded by the recorder's mutex.
+// outflow is what a recorder has for its own client. While others may get the response the handler
+// writes to memory only, and a goroutine that this client alone can block writes what is there:
+// once there is more than a server keeps back anyhow, or when the handler flushes. What is left
+// when the handler has returned, or from when the response is for this client alone, is written
+// where the handler runs. All fields are guarded by the recorder's mutex.
 type outflow struct {
 	first   firstHead // the head of the response
 	heads   []func()  // to be sent before the body, in this order; nil is the first
@@ -75,7 +76,8 @@ func (rec *recorder) pour() {
 	}
 }
 
-// unlocked does something with the client's writer while the handler goes on. A panic in there is the handler's.
+// unlocked does something with the client's writer while the handler goes on. A panic in there is
+// the handler's.
 func (rec *recorder) unlocked(do func()) {
 	rec.mu.Unlock()
 	defer rec.mu.Lock()
@@ -96,7 +98,8 @@ func (rec *recorder) settle() {
 	}
 }
 
-// catchUp writes what is left, and waits for that. What is recorded stays for as long as clients take for it.
+// catchUp writes what is left, and waits for that. What is recorded stays for as long as clients
+// take for it.
 func (rec *recorder) catchUp() {
 	if rec.taker == nil && len(rec.out) > bodyBehind {
 		b, res := &rec.run.cache.backlog, rec.res
@@ -150,8 +153,9 @@ func (rec *recorder) announce() {
 	}
 }
 
-// follow answers a request that has waited with the response while it is made, as fast as its client reads. All readers read
-// the one body that is recorded. It ends the connection if the response breaks off.
+// follow answers a request that has waited with the response while it is made, as fast as its
+// client reads. All readers read the one body that is recorded. It ends the connection if the
+// response breaks off.
 func (rec *recorder) follow(x *exchange) {
 	answer := rec.shown.answer(x.r)
 	h := x.w.Header()

@@ -73,7 +73,8 @@ func begins(h http.Handler, w http.ResponseWriter) (ended chan any) {
 	return ended
 }
 
-// hasAll checks that a request that waited for another one's handler has ended, and with the whole body.
+// hasAll checks that a request that waited for another one's handler has ended, and with the whole
+// body.
 func hasAll(t *testing.T, waiter <-chan any, got *httptest.ResponseRecorder, body string) {
 	t.Helper()
 	select {
@@ -86,7 +87,8 @@ func hasAll(t *testing.T, waiter <-chan any, got *httptest.ResponseRecorder, bod
 	}
 }
 
-// A client that doesn't read what it asked for holds up nobody else, and gets it whole when it does.
+// A client that doesn't read what it asked for holds up nobody else, and gets it whole when it
+// does.
 func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 	for name, s := range map[string]*stalled{
 		"reads on": {},

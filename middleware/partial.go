@@ -12,14 +12,16 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Parts of a resource, which handlers answer requests with Range with, are stored apart from its whole responses, under a
-// key of their own: whatever ranges a client asks for, no whole response goes for it. There is one such value for each
-// resource. It has the status 206, its body is the parts one after another, and its header has a Content-Range for each of
-// them. Parts stand together only under one strong ETag (RFC 9111, section 3.4); once they are all there is, they are
+// Parts of a resource, which handlers answer requests with Range with, are stored apart from its
+// whole responses, under a key of their own: whatever ranges a client asks for, no whole response
+// goes for it. There is one such value for each resource. It has the status 206, its body is the
+// parts one after another, and its header has a Content-Range for each of them. Parts stand
+// together only under one strong ETag (RFC 9111, section 3.4); once they are all there is, they are
 // stored as a whole response.
 //
-// A range that two responses have is served from the one with the later Date (RFC 9111, section 4): so a part counts no more once
-// a whole response of another version is known that is as new, and none is stored beside a whole one that is fresh.
+// A range that two responses have is served from the one with the later Date (RFC 9111, section 4):
+// so a part counts no more once a whole response of another version is known that is as new, and
+// none is stored beside a whole one that is fresh.
 //
 // Nothing of this is done for a request that says who asks.
 
@@ -82,7 +84,8 @@ func (res *response) cut(want span) ([]byte, bool) {
 	return nil, false
 }
 
-// sameVersion reports whether the bytes of both responses are those of one representation: they have one strong ETag.
+// sameVersion reports whether the bytes of both responses are those of one representation: they
+// have one strong ETag.
 func (res *response) sameVersion(other *response) bool {
 	tag := other.header["Etag"]
 	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) && slices.Equal(tag, res.header["Etag"]) &&

@@ -20,8 +20,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// editions is an origin whose page has one version after another, each of another text and strong tag, few of other lengths, and which
-// answers ranges in all the ways that a handler may, and in some that it may not. Eight versions share a weak tag.
+// editions is an origin whose page has one version after another, each of another text and strong
+// tag, few of other lengths, and which answers ranges in all the ways that a handler may, and in
+// some that it may not. Eight versions share a weak tag.
 type editions struct {
 	mu   sync.Mutex // guards what follows
 	rnd  *rand.Rand
@@ -56,7 +57,8 @@ func (o *editions) chance(n int) int {
 	return o.rnd.IntN(n)
 }
 
-// ServeHTTP answers with the newest version, and takes some time before and after it has looked which that is.
+// ServeHTTP answers with the newest version, and takes some time before and after it has looked
+// which that is.
 func (o *editions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	time.Sleep(time.Duration(o.chance(3)) * time.Second)
 	n, text := o.newest()
@@ -133,9 +135,10 @@ func (o *editions) ask() *http.Request {
 	return r
 }
 
-// check says what is wrong with an answer: whatever it has, is of one version, the one of its strong tag if it has one, stands where
-// the answer says, and is not older than oldest. What comes from the cache is also what was asked for. X-Version doesn't say which
-// version a body is of, for a HEAD may have updated it.
+// check says what is wrong with an answer: whatever it has, is of one version, the one of its
+// strong tag if it has one, stands where the answer says, and is not older than oldest. What comes
+// from the cache is also what was asked for. X-Version doesn't say which version a body is of, for
+// a HEAD may have updated it.
 func (o *editions) check(r *http.Request, w *http.Response, body []byte, oldest int) (err error) {
 	hit := strings.Contains(w.Header.Get("Cache-Status"), "; hit")
 	switch {
@@ -270,8 +273,9 @@ func (o *editions) changes(t *testing.T, cache *middleware.Cache, h http.Handler
 	return n
 }
 
-// Whatever versions, ranges, conditions, purges and odd handlers come, one after another and at a time: each answer has bytes of one
-// version, which stand where it says, and which were asked for; and none that was purged.
+// Whatever versions, ranges, conditions, purges and odd handlers come, one after another and at a
+// time: each answer has bytes of one version, which stand where it says, and which were asked for;
+// and none that was purged.
 func TestRangesAgainstAnOracle(t *testing.T) {
 	hits, parts := 0, 0
 	for seed := range uint64(200) {

@@ -20,7 +20,8 @@ func partsOf(text string, spans ...span) *response {
 	return res
 }
 
-// Whatever parts come, in whatever order: what is put together has each byte where it belongs, and no byte that was not there.
+// Whatever parts come, in whatever order: what is put together has each byte where it belongs, and
+// no byte that was not there.
 func TestPartsTogether(t *testing.T) {
 	for seed := range uint64(500) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ranged has the handler answer a request for a range, and stores the part that comes of it, unless a whole response is fresh.
+// ranged has the handler answer a request for a range, and stores the part that comes of it, unless
+// a whole response is fresh.
 func (x *exchange) ranged() {
 	if x.oneRange() && !x.forced && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
@@ -23,7 +24,8 @@ func (x *exchange) ranged() {
 	x.alone("uri-miss")
 }
 
-// record runs the handler under the lease of the resource's parts, so that what is purged meanwhile is not stored.
+// record runs the handler under the lease of the resource's parts, so that what is purged meanwhile
+// is not stored.
 func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h := x.cache.hold(r.Context(), partKey(x.key))
 	if h == nil {
@@ -42,9 +44,10 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	p.finish()
 }
 
-// partRecorder is the ResponseWriter of a handler that answers a request for a range. A part that can be stored is written to
-// memory, from where a goroutine that its client alone can block writes it: no client holds the lease, or a slot. Anything
-// else, and what is flushed, goes to the client as it comes.
+// partRecorder is the ResponseWriter of a handler that answers a request for a range. A part that
+// can be stored is written to memory, from where a goroutine that its client alone can block writes
+// it: no client holds the lease, or a slot. Anything else, and what is flushed, goes to the client
+// as it comes.
 //
 // The handler has a header map of its own, for it may change that while the client gets its head.
 type partRecorder struct {
@@ -109,8 +112,9 @@ func (p *partRecorder) writeHeader(status int) {
 	p.to.WriteHeader(status)
 }
 
-// describes reports whether all fields of the part are known. A handler may leave most of them out for who asks with If-Range, and
-// has them already (RFC 9110, section 15.3.7): then the part needs those of another one.
+// describes reports whether all fields of the part are known. A handler may leave most of them out
+// for who asks with If-Range, and has them already (RFC 9110, section 15.3.7): then the part needs
+// those of another one.
 func (p *partRecorder) describes() bool {
 	return p.asked.Header["If-Range"] == nil || p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
 }
@@ -128,7 +132,8 @@ func (p *partRecorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// keep records, or ends the recording: nobody knows which is right, the Content-Range or more than that.
+// keep records, or ends the recording: nobody knows which is right, the Content-Range or more than
+// that.
 func (p *partRecorder) keep(b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +163,8 @@ func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(writerOnly{p}, src)
 }
 
-// Unwrap gives whoever flushes, or takes the connection over, the client's writer, with what was written until then.
+// Unwrap gives whoever flushes, or takes the connection over, the client's writer, with what was
+// written until then.
 func (p *partRecorder) Unwrap() http.ResponseWriter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +245,8 @@ func (p *partRecorder) pass() {
 	}
 }
 
-// says has Cache-Status and observers told why the part is not stored: what was said first; 0 is that it is.
+// says has Cache-Status and observers told why the part is not stored: what was said first; 0 is
+// that it is.
 func (p *partRecorder) says(why cacheguard.Reason) {
 	to := p.passer
 	to.mu.Lock()
@@ -305,7 +312,8 @@ type holding struct {
 	stored bool // set before over is closed
 }
 
-// holdTimeout is for how long a request waits for a lease. Who else has it stores something for the same resource.
+// holdTimeout is for how long a request waits for a lease. Who else has it stores something for the
+// same resource.
 const holdTimeout = 20 * time.Millisecond
 
 // hold takes a key's lease, or returns nil if that can't be had at once. It has to be put back.
@@ -343,7 +351,8 @@ func (c *Cache) hold(ctx context.Context, key string) *holding {
 	return nil
 }
 
-// put gives the lease back with what is to be stored, and reports whether it is. Only the first one counts.
+// put gives the lease back with what is to be stored, and reports whether it is. Only the first one
+// counts.
 func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 	h.once.Do(func() {
 		h.result <- e
@@ -356,8 +365,8 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 	return stored
 }
 
-// partial is which resources' parts this process stores: one request's at a time, and none for a while of those whose parts
-// can't be stored.
+// partial is which resources' parts this process stores: one request's at a time, and none for a
+// while of those whose parts can't be stored.
 type partial struct {
 	mu     sync.Mutex // guards what follows
 	busy   map[string]bool
@@ -370,7 +379,8 @@ const (
 	recordShare  = 8 // the loads of a process for each request that records a part, which has the slot of one
 )
 
-// mostRecorded is how many requests record parts at a time: so few that they leave the slots to others.
+// mostRecorded is how many requests record parts at a time: so few that they leave the slots to
+// others.
 func (c *Cache) mostRecorded() int {
 	if c.opts.MaxLoads <= 0 { // there is no limit, or a Limiter
 		return defaultMaxLoads / recordShare

@@ -31,9 +31,9 @@ func (c *clocked) WriteHeader(int)             { c.note("head") }
 func (c *clocked) Write(p []byte) (int, error) { c.note(string(p)); return len(p), nil }
 func (c *clocked) Flush()                      { c.note("flush") }
 
-// Each reader of a response has each piece in the moment in which it is made, by a clock that doesn't go on before all wait: no
-// reader waits for another one, for the handler's client, for a timer or for the next piece. What is there already a late one has
-// at once.
+// Each reader of a response has each piece in the moment in which it is made, by a clock that
+// doesn't go on before all wait: no reader waits for another one, for the handler's client, for a
+// timer or for the next piece. What is there already a late one has at once.
 func TestEachPieceWakesEachReader(t *testing.T) {
 	const pieces = 10
 	for name, slow := range map[string]time.Duration{"its client reads": 0, "its client takes an hour for each piece": time.Hour} {

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// place is what a run has among those that may be under way at a time: a slot of MaxLoads, or a turn. The run has it until its
-// handler returns or begins to send a stream, but not while the handler waits for its client, beyond slowClient: clients decide
-// how long that takes. When the client has let the handler go on, it takes a turn again first, or any client could have its
+// place is what a run has among those that may be under way at a time: a slot of MaxLoads, or a
+// turn. The run has it until its handler returns or begins to send a stream, but not while the
+// handler waits for its client, beyond slowClient: clients decide how long that takes. When the
+// client has let the handler go on, it takes a turn again first, or any client could have its
 // handler work uncounted by being slow once.
 //
-// So handlers that work have bounds, and those that wait for their clients have only the server's. Nil is no place: nothing is
-// counted. It is safe for concurrent use, for handlers may write from goroutines of their own.
+// So handlers that work have bounds, and those that wait for their clients have only the server's.
+// Nil is no place: nothing is counted. It is safe for concurrent use, for handlers may write from
+// goroutines of their own.
 type place struct {
 	turns *turns
 
@@ -27,7 +29,8 @@ type place struct {
 	armed  bool
 }
 
-// slowClient is how long a handler may wait for its client, altogether, and keep its place. Others wait that long for it.
+// slowClient is how long a handler may wait for its client, altogether, and keep its place. Others
+// wait that long for it.
 const slowClient = 25 * time.Millisecond
 
 // place makes one of a slot or turn that has been taken.
@@ -35,8 +38,9 @@ func (t *turns) place(give func()) *place {
 	return &place{turns: t, give: give, counts: true, left: slowClient}
 }
 
-// awaits is called before the handler waits for its client, and resumes after it. It gives nothing back itself: that may take a
-// step of the store, and whoever calls this has locks that readers need.
+// awaits is called before the handler waits for its client, and resumes after it. It gives nothing
+// back itself: that may take a step of the store, and whoever calls this has locks that readers
+// need.
 func (p *place) awaits() {
 	if p == nil {
 		return
@@ -52,8 +56,8 @@ func (p *place) awaits() {
 	}
 }
 
-// arm has slow run after d, or at once if that is over: not by a timer that is over as it is set, for which the race detector's
-// bookkeeping isn't made where time is virtual.
+// arm has slow run after d, or at once if that is over: not by a timer that is over as it is set,
+// for which the race detector's bookkeeping isn't made where time is virtual.
 func (p *place) arm(d time.Duration) {
 	d = max(d, 1)
 	if p.armed = true; p.timer == nil {
@@ -63,7 +67,8 @@ func (p *place) arm(d time.Duration) {
 	}
 }
 
-// slow gives the place back if the client takes too long. It doesn't run for each Write, but looks again when the client could.
+// slow gives the place back if the client takes too long. It doesn't run for each Write, but looks
+// again when the client could.
 func (p *place) slow() {
 	p.mu.Lock()
 	p.armed = false
@@ -108,7 +113,8 @@ func (p *place) resumes() {
 	}
 }
 
-// leave gives the place back for good: the handler has returned, or has begun what may take any time.
+// leave gives the place back for good: the handler has returned, or has begun what may take any
+// time.
 func (p *place) leave() {
 	if p == nil {
 		return
@@ -125,8 +131,8 @@ func (p *place) leave() {
 	}
 }
 
-// copy writes to the client what it reads. While it reads, the handler works, for whatever makes what is read is a part of it;
-// but a file is read by the kernel, and sent without being copied.
+// copy writes to the client what it reads. While it reads, the handler works, for whatever makes
+// what is read is a part of it; but a file is read by the kernel, and sent without being copied.
 func (p *place) copy(to io.Writer, from io.Reader) (int64, error) {
 	if p != nil && !isFile(from) {
 		from = source{from, p}

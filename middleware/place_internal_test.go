@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A handler whose time for its client is used up loses its place when it waits once more, and is not held up by what gives that
-// back: a budget of the fleet may take long for it. As long as it doesn't wait it keeps the place.
+// A handler whose time for its client is used up loses its place when it waits once more, and is
+// not held up by what gives that back: a budget of the fleet may take long for it. As long as it
+// doesn't wait it keeps the place.
 func TestPlaceIsGivenBackBesideItsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		given, store := 0, make(chan struct{})

@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// mostPosts is how many responses to POST a cache records at a time, each up to MaxBody: those requests are not counted.
+// mostPosts is how many responses to POST a cache records at a time, each up to MaxBody: those
+// requests are not counted.
 const mostPosts = 16
 
-// postRecorder records, if it can be stored, a response to POST that says of itself that a GET of the same URL would be
-// answered with it (RFC 9110, section 9.3.3). Its client gets it as it comes.
+// postRecorder records, if it can be stored, a response to POST that says of itself that a GET of
+// the same URL would be answered with it (RFC 9110, section 9.3.3). Its client gets it as it comes.
 type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
@@ -33,7 +34,8 @@ type postRecorder struct {
 	verdict verdict
 }
 
-// recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to be called.
+// recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to
+// be called.
 func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
 	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) || secondHost(r) {
 		return nil
@@ -76,8 +78,8 @@ func (p *postRecorder) head(status int) {
 	}
 }
 
-// forGet reports whether a response to POST is stored for GET: it has to name the URL that it answered as its own, and to
-// have a lifetime of its own.
+// forGet reports whether a response to POST is stored for GET: it has to name the URL that it
+// answered as its own, and to have a lifetime of its own.
 func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) {
 	c := p.cache
 	if location := all["Content-Location"]; status != http.StatusOK || len(location) != 1 || !p.target.is(location[0]) || all["Trailer"] != nil {
@@ -117,8 +119,8 @@ func (p *postRecorder) Write(b []byte) (int, error) {
 
 func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOnly{p}, src) }
 
-// Unwrap is for http.ResponseController. A response that is flushed is stored all the same, one whose connection is taken over
-// has no body that could be.
+// Unwrap is for http.ResponseController. A response that is flushed is stored all the same, one
+// whose connection is taken over has no body that could be.
 func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Flush is for handlers that ask for it by type.

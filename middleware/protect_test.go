@@ -16,8 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A client asks for something newer, in such a way that what it gets is for nobody else, or is an error that only the options
-// make fresh. What is stored for all stays, is fresh, and is what everybody gets.
+// A client asks for something newer, in such a way that what it gets is for nobody else, or is an
+// error that only the options make fresh. What is stored for all stays, is fresh, and is what
+// everybody gets.
 func TestReloadTurnsNothingOff(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"406":        func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotAcceptable) },
@@ -218,8 +219,8 @@ var crossing = map[string]func(r *http.Request){
 	},
 }
 
-// Whatever a client asks for: so many handlers run at a time and no more, also on a page that is stored, and who wants that or
-// another page gets it meanwhile.
+// Whatever a client asks for: so many handlers run at a time and no more, also on a page that is
+// stored, and who wants that or another page gets it meanwhile.
 func TestEveryRunIsCounted(t *testing.T) {
 	for name, edit := range crossing {
 		for _, most := range []int{1, 8} {
@@ -267,8 +268,8 @@ func TestEveryRunIsCounted(t *testing.T) {
 	}
 }
 
-// Event streams, WebSockets and what else is sent to its client while the handler runs count by their start, so that those
-// which stay open take nothing from those that come.
+// Event streams, WebSockets and what else is sent to its client while the handler runs count by
+// their start, so that those which stay open take nothing from those that come.
 func TestStreamsCountByTheirStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		field, value string
@@ -330,7 +331,8 @@ type taken struct{ *httptest.ResponseRecorder }
 
 func (taken) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-// Who comes when there are too many that wait gets a 503 at once, and so does who has waited for too long.
+// Who comes when there are too many that wait gets a 503 at once, and so does who has waited for
+// too long.
 func TestTooManyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1, LoadTimeout: time.Minute})

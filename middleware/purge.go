@@ -12,17 +12,18 @@ import (
 	"strings"
 )
 
-// Purge removes the responses of these resources, whatever they vary by, in the whole fleet: no response that was begun
-// before it is served or stored after it. A URL with a host names one resource, a path with its query that of every host.
-// All spellings of a URL are one resource here, with or without the scheme's own port.
-// Commit to the origin first, then purge. When it returns an error, old responses may live until they are stale.
+// Purge removes the responses of these resources, whatever they vary by, in the whole fleet: no
+// response that was begun before it is served or stored after it. A URL with a host names one
+// resource, a path with its query that of every host. All spellings of a URL are one resource here,
+// with or without the scheme's own port. Commit to the origin first, then purge. When it returns an
+// error, old responses may live until they are stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
 	return c.purge(ctx, urls, c.urlTag)
 }
 
-// MarkStale ages the responses of these resources, which are named as for Purge: the next request has each made again, and
-// until then it is served within its stale windows, which begin now, at the latest. What is being made now counts as stale
-// too.
+// MarkStale ages the responses of these resources, which are named as for Purge: the next request
+// has each made again, and until then it is served within its stale windows, which begin now, at
+// the latest. What is being made now counts as stale too.
 func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 	tags, err := tagsFor(urls, c.urlTag)
 	if err != nil {
@@ -31,9 +32,9 @@ func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 	return c.loads.MarkStaleTags(ctx, tags...)
 }
 
-// PurgePrefix removes the responses of every resource whose path begins with these segments, on every host: "/products"
-// is /products, /products?page=2 and /products/42, not /products2; "/" is everything. At most 8 segments. A URL with a
-// host and no path is all of that host.
+// PurgePrefix removes the responses of every resource whose path begins with these segments, on
+// every host: "/products" is /products, /products?page=2 and /products/42, not /products2; "/" is
+// everything. At most 8 segments. A URL with a host and no path is all of that host.
 func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	for _, p := range prefixes {
 		if p == "/" {
@@ -43,14 +44,15 @@ func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	return c.purge(ctx, prefixes, c.prefixTag)
 }
 
-// PurgeTags removes the responses that name one of these tags in Cache-Tag (separated by commas) or Surrogate-Key (by
-// spaces).
+// PurgeTags removes the responses that name one of these tags in Cache-Tag (separated by commas) or
+// Surrogate-Key (by spaces).
 func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
 	return c.purge(ctx, tags, ownTag)
 }
 
-// URLTags returns the tags that stand for what Purge removes. Package outbox removes it, in one transaction with what the
-// responses are made of, if these tags are given to its InvalidateTags, and Options.Name as the cache.
+// URLTags returns the tags that stand for what Purge removes. Package outbox removes it, in one
+// transaction with what the responses are made of, if these tags are given to its InvalidateTags,
+// and Options.Name as the cache.
 func (c *Cache) URLTags(urls ...string) ([]string, error) { return tagsFor(urls, c.urlTag) }
 
 // urlTag and prefixTag take names as users give them, who may not know how Options shape keys.
@@ -88,9 +90,10 @@ func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, erro
 	return tags, errors.Join(errs...)
 }
 
-// PurgeHandler is an endpoint for purging: POST, with "Authorization: Bearer" and the token, and form values url, prefix,
-// tag and stale (a URL to be marked stale), each as often as needed. It answers 204, 400 with what is wrong, 401 without
-// the token, and 502 when the store could not be told. With an empty token it answers 401 to everybody.
+// PurgeHandler is an endpoint for purging: POST, with "Authorization: Bearer" and the token, and
+// form values url, prefix, tag and stale (a URL to be marked stale), each as often as needed. It
+// answers 204, 400 with what is wrong, 401 without the token, and 502 when the store could not be
+// told. With an empty token it answers 401 to everybody.
 func (c *Cache) PurgeHandler(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

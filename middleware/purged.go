@@ -9,9 +9,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// purges is what this process has purged lately. What a handler that ran meanwhile has made counts no more: nobody is served with
-// it, and its client is told so. Forgetting a purge, of more than mostPurges, costs that word alone: the loader knows by the store's
-// clock what is out of date. It is safe for concurrent use.
+// purges is what this process has purged lately. What a handler that ran meanwhile has made counts
+// no more: nobody is served with it, and its client is told so. Forgetting a purge, of more than
+// mostPurges, costs that word alone: the loader knows by the store's clock what is out of date. It
+// is safe for concurrent use.
 type purges struct {
 	mu    sync.Mutex // guards what follows
 	count uint64
@@ -69,8 +70,9 @@ func (c *Cache) invalidate(ctx context.Context, tags ...string) error {
 	return c.loads.InvalidateTags(ctx, tags...)
 }
 
-// keeps notes why an entry is for nobody else, if it was purged while the handler ran. The store gets it all the same: what a purge
-// means for those who wait for it is the loader's to know, by the store's clock.
+// keeps notes why an entry is for nobody else, if it was purged while the handler ran. The store
+// gets it all the same: what a purge means for those who wait for it is the loader's to know, by
+// the store's clock.
 func (rec *recorder) keeps(e cacheguard.Entry[*response]) cacheguard.Entry[*response] {
 	if rec.why == 0 && rec.run.cache.purges.since(rec.run.sent, e.Tags) {
 		rec.why = cacheguard.ReasonPurged

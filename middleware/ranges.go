@@ -20,9 +20,9 @@ func (s span) contentRange(size int) string {
 
 const mostRanges = 16
 
-// parseRange returns the parts of a body of this size that a Range asks for (RFC 9110, section 14.1.2), none if it has
-// none of them, or false if the field is not written as it should be, or is in other units than bytes: then it doesn't
-// count.
+// parseRange returns the parts of a body of this size that a Range asks for (RFC 9110, section
+// 14.1.2), none if it has none of them, or false if the field is not written as it should be, or is
+// in other units than bytes: then it doesn't count.
 func parseRange(field string, size int) (spans []span, ok bool) {
 	unit, set, found := strings.Cut(trimOWS(field), "=")
 	if !found || !strings.EqualFold(unit, "bytes") {
@@ -85,7 +85,8 @@ func position(s string) (int, bool) {
 	return int(min(n, most)), true
 }
 
-// worthwhile reports whether the parts are less than the whole: with overlapping ones they needn't be.
+// worthwhile reports whether the parts are less than the whole: with overlapping ones they needn't
+// be.
 func worthwhile(spans []span, size int) bool {
 	total := 0
 	for _, s := range spans {

@@ -15,11 +15,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// recorder is the ResponseWriter of a handler whose response others may get. For as long as that is so the handler writes to
-// memory, from where its client, if there is one, and those who wait read; after that it writes to its client.
+// recorder is the ResponseWriter of a handler whose response others may get. For as long as that is
+// so the handler writes to memory, from where its client, if there is one, and those who wait read;
+// after that it writes to its client.
 //
-// The handler has a header map of its own, so that what is in the client's before it is called, which is for that client,
-// is not taken for a part of the response.
+// The handler has a header map of its own, so that what is in the client's before it is called,
+// which is for that client, is not taken for a part of the response.
 type recorder struct {
 	run    *run
 	w      http.ResponseWriter // the client's; nil: there is none
@@ -61,8 +62,8 @@ const (
 	discarded          // nor anybody else
 )
 
-// afterFlush is how long a response is recorded on after a flush: who flushes has something to say now, and perhaps for a
-// long time.
+// afterFlush is how long a response is recorded on after a flush: who flushes has something to say
+// now, and perhaps for a long time.
 const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
@@ -81,7 +82,8 @@ func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) 
 // Header is the handler's own map.
 func (rec *recorder) Header() http.Header { return rec.header }
 
-// WriteHeader passes an informational response on, and with a final one decides what is to become of the response.
+// WriteHeader passes an informational response on, and with a final one decides what is to become
+// of the response.
 func (rec *recorder) WriteHeader(status int) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -162,8 +164,9 @@ func (rec *recorder) begin() {
 	}
 }
 
-// contradicts reports whether a handler says that it has failed, when it has begun to answer with another status: by http.Error,
-// for one. Without the cache its client gets what there is of the page, with that error at its end.
+// contradicts reports whether a handler says that it has failed, when it has begun to answer with
+// another status: by http.Error, for one. Without the cache its client gets what there is of the
+// page, with that error at its end.
 func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored one is still good.
@@ -172,8 +175,8 @@ func (rec *recorder) isNews(status int) bool { return status == http.StatusNotMo
 // ended reports whether the load doesn't want the response any more.
 func (rec *recorder) ended() bool { return rec.run.split.Load() }
 
-// instead says whether this response is the news about another one, which is what the client gets: that the stored one
-// is still good, or that there is only a stale one.
+// instead says whether this response is the news about another one, which is what the client gets:
+// that the stored one is still good, or that there is only a stale one.
 func (rec *recorder) instead(status int) bool {
 	u := rec.run
 	switch {
@@ -212,7 +215,8 @@ func (rec *recorder) stored(status int) *response {
 	return res
 }
 
-// pass decides what the head for the client is. It waits until something has to be sent, for more may be known by then.
+// pass decides what the head for the client is. It waits until something has to be sent, for more
+// may be known by then.
 func (rec *recorder) pass(s cacheStatus) {
 	if rec.w == nil {
 		return
@@ -247,8 +251,8 @@ type firstHead struct {
 	notWhole bool   // the same: it is a 304
 }
 
-// release lets the client have its head. That the response is stored is known only when the handler has returned, or if it has
-// promised a length that can be stored.
+// release lets the client have its head. That the response is stored is known only when the handler
+// has returned, or if it has promised a length that can be stored.
 func (rec *recorder) release() {
 	head := &rec.first
 	if !head.waits {
@@ -349,8 +353,9 @@ func (rec *recorder) keep(n int, record func()) error {
 	return nil
 }
 
-// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to MaxBody: append would add a quarter
-// each time, and copy it four times. What is too much goes at the end.
+// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to
+// MaxBody: append would add a quarter each time, and copy it four times. What is too much goes at
+// the end.
 func (rec *recorder) makeRoom(n int) {
 	body := rec.res.body
 	switch room := min(2*cap(body), rec.run.cache.opts.MaxBody); {

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// asked is what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4). They are wishes: what
-// can't be read is not said.
+// asked is what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4).
+// They are wishes: what can't be read is not said.
 type asked struct {
 	noCache, noStore, onlyIfCached      bool
 	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
@@ -50,17 +50,18 @@ func readAsked(h http.Header) asked {
 	return a
 }
 
-// seconds sets to, unless it has been set, to the value of the directive, if that is a number of seconds.
+// seconds sets to, unless it has been set, to the value of the directive, if that is a number of
+// seconds.
 func (s *scanner) seconds(to *time.Duration) {
 	if n, ok := deltaSeconds(s.arg); ok && *to == notSaid {
 		*to = n
 	}
 }
 
-// takes reports whether a stored response of this age, fresh for this long (negative: no longer), may be given to the
-// request without asking the handler. mustRevalidate is the response's: then no request gets it stale. The stale windows
-// of RFC 5861 are not considered, see takesMeanwhile. Nor is no-store, which is about what is stored from now on (RFC
-// 9111, section 5.2.1.5).
+// takes reports whether a stored response of this age, fresh for this long (negative: no longer),
+// may be given to the request without asking the handler. mustRevalidate is the response's: then no
+// request gets it stale. The stale windows of RFC 5861 are not considered, see takesMeanwhile. Nor
+// is no-store, which is about what is stored from now on (RFC 9111, section 5.2.1.5).
 func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	switch {
 	case a.noCache:
@@ -75,9 +76,10 @@ func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	return !mustRevalidate && a.maxStale != notSaid && freshFor >= -a.maxStale
 }
 
-// takesMeanwhile reports whether the request bears a response that has been stale for this long, within its
-// stale-while-revalidate, while another one is made. Who asks for max-age alone wants nothing stale (RFC 9111, section
-// 5.2.1.1), who asks for min-fresh neither, and who asks for max-stale says how stale.
+// takesMeanwhile reports whether the request bears a response that has been stale for this long,
+// within its stale-while-revalidate, while another one is made. Who asks for max-age alone wants
+// nothing stale (RFC 9111, section 5.2.1.1), who asks for min-fresh neither, and who asks for
+// max-stale says how stale.
 func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	switch {
 	case a.noCache, a.minFresh != notSaid:
@@ -88,8 +90,8 @@ func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	return a.maxStale == notSaid || over <= a.maxStale
 }
 
-// takesOnError reports whether the request prefers a response that has been stale for so long to an error (RFC 5861,
-// section 4).
+// takesOnError reports whether the request prefers a response that has been stale for so long to an
+// error (RFC 5861, section 4).
 func (a asked) takesOnError(res *response, over time.Duration) bool {
 	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// response is what the store has under a key: a response as it may be given to anyone whose request it was selected for,
-// or only the knowledge that there is none.
+// response is what the store has under a key: a response as it may be given to anyone whose request
+// it was selected for, or only the knowledge that there is none.
 type response struct {
 	key      string   // the resource it is of: a key in the store is never trusted without comparing this
 	vary     []string // field names, canonical and sorted, that select among the responses of the resource

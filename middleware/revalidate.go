@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// validates reports whether the handler can be asked whether this response is still good for a request.
+// validates reports whether the handler can be asked whether this response is still good for a
+// request.
 func (res *response) validates(r *http.Request) bool {
 	if res.status != http.StatusOK || !res.answers(res.key, r.Header) {
 		return false
@@ -15,15 +16,16 @@ func (res *response) validates(r *http.Request) bool {
 	return res.header.Get("Etag") != "" || res.byDate(r)
 }
 
-// byDate reports whether the question may be about the response's date: not if the response or the request is somebody's in
-// particular, for one user's page can be older than another's and still be another page. A tag says which page it is.
+// byDate reports whether the question may be about the response's date: not if the response or the
+// request is somebody's in particular, for one user's page can be older than another's and still be
+// another page. A tag says which page it is.
 func (res *response) byDate(r *http.Request) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
 	return dated && !res.personal && !identified(r, res.vary)
 }
 
-// stale reports whether a response with this status is to be withheld, because there is something stale that may be served
-// in its place (RFC 5861, section 4).
+// stale reports whether a response with this status is to be withheld, because there is something
+// stale that may be served in its place (RFC 5861, section 4).
 func (u *run) stale(status int) bool {
 	switch status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -53,10 +55,11 @@ func (u *run) why() string {
 	return "stale"
 }
 
-// confirmed is how a run ends whose handler says that the stored response is still good, and which of its fields are new
-// (RFC 9111, section 4.3.4). If its validator is that of another response, it updates nothing. It is an answer to the
-// question all the same if that was by tag alone; if a date was in it too, it may be about the date, which is blind to two
-// changes within a second, and then the next request asks again.
+// confirmed is how a run ends whose handler says that the stored response is still good, and which
+// of its fields are new (RFC 9111, section 4.3.4). If its validator is that of another response, it
+// updates nothing. It is an answer to the question all the same if that was by tag alone; if a date
+// was in it too, it may be about the date, which is blind to two changes within a second, and then
+// the next request asks again.
 //
 // said is the whole header, with what was there before the handler was called; both are canonical.
 func (u *run) confirmed(said, before http.Header) ending {

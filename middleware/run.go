@@ -18,17 +18,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had begun to write.
+// errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had
+// begun to write.
 var errIncomplete = errors.New("middleware: handler has not written the whole response")
 
-// errNoClient says that a handler had to run for nobody in particular, and can't: its request is gone.
+// errNoClient says that a handler had to run for nobody in particular, and can't: its request is
+// gone.
 var errNoClient = errors.New("middleware: the request that this load was for is gone")
 
 // errPanicked says that a handler panicked, or ended its goroutine.
 var errPanicked = errors.New("middleware: handler panicked")
 
-// errNothing says that a handler returned without a word. The server makes an empty 200 of that, or somebody in front makes
-// something else.
+// errNothing says that a handler returned without a word. The server makes an empty 200 of that, or
+// somebody in front makes something else.
 var errNothing = errors.New("middleware: handler wrote nothing")
 
 // statusError is a response that is as good as none while something stale may be served.
@@ -89,8 +91,8 @@ func (u *run) here(load context.Context, t *turn) {
 	u.rec = newRecorder(u, t.w, cancel)
 	whole := false
 	defer func() {
-		// A load that is over may be followed by one in another process, which is nothing to a client that has an answer.
-		// One whose context was only tidied up has ended as it should.
+		// A load that is over may be followed by one in another process, which is nothing to a
+		// client that has an answer. One whose context was only tidied up has ended as it should.
 		if cause := context.Cause(load); cause != nil && cause != context.Canceled && (!whole || t.answered || t.confirmed != nil) {
 			t.desk.Leave()
 		}
@@ -155,8 +157,9 @@ func (u *run) serve(next http.Handler) {
 	whole = true
 }
 
-// end says what the load returns. Only the first one counts. From then on it is stored, whoever leaves: clients may have all of
-// it before the load has returned, and go. The recorder's mutex is held.
+// end says what the load returns. Only the first one counts. From then on it is stored, whoever
+// leaves: clients may have all of it before the load has returned, and go. The recorder's mutex is
+// held.
 func (u *run) end(e ending) {
 	if e.err == nil {
 		u.load.Made()
@@ -169,7 +172,8 @@ func (u *run) end(e ending) {
 	}
 }
 
-// prepare makes the request for the handler: one for the whole response, or for the news about the stored one.
+// prepare makes the request for the handler: one for the whole response, or for the news about the
+// stored one.
 func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
@@ -192,8 +196,8 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 // personal are the fields by which a client asks for less than the whole response.
 var personal = []string{"If-None-Match", "If-Modified-Since", "If-Range", "Range"}
 
-// whileWanted is the context of a handler that has a client of its own: it ends when the load's has ended and the client
-// has left. Until then there is somebody who wants the response.
+// whileWanted is the context of a handler that has a client of its own: it ends when the load's has
+// ended and the client has left. Until then there is somebody who wants the response.
 func whileWanted(load, client context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(load))
 	stopLoad := context.AfterFunc(load, func() {
@@ -241,9 +245,10 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	return e
 }
 
-// leaves reports whether a response that is for its own client only leaves what is stored alone: if that is fresh, for any
-// client can ask for something newer, with whatever fields have the handler refuse it; and if it is stale and the handler ran
-// for somebody who gets something else than those for whom it is stored.
+// leaves reports whether a response that is for its own client only leaves what is stored alone: if
+// that is fresh, for any client can ask for something newer, with whatever fields have the handler
+// refuse it; and if it is stale and the handler ran for somebody who gets something else than those
+// for whom it is stored.
 func (u *run) leaves() bool {
 	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
 }
@@ -264,7 +269,8 @@ func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
 	return u.cache.unshared(v)
 }
 
-// unshared is what is stored of a response that is for its own client only, if there is nothing to be left alone.
+// unshared is what is stored of a response that is for its own client only, if there is nothing to
+// be left alone.
 func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	e := cacheguard.Entry[*response]{NoShare: true}
 	if v.remember {

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// serve answers a request with the response: whole, without its body (HEAD), in part, or by 304, as the request's
-// conditions have it. status is a member for Cache-Status, or "". Any number of requests may be answered at a time, and
-// whoever stands in front may change the header afterwards: it gets values of its own.
+// serve answers a request with the response: whole, without its body (HEAD), in part, or by 304, as
+// the request's conditions have it. status is a member for Cache-Status, or "". Any number of
+// requests may be answered at a time, and whoever stands in front may change the header afterwards:
+// it gets values of its own.
 func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Duration, status string) {
 	answer := res.answer(r)
 	h := w.Header()
@@ -42,8 +43,9 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 	}
 }
 
-// copyHeader writes the response's fields into h. All values are in one array that belongs to this request; each field's
-// part of it ends where its capacity ends, so that appending to one can't reach the next.
+// copyHeader writes the response's fields into h. All values are in one array that belongs to this
+// request; each field's part of it ends where its capacity ends, so that appending to one can't
+// reach the next.
 func (res *response) copyHeader(h http.Header, answer answer, age time.Duration, status string) {
 	total := 4 // what is added below
 	for _, values := range res.header {
@@ -84,15 +86,16 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 	} else if _, has := res.header["Content-Length"]; !has {
 		one("Content-Length", strconv.Itoa(len(res.body)))
 	}
-	// net/http would guess the type of a body; here a HEAD and a range get the same answer. Of a stored part it guesses by the bytes
-	// that are sent, as without the cache: a client chose where the part begins.
+	// net/http would guess the type of a body; here a HEAD and a range get the same answer. Of a
+	// stored part it guesses by the bytes that are sent, as without the cache: a client chose where
+	// the part begins.
 	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
 		one("Content-Type", http.DetectContentType(res.body))
 	}
 }
 
-// inNotModified reports whether a 304 has this field. It leaves out what describes the representation and is not for
-// caches' use (RFC 9110, section 15.4.5).
+// inNotModified reports whether a 304 has this field. It leaves out what describes the
+// representation and is not for caches' use (RFC 9110, section 15.4.5).
 func inNotModified(name string, hasTag bool) bool {
 	switch name {
 	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Content-Md5",
@@ -104,8 +107,8 @@ func inNotModified(name string, hasTag bool) bool {
 	return true
 }
 
-// both returns the lines of two sources without saying any twice. Somebody in front may have put a Vary there that holds
-// for this response, too.
+// both returns the lines of two sources without saying any twice. Somebody in front may have put a
+// Vary there that holds for this response, too.
 func both(already, own []string) []string {
 	all := slices.Clone(already)
 	for _, line := range own {

@@ -161,7 +161,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// What stands in front may have slices with room behind, of an array that is not this request's alone.
+// What stands in front may have slices with room behind, of an array that is not this request's
+// alone.
 func TestServeWritesIntoNothingOfOthers(t *testing.T) {
 	array := []string{"front", "behind"}
 	res := response{status: 200, header: http.Header{"Vary": {"Foo"}}}
@@ -256,7 +257,8 @@ func TestServeOverHTTP(t *testing.T) {
 	}
 }
 
-// One response answers many at a time, and what stands in front changes headers afterwards: the race detector looks on.
+// One response answers many at a time, and what stands in front changes headers afterwards: the
+// race detector looks on.
 func TestServeIsSharedSafely(t *testing.T) {
 	res := &response{status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Etag": {`"1"`}, "Link": {"<1>", "<2>"}, "Vary": {"Foo"},
 		"Cache-Status": {"x; hit"}}, body: []byte("0123456789")}

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// shaper makes requests alike that the user says are alike: by Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. It
-// changes the request itself, before its key is made and before the handler gets it. So what it takes away can't be in any
-// response, and no client can put it into what others get.
+// shaper makes requests alike that the user says are alike: by Options.Hosts, IgnoreQuery,
+// KeepQuery, Normalize and Shape. It changes the request itself, before its key is made and before
+// the handler gets it. So what it takes away can't be in any response, and no client can put it
+// into what others get.
 type shaper struct {
 	hosts        map[string]string // by oneHost
 	ignore, keep []string          // names of query fields, perhaps with * at the end
@@ -20,7 +21,8 @@ type shaper struct {
 	then         func(*http.Request)
 }
 
-// newShaper returns the shaper of options, or nil if they ask for nothing, and what is wrong with them.
+// newShaper returns the shaper of options, or nil if they ask for nothing, and what is wrong with
+// them.
 func newShaper(o Options) (*shaper, error) {
 	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil && len(o.Normalize) == 0 && o.Shape == nil {
 		return nil, nil
@@ -57,7 +59,8 @@ func newShaper(o Options) (*shaper, error) {
 	return s, errors.Join(errs...)
 }
 
-// request returns the request as it is to be taken: r itself if it is that already, or else a copy. s may be nil.
+// request returns the request as it is to be taken: r itself if it is that already, or else a copy.
+// s may be nil.
 func (s *shaper) request(r *http.Request) *http.Request {
 	if s == nil {
 		return r
@@ -118,8 +121,8 @@ func (s *shaper) request(r *http.Request) *http.Request {
 	return shaped
 }
 
-// free has the user's function change the copy. What it does to the URL is in the request line, too, for that is what the key
-// is made of.
+// free has the user's function change the copy. What it does to the URL is in the request line,
+// too, for that is what the key is made of.
 func (s *shaper) free(shaped *http.Request) {
 	before := *shaped.URL
 	inner := before
@@ -172,7 +175,8 @@ func (s *shaper) uri(uri string) string {
 
 func (s *shaper) filters() bool { return len(s.ignore) > 0 || s.keep != nil }
 
-// query returns a query without the fields that are to be ignored, in the order and spelling that it has.
+// query returns a query without the fields that are to be ignored, in the order and spelling that
+// it has.
 func (s *shaper) query(query string) string {
 	if query == "" || !s.filters() {
 		return query
@@ -206,7 +210,8 @@ func named(patterns []string, name string) bool {
 	})
 }
 
-// normalField returns one spelling for the lines of a field that is a list, and those that mean the same.
+// normalField returns one spelling for the lines of a field that is a list, and those that mean the
+// same.
 func normalField(name string, lines []string) string {
 	all := strings.Join(lines, ",")
 	switch name {

@@ -19,8 +19,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// alone is what there is of requests and responses that are for one client, with the field by which the client asks and with
-// what the handler says. most is how many handlers of them may work at a time with eight loads.
+// alone is what there is of requests and responses that are for one client, with the field by which
+// the client asks and with what the handler says. most is how many handlers of them may work at a
+// time with eight loads.
 var alone = map[string]struct {
 	field, value string
 	says         func(w http.ResponseWriter)
@@ -59,8 +60,8 @@ func asksAlone(kind, path string) *http.Request {
 	return r
 }
 
-// wantSlots checks how many handlers of a kind run at a time when as many as like to ask: none has kept its slot, and none has
-// given back more than that.
+// wantSlots checks how many handlers of a kind run at a time when as many as like to ask: none has
+// kept its slot, and none has given back more than that.
 func wantSlots(t *testing.T, cache *middleware.Cache, kind string, want int) {
 	t.Helper()
 	var runs working
@@ -92,7 +93,8 @@ func forEach(t *testing.T, test func(t *testing.T, kind string, most int, cache 
 	}
 }
 
-// A handler whose response is its client's alone counts until it returns, however much of that has been sent.
+// A handler whose response is its client's alone counts until it returns, however much of that has
+// been sent.
 func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 	piece, text := make([]byte, 4<<10), strings.Repeat("x", 4<<10)
 	for name, write := range map[string]func(w http.ResponseWriter){
@@ -141,7 +143,8 @@ func (m *maker) Read(b []byte) (int, error) {
 	return m.made.Read(b)
 }
 
-// A handler whose response is recorded, for it can be stored, doesn't wait for its client: it counts while that doesn't read.
+// A handler whose response is recorded, for it can be stored, doesn't wait for its client: it
+// counts while that doesn't read.
 func TestRecordedPartsCountToTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 8})
@@ -178,8 +181,8 @@ func TestRecordedPartsCountToTheirEnd(t *testing.T) {
 	})
 }
 
-// But no client that doesn't read holds a place, however many there are: who comes next is answered within the handler's time
-// and 50 ms.
+// But no client that doesn't read holds a place, however many there are: who comes next is answered
+// within the handler's time and 50 ms.
 func TestSlowClientsHoldNoSlots(t *testing.T) {
 	const takes = 10 * time.Millisecond
 	forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -241,7 +244,8 @@ func TestClientsHaveLittleTimeAltogether(t *testing.T) {
 	})
 }
 
-// trickling is the writer of a client that takes 10 ms for each Write beyond what a server keeps back.
+// trickling is the writer of a client that takes 10 ms for each Write beyond what a server keeps
+// back.
 type trickling struct{ *httptest.ResponseRecorder }
 
 func (s trickling) Write(p []byte) (int, error) {
@@ -251,8 +255,8 @@ func (s trickling) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// Clients that have been slow, and then all read at once, have no more handlers work than others; and those who come then don't
-// wait for all of these, nor these for them.
+// Clients that have been slow, and then all read at once, have no more handlers work than others;
+// and those who come then don't wait for all of these, nor these for them.
 func TestHandlersGoOnInTurn(t *testing.T) {
 	const slow = 40
 	forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -300,7 +304,8 @@ func TestHandlersGoOnInTurn(t *testing.T) {
 	})
 }
 
-// Nobody waits for good for a handler that waits for a turn while it has what those with a turn wait for.
+// Nobody waits for good for a handler that waits for a turn while it has what those with a turn
+// wait for.
 func TestHandlersGoOnWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 4, LoadTimeout: time.Hour})
@@ -344,8 +349,8 @@ func TestHandlersGoOnWithoutATurn(t *testing.T) {
 	})
 }
 
-// Whichever way a handler ends, its slot goes back once: by a panic, in the middle of a Write too, when its client has gone, and
-// when it writes from goroutines of its own that outlast it.
+// Whichever way a handler ends, its slot goes back once: by a panic, in the middle of a Write too,
+// when its client has gone, and when it writes from goroutines of its own that outlast it.
 func TestSlotsGoBackOnce(t *testing.T) {
 	write := func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 20<<10)) }
 	gone := errors.New("connection reset")
@@ -454,7 +459,8 @@ func TestSlowBodiesHoldNoSlots(t *testing.T) {
 	})
 }
 
-// What a handler asks of its own cache when its response is its client's alone is still a part of its run.
+// What a handler asks of its own cache when its response is its client's alone is still a part of
+// its run.
 func TestRunsInRunsThatGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1})
@@ -476,8 +482,8 @@ func TestRunsInRunsThatGoOn(t *testing.T) {
 	})
 }
 
-// Over connections: clients that don't read, by both protocols, as many as may run at a time, hold up nobody who asks for what
-// is not shared.
+// Over connections: clients that don't read, by both protocols, as many as may run at a time, hold
+// up nobody who asks for what is not shared.
 func TestSlowReadersOfWhatIsTheirsHoldUpNobody(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		for _, size := range []int{16 << 10, 1 << 20, 4 << 20} {

@@ -47,8 +47,9 @@ func reportWaits(b *testing.B, waits []time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBehindSlowClients reports how long a request takes beyond the time of its handler, 10 ms, if as many clients as
-// handlers may run don't read what theirs write: a request for the page of one of them, and one for another page.
+// BenchmarkBehindSlowClients reports how long a request takes beyond the time of its handler, 10
+// ms, if as many clients as handlers may run don't read what theirs write: a request for the page
+// of one of them, and one for another page.
 //
 //	go test -run - -bench BehindSlowClients -benchtime 10x ./middleware
 func BenchmarkBehindSlowClients(b *testing.B) {
@@ -131,8 +132,8 @@ func BenchmarkBehindSlowClients(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstByteOfWaiters reports how long after the client of a handler, which writes ten pieces 100 ms apart, those who
-// wait for it have their first byte.
+// BenchmarkFirstByteOfWaiters reports how long after the client of a handler, which writes ten
+// pieces 100 ms apart, those who wait for it have their first byte.
 //
 //	go test -run - -bench FirstByteOfWaiters -benchtime 10x ./middleware
 func BenchmarkFirstByteOfWaiters(b *testing.B) {

@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// stalling is the writer of a client that doesn't read: from some moment on one of its methods waits.
+// stalling is the writer of a client that doesn't read: from some moment on one of its methods
+// waits.
 type stalling struct {
 	*paced
 	method  string
@@ -56,8 +57,8 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// A response that others have begun to read grows above MaxBody, and is then its own client's, who doesn't read: the others are
-// told at once that it has broken off.
+// A response that others have begun to read grows above MaxBody, and is then its own client's, who
+// doesn't read: the others are told at once that it has broken off.
 func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 	for _, method := range []string{"write", "flush"} {
 		t.Run(method, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 	}
 }
 
-// Nor does a client that doesn't even read a head hold up those who wait for what turns out to be nothing for them.
+// Nor does a client that doesn't even read a head hold up those who wait for what turns out to be
+// nothing for them.
 func TestSlowLeaderOfNothingHoldsUpNobody(t *testing.T) {
 	for name, end := range map[string]func(w http.ResponseWriter){
 		"writes nothing": func(http.ResponseWriter) {},

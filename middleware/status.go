@@ -23,7 +23,8 @@ type cacheStatus struct {
 	reason    cacheguard.Reason // why it is not stored, told as detail
 }
 
-// line returns the member of the Cache-Status field (RFC 9211, section 2) for the cache of this name.
+// line returns the member of the Cache-Status field (RFC 9211, section 2) for the cache of this
+// name.
 func (s cacheStatus) line(name string) string {
 	b := make([]byte, 0, 96) // on the stack: a plain hit allocates its string and nothing else
 	b = appendTokenOrString(b, name)
@@ -61,7 +62,8 @@ func (s cacheStatus) line(name string) string {
 	return string(b)
 }
 
-// floorSeconds rounds down, so that what has been stale for half a second isn't told to be fresh for 0.
+// floorSeconds rounds down, so that what has been stale for half a second isn't told to be fresh
+// for 0.
 func floorSeconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second < 0 {
@@ -78,7 +80,8 @@ func appendTokenOrString(b []byte, s string) []byte {
 	return appendString(b, s)
 }
 
-// appendString appends a String of RFC 9651, which has printable ASCII only: other bytes are percent-encoded.
+// appendString appends a String of RFC 9651, which has printable ASCII only: other bytes are
+// percent-encoded.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')

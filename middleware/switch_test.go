@@ -68,7 +68,8 @@ func (s *switched) set(m cacheguard.Mode) {
 	}
 }
 
-// gets checks what a request is answered with, and whether the handler ran for it; then Cache-Status must say why nothing is stored.
+// gets checks what a request is answered with, and whether the handler ran for it; then
+// Cache-Status must say why nothing is stored.
 func (s *switched) gets(want string, runs bool, method string, fields ...string) {
 	s.Helper()
 	before := s.runs.Load()

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A stored response has tags, by which it is found when something is purged. The first byte says what a tag is made of:
+// A stored response has tags, by which it is found when something is purged. The first byte says
+// what a tag is made of:
 //
 //	u  host, path and query
 //	p  path and query, on every host
@@ -16,10 +17,10 @@ import (
 //	d  a path or what stands before one of its slashes, on every host
 //	s  a surrogate key
 //
-// In capitals the rest is a hash, for the core's tags have 255 bytes at most. The scheme is in none of them: behind a proxy
-// that ends TLS all requests come by http, while those who purge know the URLs of the outside. URLs are compared as RFC
-// 3986, section 6.2.2, would have it, and hosts as oneHost has it, so that one spelling purges all, each of which has a key
-// of its own.
+// In capitals the rest is a hash, for the core's tags have 255 bytes at most. The scheme is in none
+// of them: behind a proxy that ends TLS all requests come by http, while those who purge know the
+// URLs of the outside. URLs are compared as RFC 3986, section 6.2.2, would have it, and hosts as
+// oneHost has it, so that one spelling purges all, each of which has a key of its own.
 const (
 	tagURL       = "u"
 	tagPath      = "p"
@@ -59,7 +60,8 @@ func tagsOf(key string) []string {
 	return tags
 }
 
-// urlTag returns the tag of what Purge gets: a whole URL, or a path with or without a query for every host.
+// urlTag returns the tag of what Purge gets: a whole URL, or a path with or without a query for
+// every host.
 func urlTag(url string) (string, error) {
 	host, uri, err := splitURL(url)
 	if err != nil {
@@ -71,9 +73,9 @@ func urlTag(url string) (string, error) {
 	return tag(tagURL, host+normalURI(uri)), nil
 }
 
-// prefixTag returns the tag of what PurgePrefix gets, or "" for everything. A path is meant by whole segments and with or
-// without a slash at its end: "/products" and "/products/" are /products, /products?page=2 and /products/1, on every
-// host, but not /products2.
+// prefixTag returns the tag of what PurgePrefix gets, or "" for everything. A path is meant by
+// whole segments and with or without a slash at its end: "/products" and "/products/" are
+// /products, /products?page=2 and /products/1, on every host, but not /products2.
 func prefixTag(prefix string) (string, error) {
 	host, uri, err := splitURL(prefix)
 	if err != nil {
@@ -135,8 +137,8 @@ func splitURL(url string) (host, uri string, err error) {
 	return host, uri, nil
 }
 
-// normalURI returns one spelling for a path and query and its equivalents: %XX in capitals and only where it has to be, a
-// path if there is none, no query if it is empty.
+// normalURI returns one spelling for a path and query and its equivalents: %XX in capitals and only
+// where it has to be, a path if there is none, no query if it is empty.
 func normalURI(uri string) string {
 	if i := strings.IndexByte(uri, '?'); i >= 0 && i == len(uri)-1 {
 		uri = uri[:i]
@@ -196,9 +198,9 @@ func appendEscaped(b []byte, c byte) []byte {
 	return append(b, '%', digits[c>>4], digits[c&15])
 }
 
-// surrogateTags returns the tags that a response's Cache-Tag (separated by commas) and Surrogate-Key (by spaces) give it,
-// each once. With more of them than a stored response can have it returns false: stored with some only, it would survive a
-// purge of the others.
+// surrogateTags returns the tags that a response's Cache-Tag (separated by commas) and
+// Surrogate-Key (by spaces) give it, each once. With more of them than a stored response can have
+// it returns false: stored with some only, it would survive a purge of the others.
 func surrogateTags(h http.Header) (tags []string, ok bool) {
 	add := func(key string) bool {
 		if key = trimOWS(key); key == "" {
@@ -241,7 +243,8 @@ func tag(kind, what string) string {
 	return strings.ToUpper(kind) + hex.EncodeToString(sum[:])
 }
 
-// trimOWS removes the whitespace that may stand around the members of a field (RFC 9110, section 5.6.3).
+// trimOWS removes the whitespace that may stand around the members of a field (RFC 9110, section
+// 5.6.3).
 func trimOWS(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]

@@ -193,7 +193,8 @@ func TestSurrogateTagsAreNeverSomeOnly(t *testing.T) {
 	}
 }
 
-// FuzzTags shows that what has a key can be purged by its URL and each prefix, and that tags are what the store takes.
+// FuzzTags shows that what has a key can be purged by its URL and each prefix, and that tags are
+// what the store takes.
 func FuzzTags(f *testing.F) {
 	f.Add("shop.example", "/a/b/c?x")
 	f.Add("h", "//a%2F%zz/\xff?")

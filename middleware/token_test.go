@@ -19,7 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// tokens is two processes in front of one handler, whose page has a version, and of which nobody purges anything.
+// tokens is two processes in front of one handler, whose page has a version, and of which nobody
+// purges anything.
 type tokens struct {
 	*testing.T
 	store   *memstore.Store
@@ -123,7 +124,8 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 	}
 }
 
-// A run that was under way when the token was made is not for its bearer, nor the beginning of its response.
+// A run that was under way when the token was made is not for its bearer, nor the beginning of its
+// response.
 func TestTokenMeetsARun(t *testing.T) {
 	for name, process := range map[string]int{"same process": 0, "another process": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +160,8 @@ func TestTokenMeetsARun(t *testing.T) {
 	}
 }
 
-// Whoever floods a page with tokens has its handler run once at a time, for all of them together, and nobody else notices.
+// Whoever floods a page with tokens has its handler run once at a time, for all of them together,
+// and nobody else notices.
 func TestFloodOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTokens(t, middleware.Options{})
@@ -266,7 +269,8 @@ func TestTokenOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// Whatever token they bring, those who ask for the same at the same time have one run, and a second one if the first had begun.
+// Whatever token they bring, those who ask for the same at the same time have one run, and a second
+// one if the first had begun.
 func TestTokensLeaveCoalescingOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode  cacheguard.Mode

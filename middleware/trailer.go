@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// trailers are the fields that a handler sets after it has written its body, in the two ways of net/http.
+// trailers are the fields that a handler sets after it has written its body, in the two ways of
+// net/http.
 func (rec *recorder) trailers() http.Header {
 	var t http.Header
 	add := func(name string, values []string) {
@@ -31,8 +32,8 @@ func (rec *recorder) trailers() http.Header {
 	return t
 }
 
-// storedTrailer is a copy with plain names, without the fields of drop and without what is for one client by its nature:
-// in a trailer it comes too late to say that the response can't be shared.
+// storedTrailer is a copy with plain names, without the fields of drop and without what is for one
+// client by its nature: in a trailer it comes too late to say that the response can't be shared.
 func storedTrailer(t, before http.Header, drop []string) http.Header {
 	if len(t) == 0 {
 		return nil

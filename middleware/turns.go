@@ -11,9 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// turns is a budget of runs whose responses are for their own clients from the start: they neither take the slots of loads nor
-// are they without bounds. Handlers that have lost their place to a slow client take one of these to go on, see place. A nil
-// one has no bounds. It is safe for concurrent use.
+// turns is a budget of runs whose responses are for their own clients from the start: they neither
+// take the slots of loads nor are they without bounds. Handlers that have lost their place to a
+// slow client take one of these to go on, see place. A nil one has no bounds. It is safe for
+// concurrent use.
 type turns struct {
 	most     int
 	patience time.Duration
@@ -99,12 +100,14 @@ func (t *turns) leave(q *list.List, in *list.Element) bool {
 	}
 }
 
-// again takes a turn for a handler that has begun, and reports whether it got one. Such handlers and those which want to begin
-// are served by turns: neither a queue of new requests nor a crowd of slow clients keeps the other waiting for good.
+// again takes a turn for a handler that has begun, and reports whether it got one. Such handlers
+// and those which want to begin are served by turns: neither a queue of new requests nor a crowd of
+// slow clients keeps the other waiting for good.
 //
-// It doesn't end with the client, or one could have its handler go on uncounted by leaving. But a handler may hold what those
-// with a turn wait for: a lock, the last connection to the database. So if there is no turn for a second, the one who has
-// waited for longest goes on without, and one in each second after that.
+// It doesn't end with the client, or one could have its handler go on uncounted by leaving. But a
+// handler may hold what those with a turn wait for: a lock, the last connection to the database. So
+// if there is no turn for a second, the one who has waited for longest goes on without, and one in
+// each second after that.
 func (t *turns) again() bool {
 	in, _ := t.queue(&t.goOn, int(^uint(0)>>1))
 	if in == nil {
@@ -152,8 +155,8 @@ func (t *turns) release() {
 	t.running--
 }
 
-// runOf is the context key of what runs for a cache: a request that its handler sends through the cache is a part of the same
-// run, and must not wait for a turn that this one has.
+// runOf is the context key of what runs for a cache: a request that its handler sends through the
+// cache is a part of the same run, and must not wait for a turn that this one has.
 type runOf struct{ cache *Cache }
 
 // counted runs the handler for a GET or HEAD in its turn.

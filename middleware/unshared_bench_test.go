@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// BenchmarkUnshared reports what a response costs that is for its client only: the first one at a URL, by which the cache learns
-// of it, and the next ones at the same URL.
+// BenchmarkUnshared reports what a response costs that is for its client only: the first one at a
+// URL, by which the cache learns of it, and the next ones at the same URL.
 //
 //	go test -run '^$' -bench BenchmarkUnshared -benchmem ./middleware
 func BenchmarkUnshared(b *testing.B) {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// storedHeader returns what is kept of a response's header: a copy with canonical names, without the fields that are for
-// one connection (RFC 9111, section 3.1), those of drop, and Age, which is kept as a duration. Control characters in values
-// become spaces, as net/http has it with line breaks, and keys that are no names go.
+// storedHeader returns what is kept of a response's header: a copy with canonical names, without
+// the fields that are for one connection (RFC 9111, section 3.1), those of drop, and Age, which is
+// kept as a duration. Control characters in values become spaces, as net/http has it with line
+// breaks, and keys that are no names go.
 func storedHeader(h http.Header, drop []string) http.Header {
 	dropped := map[string]bool{}
 	for _, name := range drop {
@@ -53,9 +54,9 @@ func storedHeader(h http.Header, drop []string) http.Header {
 	return kept
 }
 
-// ownFields are the fields of a header that a handler has made, without those that were there before: somebody in front
-// said them to one client. If the handler has added to one, what it has added is its own, but for Vary, which is of use
-// only as a whole. Both headers are canonical.
+// ownFields are the fields of a header that a handler has made, without those that were there
+// before: somebody in front said them to one client. If the handler has added to one, what it has
+// added is its own, but for Vary, which is of use only as a whole. Both headers are canonical.
 func ownFields(all, before http.Header) http.Header {
 	if len(before) == 0 {
 		return all
@@ -76,8 +77,8 @@ func ownFields(all, before http.Header) http.Header {
 	return own
 }
 
-// storable reports whether a field of this canonical name is about the response itself, and not about one connection or
-// one way through proxies.
+// storable reports whether a field of this canonical name is about the response itself, and not
+// about one connection or one way through proxies.
 func storable(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authentication-Info",
@@ -110,9 +111,9 @@ func sortedNames(h http.Header) []string {
 	return names
 }
 
-// updated returns the response with the fields of a 304 that was the answer to its validators (RFC 9111, sections 3.2 and
-// 4.3.4), or nil if the 304 is about another representation. It leaves res alone, which others may be reading. Age, vary
-// and selected remain those of res.
+// updated returns the response with the fields of a 304 that was the answer to its validators (RFC
+// 9111, sections 3.2 and 4.3.4), or nil if the 304 is about another representation. It leaves res
+// alone, which others may be reading. Age, vary and selected remain those of res.
 func (res *response) updated(from304 http.Header, drop []string) *response {
 	update := storedHeader(from304, drop)
 	if !res.sameAs(update) {
@@ -133,8 +134,9 @@ func (res *response) updated(from304 http.Header, drop []string) *response {
 	return &changed
 }
 
-// ofContent reports whether a field describes the very bytes of a body, which a 304 doesn't have. RFC 9111, section 3.2,
-// leaves it at Content-Length; but the body that stays was made with the others as they were.
+// ofContent reports whether a field describes the very bytes of a body, which a 304 doesn't have.
+// RFC 9111, section 3.2, leaves it at Content-Length; but the body that stays was made with the
+// others as they were.
 func ofContent(name string) bool {
 	switch name {
 	case "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Digest", "Etag":
@@ -143,8 +145,8 @@ func ofContent(name string) bool {
 	return false
 }
 
-// sameAs reports whether a 304 with this header can be about the response: its validators are the response's, as far as
-// both have them. A tag decides over a date.
+// sameAs reports whether a 304 with this header can be about the response: its validators are the
+// response's, as far as both have them. A tag decides over a date.
 func (res *response) sameAs(from304 http.Header) bool {
 	if mine, its := res.header.Get("Etag"), from304.Get("Etag"); mine != "" && its != "" {
 		if isWeak(its) {
@@ -157,8 +159,9 @@ func (res *response) sameAs(from304 http.Header) bool {
 	return !ok || !alsoOK || mine.Equal(its)
 }
 
-// validators makes the conditions of a request's header those that ask whether the response is still good, in place of the
-// client's. With nil it only takes the client's out. A Range goes, too, for it is a whole response that is wanted.
+// validators makes the conditions of a request's header those that ask whether the response is
+// still good, in place of the client's. With nil it only takes the client's out. A Range goes, too,
+// for it is a whole response that is wanted.
 func (res *response) validators(r *http.Request) {
 	h := r.Header
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range"} {
@@ -175,7 +178,8 @@ func (res *response) validators(r *http.Request) {
 	}
 }
 
-// parseHTTPDate reads a field that has one date, in any of the three forms (RFC 9110, section 5.6.7).
+// parseHTTPDate reads a field that has one date, in any of the three forms (RFC 9110, section
+// 5.6.7).
 func parseHTTPDate(lines []string) (time.Time, bool) {
 	if len(lines) != 1 {
 		return time.Time{}, false

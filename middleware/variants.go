@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// variants counts the responses of a URL that this process has had stored, one for each value of the fields that Vary names.
-// Clients choose these values: without a bound any of them could have a page stored a million times.
+// variants counts the responses of a URL that this process has had stored, one for each value of
+// the fields that Vary names. Clients choose these values: without a bound any of them could have a
+// page stored a million times.
 //
-// Nor may one who fills all places keep everybody else's variants out. So a variant that is asked for again, after it was
-// refused, takes the place of another one, once a second: what many ask for comes in soon.
+// Nor may one who fills all places keep everybody else's variants out. So a variant that is asked
+// for again, after it was refused, takes the place of another one, once a second: what many ask for
+// comes in soon.
 type variants struct {
 	mu     sync.Mutex // guards what follows
 	digest digester
@@ -23,8 +25,9 @@ type variants struct {
 	next   int                 // the oldest
 }
 
-// digest stands for a key, which may have a megabyte that a client has chosen. Nobody can find two keys with one of these
-// without knowing the seeds; if it were to happen, two URLs would be counted as one.
+// digest stands for a key, which may have a megabyte that a client has chosen. Nobody can find two
+// keys with one of these without knowing the seeds; if it were to happen, two URLs would be counted
+// as one.
 type digest [2]uint64
 
 // digester makes digests. The zero value is ready.
@@ -54,8 +57,8 @@ const (
 	replaceEvery = time.Second
 )
 
-// admits reports whether one more variant of a resource, fresh until then, may be stored, and counts it. One that is stored
-// already keeps its place.
+// admits reports whether one more variant of a resource, fresh until then, may be stored, and
+// counts it. One that is stored already keeps its place.
 func (v *variants) admits(key, selected string, most int, now, until time.Time) bool {
 	if most < 0 {
 		return true
@@ -133,9 +136,10 @@ func (c *Cache) admits(res *response, v verdict) bool {
 	return c.variants.admits(res.key, res.selected, c.opts.MaxVariants, now, now.Add(v.fresh+max(v.revalidate, v.ifError)))
 }
 
-// selecting returns the lines of Vary by which others get a response, of a header and what was in it before the handler was
-// called. What Options.IgnoreVary names counts only if the handler says it: whoever is in front says so for himself, and
-// again to each client. Both headers are canonical.
+// selecting returns the lines of Vary by which others get a response, of a header and what was in
+// it before the handler was called. What Options.IgnoreVary names counts only if the handler says
+// it: whoever is in front says so for himself, and again to each client. Both headers are
+// canonical.
 func (c *Cache) selecting(all, before http.Header) []string {
 	lines, outer := all["Vary"], before["Vary"]
 	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) || !slices.Equal(lines[:len(outer)], outer) {

@@ -101,8 +101,9 @@ func TestVariantsOfLongURLs(t *testing.T) {
 	runtime.KeepAlive(&v)
 }
 
-// All who look at a stale page that varies, where the others are found by it, say that it is one of several: also those who say who
-// asks, and look at what is stored for all. Under a variant's own key there is one alone.
+// All who look at a stale page that varies, where the others are found by it, say that it is one of
+// several: also those who say who asks, and look at what is stored for all. Under a variant's own
+// key there is one alone.
 func TestPartsForAllWhoLookThere(t *testing.T) {
 	page := &response{key: "page", vary: []string{"Accept-Language"}, selected: "-"}
 	whoAsks := identifiedKey("page")
@@ -122,7 +123,8 @@ func TestPartsForAllWhoLookThere(t *testing.T) {
 	}
 }
 
-// By which fields resources vary is remembered for so many and so long, and of no response more than that.
+// By which fields resources vary is remembered for so many and so long, and of no response more
+// than that.
 func TestVariesHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v varies

@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A stale variant is refreshed as what it is, whichever variant's request had that begun: each keeps its place.
+// A stale variant is refreshed as what it is, whichever variant's request had that begun: each
+// keeps its place.
 func TestVariantsAreRefreshedAsWhatTheyAre(t *testing.T) {
 	for _, field := range []string{"X-Plan", "Accept-Language", "Cookie"} {
 		t.Run(field, func(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// varies is by which fields the responses of resources are selected, for the process-local tier. The first response of a resource
-// says so, and may be stale while others are fresh: then each hit would ask the store for it.
+// varies is by which fields the responses of resources are selected, for the process-local tier.
+// The first response of a resource says so, and may be stale while others are fresh: then each hit
+// would ask the store for it.
 //
-// What is found by a Vary that is out of date has been selected for the request all the same, and is as fresh as all in the tier.
-// It is safe for concurrent use.
+// What is found by a Vary that is out of date has been selected for the request all the same, and
+// is as fresh as all in the tier. It is safe for concurrent use.
 type varies struct {
 	mu     sync.Mutex // guards what follows
 	digest digester
@@ -39,7 +40,8 @@ func (v *varies) learn(base string, res *response, during time.Duration) {
 	v.of[v.digest.of(base)] = varied{names, time.Now().Add(during)}
 }
 
-// level is the key of the response that is selected by these fields of a request, or "" if nobody knows.
+// level is the key of the response that is selected by these fields of a request, or "" if nobody
+// knows.
 func (v *varies) level(base string, req http.Header) string {
 	v.mu.Lock()
 	if len(v.of) == 0 {

@@ -11,9 +11,9 @@ import (
 
 const mostVary = 32
 
-// varyOf returns the fields that Vary names, canonical, sorted and each once, without those that no handler sees whose response
-// others may get. star says that no other request can be known to get the same response: Vary is * or has it, has something that
-// is no field name, or has too many.
+// varyOf returns the fields that Vary names, canonical, sorted and each once, without those that no
+// handler sees whose response others may get. star says that no other request can be known to get
+// the same response: Vary is * or has it, has something that is no field name, or has too many.
 func varyOf(h http.Header) (names []string, star bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -35,15 +35,16 @@ func varyOf(h http.Header) (names []string, star bool) {
 	return names, false
 }
 
-// answered are the conditions that are answered here. A response can't vary by them: it was made for a request without them,
-// or with those of the stored response. If a client's were compared, each value would be a miss, and cost a place in the store
-// that MaxVariants doesn't know.
+// answered are the conditions that are answered here. A response can't vary by them: it was made
+// for a request without them, or with those of the stored response. If a client's were compared,
+// each value would be a miss, and cost a place in the store that MaxVariants doesn't know.
 var answered = []string{"If-None-Match", "If-Modified-Since", "If-Range"}
 
-// selectedBy returns what the fields of these names say in a request, such that two requests get one string only if a
-// handler reads the same in both: as many lines, in the same order and spelling. RFC 9111, section 4.1, lets a cache join
-// lines and drop whitespace; but Header.Get sees the first line alone, and few handlers parse as the RFC does. Absent is not
-// empty. See Options.Normalize for those who want more requests to be alike.
+// selectedBy returns what the fields of these names say in a request, such that two requests get
+// one string only if a handler reads the same in both: as many lines, in the same order and
+// spelling. RFC 9111, section 4.1, lets a cache join lines and drop whitespace; but Header.Get sees
+// the first line alone, and few handlers parse as the RFC does. Absent is not empty. See
+// Options.Normalize for those who want more requests to be alike.
 func selectedBy(names []string, req http.Header) string {
 	if len(names) == 0 {
 		return ""
@@ -56,7 +57,8 @@ func selectedBy(names []string, req http.Header) string {
 	return string(b)
 }
 
-// appendLines appends the lines of a field in a way that says how many there are, and where each ends.
+// appendLines appends the lines of a field in a way that says how many there are, and where each
+// ends.
 func appendLines(b []byte, lines []string) []byte {
 	if len(lines) == 0 {
 		return append(b, '-')
@@ -77,13 +79,15 @@ func appendSized(b []byte, s string) []byte {
 	return append(append(b, s...), ')')
 }
 
-// variantKey returns the key of one response of several of a resource. It begins with a digit, as no resource's key does,
-// and says where the resource's ends, which has any bytes at its end if there is a group.
+// variantKey returns the key of one response of several of a resource. It begins with a digit, as
+// no resource's key does, and says where the resource's ends, which has any bytes at its end if
+// there is a group.
 func variantKey(key string, names []string, selected string) string {
 	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
 }
 
-// answers reports whether the response is of this resource and was selected by what the request's fields say, too.
+// answers reports whether the response is of this resource and was selected by what the request's
+// fields say, too.
 func (res *response) answers(key string, req http.Header) bool {
 	return res.key == key && res.selected == selectedBy(res.vary, req)
 }
@@ -107,8 +111,8 @@ func withoutSpace(s string) string {
 	return b.String()
 }
 
-// members goes through what a separator separates outside of quoted strings. A quoted string that doesn't end goes on to
-// the end of s.
+// members goes through what a separator separates outside of quoted strings. A quoted string that
+// doesn't end goes on to the end of s.
 func members(s string, separator byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start, quoted := 0, false
@@ -129,8 +133,8 @@ func members(s string, separator byte) func(yield func(string) bool) {
 	}
 }
 
-// weighted returns one spelling for a list of preferences (RFC 9110, section 12.4) and its equivalents, or false if it is
-// not written as it should be.
+// weighted returns one spelling for a list of preferences (RFC 9110, section 12.4) and its
+// equivalents, or false if it is not written as it should be.
 func weighted(name, list string) (string, bool) {
 	type preference struct {
 		what   string
@@ -192,7 +196,8 @@ func weighted(name, list string) (string, bool) {
 	return b.String(), true
 }
 
-// isPreference reports whether s is what a member of this field begins with: a media range, or a token.
+// isPreference reports whether s is what a member of this field begins with: a media range, or a
+// token.
 func isPreference(name, s string) bool {
 	if name != "Accept" {
 		return isToken(s)

@@ -135,9 +135,9 @@ func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// inform sends an informational response. If its connection breaks, the server of HTTP/2 may go on reading the header while
-// somebody changes it, which ends the process (go.dev/issue/67940). If there is a Content-Length, which is no part of such a
-// response, the server reads a copy.
+// inform sends an informational response. If its connection breaks, the server of HTTP/2 may go on
+// reading the header while somebody changes it, which ends the process (go.dev/issue/67940). If
+// there is a Content-Length, which is no part of such a response, the server reads a copy.
 func inform(w http.ResponseWriter, status int) {
 	h := w.Header()
 	length, had := h["Content-Length"]

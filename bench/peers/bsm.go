@@ -45,8 +45,8 @@ func bsmObtain(ctx context.Context, client *redislock.Client, name string, ttl t
 		case err == nil:
 			return held, nil
 		case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
-			// It waits for one TTL at most when ctx has no deadline, and that may end in the middle of a command, which is
-			// an i/o timeout then: whoever still wants the lock calls again.
+			// It waits for one TTL at most when ctx has no deadline, and that may end in the middle
+			// of a command, which is an i/o timeout then: whoever still wants the lock calls again.
 		default:
 			return nil, err
 		}

@@ -13,7 +13,8 @@ import (
 // absent is how those cache that there is nothing whose libraries don't know of it.
 const absent = "\x00absent"
 
-// lockFunc waits for a lock. held is the context in which it is held, where the library has such a thing; otherwise ctx.
+// lockFunc waits for a lock. held is the context in which it is held, where the library has such a
+// thing; otherwise ctx.
 type lockFunc func(ctx context.Context, name string) (held context.Context, unlock func(), err error)
 
 // shelf is where values are kept that a lock protects.

@@ -4,9 +4,9 @@
 //	go run -C bench/peers . cold -contenders cacheguard,rockscache
 //	go run -C bench/peers . handover
 //
-// It has all commands and options of bench. It is a module of its own, so that what it compares with is no dependency of
-// cacheguard. Each library has a file here that registers it, used as its own documentation shows; below the tables
-// stands what is to be known of each, with its version.
+// It has all commands and options of bench. It is a module of its own, so that what it compares
+// with is no dependency of cacheguard. Each library has a file here that registers it, used as its
+// own documentation shows; below the tables stands what is to be known of each, with its version.
 package main
 
 import (

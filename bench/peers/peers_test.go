@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// Each library is used so that it does what is asked of all, but for what it does differently by design.
+// Each library is used so that it does what is asked of all, but for what it does differently by
+// design.
 func TestEachPeer(t *testing.T) {
 	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders, map[string]contendertest.Exception{
 		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own

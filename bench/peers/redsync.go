@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/program"
 )
 
-// openRedsync is redsync on one server for handover, with its defaults: 32 tries, 50 to 250 ms apart at random.
+// openRedsync is redsync on one server for handover, with its defaults: 32 tries, 50 to 250 ms
+// apart at random.
 func openRedsync(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 	rs := redsync.New(goredis.NewPool(rdb))
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -51,7 +52,8 @@ var redsyncContender = contender.Contender{
 	Note: of("github.com/go-redsync/redsync/v4") + " on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		rs := redsync.New(goredis.NewPool(r.Redis))
-		// Its own spread, 50 to 250 ms, made for any -poll: a fixed delay keeps all who begin at the same moment in step.
+		// Its own spread, 50 to 250 ms, made for any -poll: a fixed delay keeps all who begin at
+		// the same moment in step.
 		delay := func(int) time.Duration { return r.PollTime/2 + rand.N(2*r.PollTime) }
 		return lockedOn(r, func(ctx context.Context, name string) (context.Context, func(), error) {
 			m, err := redsyncLock(ctx, rs, name, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelayFunc(delay))

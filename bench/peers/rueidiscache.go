@@ -35,8 +35,9 @@ var rueidisCacheContender = contender.Contender{
 	},
 }
 
-// rueidisShelf has what was read before in the memory of the process, until Redis says that it has changed. Redis says so
-// to who changed it, too, but after the reply, and mostly on another connection.
+// rueidisShelf has what was read before in the memory of the process, until Redis says that it has
+// changed. Redis says so to who changed it, too, but after the reply, and mostly on another
+// connection.
 type rueidisShelf struct {
 	client rueidis.Client
 	ttl    time.Duration // in memory

@@ -30,8 +30,8 @@ var rueidislockContender = contender.Contender{
 	},
 }
 
-// rueidisPatience is after what a call of handover that waits is ended and made anew: some are never woken, which is said in the
-// contender's note.
+// rueidisPatience is after what a call of handover that waits is ended and made anew: some are
+// never woken, which is said in the contender's note.
 const rueidisPatience = time.Second
 
 // openRueidislock is rueidislock for handover, with the validity that others have there.

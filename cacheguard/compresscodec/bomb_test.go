@@ -152,7 +152,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestCutAndFlipped: no prefix of what was stored is a value, and no changed bit makes Decode panic or take too much.
+// TestCutAndFlipped: no prefix of what was stored is a value, and no changed bit makes Decode panic
+// or take too much.
 func TestCutAndFlipped(t *testing.T) {
 	const most = 1 << 20
 	for _, a := range algorithms {

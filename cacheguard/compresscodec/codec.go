@@ -100,8 +100,8 @@ func (c *Codec[V]) compress(room, value []byte) (kind byte, packed []byte) {
 	return s2Body, s2.Encode(slices.Grow(room, s2.MaxEncodedLen(len(value))), value)
 }
 
-// Decode returns the value that src holds, whichever algorithm it was compressed with. If it was stored as it is, the
-// inner codec gets a part of src, and must not keep it.
+// Decode returns the value that src holds, whichever algorithm it was compressed with. If it was
+// stored as it is, the inner codec gets a part of src, and must not keep it.
 func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 	if len(src) == 0 {
 		return v, errEmpty
@@ -122,5 +122,6 @@ func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 	return c.inner.Decode(body)
 }
 
-// Name marks the format, and that of the inner codec. The algorithm is not part of it: each value says its own.
+// Name marks the format, and that of the inner codec. The algorithm is not part of it: each value
+// says its own.
 func (c *Codec[V]) Name() string { return c.name }

@@ -33,7 +33,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestRoundTrip of every size around where something changes, read by a codec with the other algorithm too.
+// TestRoundTrip of every size around where something changes, read by a codec with the other
+// algorithm too.
 func TestRoundTrip(t *testing.T) {
 	var readers []*compresscodec.Codec[[]byte]
 	for _, a := range algorithms {

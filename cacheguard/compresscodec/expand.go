@@ -31,7 +31,8 @@ func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
 	)
 }
 
-// expandS2 decompresses a block. What that holds is not known before it is done, but it can't be more than declared.
+// expandS2 decompresses a block. What that holds is not known before it is done, but it can't be
+// more than declared.
 func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 	size, err := s2.DecodedLen(src)
 	switch {
@@ -47,8 +48,9 @@ func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// expandZstd decompresses one frame. Those written here say how much they hold, so no other is read: one that doesn't
-// say so may hold anything, and where there are several each can claim the memory anew.
+// expandZstd decompresses one frame. Those written here say how much they hold, so no other is
+// read: one that doesn't say so may hold anything, and where there are several each can claim the
+// memory anew.
 func (c *Codec[V]) expandZstd(src []byte) ([]byte, error) {
 	var head zstd.Header
 	if err := head.Decode(src); err != nil {

@@ -2,7 +2,8 @@ package compresscodec
 
 import "github.com/cacheguard/cacheguard/cacheguard"
 
-// rawBytes and rawString are what cacheguard does with these types when it is given no codec, by the same name.
+// rawBytes and rawString are what cacheguard does with these types when it is given no codec, by
+// the same name.
 type rawBytes struct{}
 
 func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
@@ -25,8 +26,8 @@ func defaultInner[V any]() cacheguard.Codec[V] {
 	return cacheguard.JSON[V]{}
 }
 
-// nameOver is the name of a codec that compresses what inner writes. Without a name there are no parentheses, so that
-// a codec without one and a codec whose name is empty are not the same.
+// nameOver is the name of a codec that compresses what inner writes. Without a name there are no
+// parentheses, so that a codec without one and a codec whose name is empty are not the same.
 func nameOver(inner any) string {
 	if named, ok := inner.(interface{ Name() string }); ok {
 		return "compress(" + named.Name() + ")"

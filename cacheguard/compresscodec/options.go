@@ -9,19 +9,20 @@ import (
 
 // Options are the options of New. The zero Options are ready to use.
 type Options[V any] struct {
-	// Inner turns values into the bytes that are compressed, and back. Default: that of cacheguard.Options, JSON, and
-	// string and []byte as they are.
+	// Inner turns values into the bytes that are compressed, and back. Default: that of
+	// cacheguard.Options, JSON, and string and []byte as they are.
 	Inner cacheguard.Codec[V]
 
 	// Algorithm is what new values are compressed with; whatever it is, both are read. Default S2.
 	Algorithm Algorithm
 
-	// Threshold is the size in bytes, encoded, below which a value is stored as it is. Default 1 KiB; negative: none,
-	// every value is tried.
+	// Threshold is the size in bytes, encoded, below which a value is stored as it is. Default 1
+	// KiB; negative: none, every value is tried.
 	Threshold int
 
-	// MaxDecoded is the size in bytes, encoded and not compressed, above which a value is given to its callers but not
-	// stored, and which nothing is decompressed beyond. Default 64 MiB; at most 1 GiB.
+	// MaxDecoded is the size in bytes, encoded and not compressed, above which a value is given to
+	// its callers but not stored, and which nothing is decompressed beyond. Default 64 MiB; at most
+	// 1 GiB.
 	MaxDecoded int
 }
 
@@ -52,7 +53,8 @@ const (
 	mostMaxDecoded    = 1 << 30 // below what any of the formats and a 32-bit int can count
 )
 
-// withDefaults returns the options with every default in place, or everything that is wrong with them.
+// withDefaults returns the options with every default in place, or everything that is wrong with
+// them.
 func (o Options[V]) withDefaults() (Options[V], error) {
 	var errs []error
 	wrong := func(format string, args ...any) {

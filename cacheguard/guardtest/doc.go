@@ -1,8 +1,9 @@
-// Package guardtest has what tests of programs that use cacheguard need: an origin that counts its loads and fails as
-// it is told to, the replicas of a fleet in one process, a wire to Redis that breaks, and an observer that can be
-// asked.
+// Package guardtest has what tests of programs that use cacheguard need: an origin that counts its
+// loads and fails as it is told to, the replicas of a fleet in one process, a wire to Redis that
+// breaks, and an observer that can be asked.
 //
-// That a handler costs one query, however many requests come at once and however many replicas there are:
+// That a handler costs one query, however many requests come at once and however many replicas
+// there are:
 //
 //	func TestOneQueryForAllRequests(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -26,10 +27,10 @@
 //
 // # Time
 //
-// Nothing here is needed to test what takes time, such as TTLs, stale windows and back-offs: package testing/synctest
-// gives a test a clock that moves only when everybody waits, and caches on a memstore follow it. time.Sleep then takes
-// no time, an hour of traffic takes milliseconds, and what is measured is exact. Give the options a Jitter of -1, so
-// that TTLs are exact too.
+// Nothing here is needed to test what takes time, such as TTLs, stale windows and back-offs:
+// package testing/synctest gives a test a clock that moves only when everybody waits, and caches on
+// a memstore follow it. time.Sleep then takes no time, an hour of traffic takes milliseconds, and
+// what is measured is exact. Give the options a Jitter of -1, so that TTLs are exact too.
 //
 //	func TestNobodyWaitsForTheRefresh(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -89,18 +90,20 @@
 //
 // # Waiting
 //
-// What a test waits for with this package it waits for about a minute, in a bubble one of the bubble's, unless a context
-// says otherwise. Then it fails, and the message has what was awaited and what was seen. Misuse fails the test at once,
-// with tb.Fatalf. A load at a gate waits until its own context ends, at LoadTimeout if not before; one that nobody has
-// let go by the end of the test fails it.
+// What a test waits for with this package it waits for about a minute, in a bubble one of the
+// bubble's, unless a context says otherwise. Then it fails, and the message has what was awaited
+// and what was seen. Misuse fails the test at once, with tb.Fatalf. A load at a gate waits until
+// its own context ends, at LoadTimeout if not before; one that nobody has let go by the end of the
+// test fails it.
 //
 // # What is not promised
 //
-// A fleet on a memstore is one process. Its messages are the store's real ones, but none is late or lost, no replica
-// can be killed or stopped in the middle of a step (closing one is the orderly way out, which releases its leases), no
-// part of the fleet can be cut off from the rest, and there is no network that takes time. For those use redisstores
-// on a RedisServer, each behind a Proxy of its own.
+// A fleet on a memstore is one process. Its messages are the store's real ones, but none is late or
+// lost, no replica can be killed or stopped in the middle of a step (closing one is the orderly way
+// out, which releases its leases), no part of the fleet can be cut off from the rest, and there is
+// no network that takes time. For those use redisstores on a RedisServer, each behind a Proxy of
+// its own.
 //
-// An Origin counts what it is asked for. That a program asks nothing else, the real database above all, is for the test
-// to see to.
+// An Origin counts what it is asked for. That a program asks nothing else, the real database above
+// all, is for the test to see to.
 package guardtest

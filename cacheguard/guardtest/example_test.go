@@ -55,7 +55,8 @@ func Example() {
 	// loads: 1
 }
 
-// An origin that fails twice: the error is remembered for ErrorTTL, so the second call doesn't ask the origin.
+// An origin that fails twice: the error is remembered for ErrorTTL, so the second call doesn't ask
+// the origin.
 func ExampleOrigin_Inject() {
 	t := &exampleT{}
 	defer t.end()
@@ -75,8 +76,8 @@ func ExampleOrigin_Inject() {
 	// "product 3" <nil>, 3 loads
 }
 
-// Without a fake clock a gate tells when: the load is under way, then the product changes, then the load returns what
-// it had read. That is too old to be stored.
+// Without a fake clock a gate tells when: the load is under way, then the product changes, then the
+// load returns what it had read. That is too old to be stored.
 func ExampleOrigin_Hold() {
 	t := &exampleT{}
 	defer t.end()
@@ -125,8 +126,9 @@ func ExampleRecorder() {
 	// not stored true
 }
 
-// The reply to the request for the lease is lost on its way. The lease was granted, so the replica asks again and finds
-// that it has it. With RedisServer in the place of the miniredis this is a test with a real Redis, where there is one.
+// The reply to the request for the lease is lost on its way. The lease was granted, so the replica
+// asks again and finds that it has it. With RedisServer in the place of the miniredis this is a
+// test with a real Redis, where there is one.
 func ExampleProxy_DropReply() {
 	t := &exampleT{}
 	defer t.end()

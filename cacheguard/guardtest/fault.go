@@ -8,26 +8,28 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Fault is what loads of an Origin do instead of returning their value at once. The zero Fault does nothing. At most
-// one of Err, Panic and Goexit is set; without any of them the load returns its value after all.
+// Fault is what loads of an Origin do instead of returning their value at once. The zero Fault does
+// nothing. At most one of Err, Panic and Goexit is set; without any of them the load returns its
+// value after all.
 type Fault struct {
-	// Match picks loads by their key; a bulk load is struck if one of its keys is picked. It is called by the loads,
-	// by many at once, and may use the Origin. Default: every key.
+	// Match picks loads by their key; a bulk load is struck if one of its keys is picked. It is
+	// called by the loads, by many at once, and may use the Origin. Default: every key.
 	Match func(key string) bool
 
 	// Times is how many loads are struck, a bulk load being one. Default 0: all of them.
 	Times int
 
-	// Takes is how long the load takes, after the gate. In a synctest bubble it is time on the fake clock. The load
-	// ends before with its context's error if that ends, as a query does. Default 0: no time.
+	// Takes is how long the load takes, after the gate. In a synctest bubble it is time on the fake
+	// clock. The load ends before with its context's error if that ends, as a query does. Default
+	// 0: no time.
 	Takes time.Duration
 
-	// IgnoreContext has the load go on, at the gate and in Takes, when its context has ended. A Fleet in which it
-	// still runs when the test ends fails the test, so have it return before.
+	// IgnoreContext has the load go on, at the gate and in Takes, when its context has ended. A
+	// Fleet in which it still runs when the test ends fails the test, so have it return before.
 	IgnoreContext bool
 
-	// Err is what the load fails with. With an error that is cacheguard.ErrNotFound or wraps it, a bulk load leaves
-	// the keys that Match picks out of its map and succeeds.
+	// Err is what the load fails with. With an error that is cacheguard.ErrNotFound or wraps it, a
+	// bulk load leaves the keys that Match picks out of its map and succeeds.
 	Err error
 
 	// Panic is what the load panics with, unless it is nil.
@@ -67,9 +69,9 @@ type plan struct {
 	over   bool
 }
 
-// Inject has loads that begin from now on do what the fault says. Where several faults pick a load, only the one that
-// was injected last strikes it: inject the rule first, then its exceptions. end takes the fault away again; calling it
-// twice is fine.
+// Inject has loads that begin from now on do what the fault says. Where several faults pick a load,
+// only the one that was injected last strikes it: inject the rule first, then its exceptions. end
+// takes the fault away again; calling it twice is fine.
 func (o *Origin[V]) Inject(f Fault) (end func()) {
 	o.tb.Helper()
 	if err := f.wrong(); err != nil {

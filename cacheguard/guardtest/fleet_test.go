@@ -92,7 +92,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What one replica knows the others learn by message: while messages are held back they know the old value.
+// What one replica knows the others learn by message: while messages are held back they know the
+// old value.
 func TestReplicasHearOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := guardtest.NewOrigin(t, shout)
@@ -275,7 +276,8 @@ func notANumber() cacheguard.Options[string] {
 	return opts
 }
 
-// A gate that is never opened ends a stampede: at LoadTimeout or, where that is later, after a minute.
+// A gate that is never opened ends a stampede: at LoadTimeout or, where that is later, after a
+// minute.
 func TestStampedeAtAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// testLog writes to a test's log as long as that is allowed, which it is not when the test is over: a load that
-// outlives its cache could still have something said then.
+// testLog writes to a test's log as long as that is allowed, which it is not when the test is over:
+// a load that outlives its cache could still have something said then.
 type testLog struct {
 	tb testing.TB
 
@@ -33,8 +33,8 @@ func (l *testLog) end() {
 	l.over = true
 }
 
-// stubbornLoad is how Close says that there is a load which it could not end. Nothing else tells: such a load shows
-// itself, as an event, only once it returns.
+// stubbornLoad is how Close says that there is a load which it could not end. Nothing else tells:
+// such a load shows itself, as an event, only once it returns.
 const stubbornLoad = "cacheguard: closed while a load that ignores its context still runs"
 
 // ear is what a listening handler has heard.

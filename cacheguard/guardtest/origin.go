@@ -14,12 +14,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Origin stands for what a cache protects: a database, a service, a model. It counts its loads, can hold them at a
-// gate, and fails as it is told to. A load reads its value when it begins, as a query does: what is Set while it runs
-// is not in its result.
+// Origin stands for what a cache protects: a database, a service, a model. It counts its loads, can
+// hold them at a gate, and fails as it is told to. A load reads its value when it begins, as a
+// query does: what is Set while it runs is not in its result.
 //
-// Its methods are safe for concurrent use, but for Await and Inject, which may call tb.Fatalf and so belong on the
-// test's goroutine.
+// Its methods are safe for concurrent use, but for Await and Inject, which may call tb.Fatalf and
+// so belong on the test's goroutine.
 type Origin[V any] struct {
 	tb    testing.TB
 	value func(key string) V
@@ -53,9 +53,9 @@ type visit struct {
 
 var errTestOver = errors.New("guardtest: the test is over")
 
-// NewOrigin makes an origin that has this value for each key, until Set changes it. value is called by the loads, by
-// many at once. When the test ends, loads that still wait at a gate make it fail; they and all that still take their
-// time return an error then.
+// NewOrigin makes an origin that has this value for each key, until Set changes it. value is called
+// by the loads, by many at once. When the test ends, loads that still wait at a gate make it fail;
+// they and all that still take their time return an error then.
 func NewOrigin[V any](tb testing.TB, value func(key string) V) *Origin[V] {
 	tb.Helper()
 	if value == nil {
@@ -71,7 +71,8 @@ func (o *Origin[V]) Load(key string) cacheguard.LoadFunc[V] {
 	return func(ctx context.Context) (V, error) { return o.one(ctx, key) }
 }
 
-// LoadEntry is Load as GetEntry wants it: of the Entry only Value is set, and the previous value is of no matter.
+// LoadEntry is Load as GetEntry wants it: of the Entry only Value is set, and the previous value is
+// of no matter.
 func (o *Origin[V]) LoadEntry(key string) cacheguard.EntryFunc[V] {
 	return func(ctx context.Context, _ cacheguard.Result[V]) (cacheguard.Entry[V], error) {
 		v, err := o.one(ctx, key)
@@ -79,7 +80,8 @@ func (o *Origin[V]) LoadEntry(key string) cacheguard.EntryFunc[V] {
 	}
 }
 
-// LoadMany is a bulk load, one query for many keys. It counts as one load, and as one of each of its keys.
+// LoadMany is a bulk load, one query for many keys. It counts as one load, and as one of each of
+// its keys.
 func (o *Origin[V]) LoadMany(ctx context.Context, missing []string) (map[string]V, error) {
 	found, f, err := o.query(ctx, missing)
 	switch {
@@ -100,9 +102,9 @@ func (o *Origin[V]) Set(key string, v V) {
 	o.changed[key] = v
 }
 
-// Hold has loads that begin from now on wait until open is called, or until their context ends, whose error they then
-// fail with (see Fault.IgnoreContext). Calling open twice is fine. After another Hold, newcomers wait for that one's
-// open.
+// Hold has loads that begin from now on wait until open is called, or until their context ends,
+// whose error they then fail with (see Fault.IgnoreContext). Calling open twice is fine. After
+// another Hold, newcomers wait for that one's open.
 func (o *Origin[V]) Hold() (open func()) {
 	g := &gate{opened: make(chan struct{})}
 	o.mu.Lock()
@@ -121,8 +123,8 @@ func (o *Origin[V]) Hold() (open func()) {
 	}
 }
 
-// Await returns when n loads have begun since the origin was made, be they at a gate, running or over. If that doesn't
-// come true within a minute it fails the test with tb.Fatalf.
+// Await returns when n loads have begun since the origin was made, be they at a gate, running or
+// over. If that doesn't come true within a minute it fails the test with tb.Fatalf.
 func (o *Origin[V]) Await(n int) {
 	o.tb.Helper()
 	await(o.tb, &o.mu, &o.more,
@@ -130,8 +132,8 @@ func (o *Origin[V]) Await(n int) {
 		func() string { return fmt.Sprintf("awaited %d loads, saw %d (%d run now)", n, o.loads, len(o.running)) })
 }
 
-// Loads is how many loads have begun since the origin was made: of the given keys, added up, or without any of all. A
-// bulk load is one in all, and one of each of its keys.
+// Loads is how many loads have begun since the origin was made: of the given keys, added up, or
+// without any of all. A bulk load is one in all, and one of each of its keys.
 func (o *Origin[V]) Loads(keys ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,8 +172,9 @@ func (o *Origin[V]) one(ctx context.Context, key string) (v V, err error) {
 	return found[key], nil
 }
 
-// query is one load, but for its fault's Err; its own error is that of its context. All that decides about it is done
-// before it is counted, so that what a test changes after Await is not for the loads it has awaited.
+// query is one load, but for its fault's Err; its own error is that of its context. All that
+// decides about it is done before it is counted, so that what a test changes after Await is not for
+// the loads it has awaited.
 func (o *Origin[V]) query(ctx context.Context, keys []string) (map[string]V, Fault, error) {
 	f, found := o.striking(keys), o.read(keys)
 	v := o.begin(keys)
@@ -255,8 +258,9 @@ func (v *visit) stay(ctx context.Context, f Fault) error {
 	return ctx.Err()
 }
 
-// finish ends what still runs, and fails a test that forgot loads at a gate. Of a gate that was left closed without
-// harm it only leaves a hint, for a load whose context ended there is what some tests are about.
+// finish ends what still runs, and fails a test that forgot loads at a gate. Of a gate that was
+// left closed without harm it only leaves a hint, for a load whose context ended there is what some
+// tests are about.
 func (o *Origin[V]) finish() {
 	running, shut := o.sendHome()
 	for _, g := range shut {
@@ -276,7 +280,8 @@ func (o *Origin[V]) finish() {
 	}
 }
 
-// sendHome ends the loads that run and returns them, and the gates to which loads came and that nobody has opened.
+// sendHome ends the loads that run and returns them, and the gates to which loads came and that
+// nobody has opened.
 func (o *Origin[V]) sendHome() (running []*visit, shut []*gate) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -328,8 +328,8 @@ func TestBulkFaults(t *testing.T) {
 	}
 }
 
-// A load has begun when all that decides about it is settled: neither a value nor a fault nor a gate that come after
-// Await has seen it are for it.
+// A load has begun when all that decides about it is settled: neither a value nor a fault nor a
+// gate that come after Await has seen it are for it.
 func TestAwaitedLoadsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reading, matching := make(chan struct{}), make(chan struct{})
@@ -420,7 +420,8 @@ func TestLoadsEndWithTheirTest(t *testing.T) {
 	})
 }
 
-// A load that left its gate with its context is what some tests are about: that is a hint, no failure.
+// A load that left its gate with its context is what some tests are about: that is a hint, no
+// failure.
 func TestGateThatNobodyWaitsAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := asTest(func(tb testing.TB) {

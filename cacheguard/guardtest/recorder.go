@@ -14,9 +14,9 @@ import (
 // maxEvents bounds what a Recorder keeps of events; its counts have no bound.
 const maxEvents = 10_000
 
-// Recorder is a cacheguard.Observer that keeps what it is told. The zero Recorder is ready to use; it must not be
-// copied. Several caches can share one. It is safe for concurrent use, but for Await, which may call tb.Fatalf and so
-// belongs on the test's goroutine.
+// Recorder is a cacheguard.Observer that keeps what it is told. The zero Recorder is ready to use;
+// it must not be copied. Several caches can share one. It is safe for concurrent use, but for
+// Await, which may call tb.Fatalf and so belongs on the test's goroutine.
 type Recorder struct {
 	mu     sync.Mutex // guards all below
 	events []cacheguard.Event
@@ -48,7 +48,8 @@ func (r *Recorder) Count(kind cacheguard.EventKind) int {
 	return r.counts[kind]
 }
 
-// Events are the events of these kinds, or without any all, oldest first: those among the latest 10,000.
+// Events are the events of these kinds, or without any all, oldest first: those among the latest
+// 10,000.
 func (r *Recorder) Events(kinds ...cacheguard.EventKind) []cacheguard.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +63,8 @@ func (r *Recorder) Events(kinds ...cacheguard.EventKind) []cacheguard.Event {
 	return found
 }
 
-// Await returns when there were n events of a kind. If that doesn't come true within a minute it fails the test with
-// tb.Fatalf.
+// Await returns when there were n events of a kind. If that doesn't come true within a minute it
+// fails the test with tb.Fatalf.
 func (r *Recorder) Await(tb testing.TB, kind cacheguard.EventKind, n int) {
 	tb.Helper()
 	await(tb, &r.mu, &r.more,

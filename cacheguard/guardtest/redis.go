@@ -7,28 +7,32 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// RedisServer starts a redis-server of the test's own, empty and without persistence, on a free loopback port, and
-// returns its host:port. It stops when the test ends. The redis-server is the one on the PATH; without one the test is
-// skipped, or fails if the environment has CACHEGUARD_TEST=full, for a build that must not skip anything.
+// RedisServer starts a redis-server of the test's own, empty and without persistence, on a free
+// loopback port, and returns its host:port. It stops when the test ends. The redis-server is the
+// one on the PATH; without one the test is skipped, or fails if the environment has
+// CACHEGUARD_TEST=full, for a build that must not skip anything.
 func RedisServer(tb testing.TB) (addr string) {
 	tb.Helper()
 	return redistest.Start(tb).Addr()
 }
 
-// Proxy stands between a program and its Redis, and does to their traffic what networks do. A client of the program
-// under test dials Addr instead of the server. What a Proxy does holds for all of its connections.
+// Proxy stands between a program and its Redis, and does to their traffic what networks do. A
+// client of the program under test dials Addr instead of the server. What a Proxy does holds for
+// all of its connections.
 //
-// It understands what passes, so that it can lose one certain reply; commands have to come as arrays of at most 256
-// MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. Its methods are safe for concurrent use. It
-// speaks real TCP, so it can't be used in a synctest bubble.
+// It understands what passes, so that it can lose one certain reply; commands have to come as
+// arrays of at most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. Its
+// methods are safe for concurrent use. It speaks real TCP, so it can't be used in a synctest
+// bubble.
 type Proxy struct {
 	tb    testing.TB
 	proxy *redistest.Proxy
 }
 
-// NewProxy starts a proxy to the server at target, which is host:port, on a loopback port of its own. The server need
-// not be there yet. When the test ends the proxy is closed with all connections; if it had to close one before, because
-// what passed was not Redis' protocol, that fails the test.
+// NewProxy starts a proxy to the server at target, which is host:port, on a loopback port of its
+// own. The server need not be there yet. When the test ends the proxy is closed with all
+// connections; if it had to close one before, because what passed was not Redis' protocol, that
+// fails the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	proxy, err := redistest.NewProxy(target)
@@ -46,19 +50,21 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 // Addr is host:port for clients, the same until the test ends.
 func (p *Proxy) Addr() string { return p.proxy.Addr() }
 
-// Delay has each command from now on arrive that much later at the server, one after another on each connection. A
-// client that gives up has its command carried out all the same. Zero ends it.
+// Delay has each command from now on arrive that much later at the server, one after another on
+// each connection. A client that gives up has its command carried out all the same. Zero ends it.
 func (p *Proxy) Delay(by time.Duration) { p.proxy.Slow(by) }
 
-// Cut closes all connections, to clients and to the server, and returns when they are closed. New ones are accepted.
+// Cut closes all connections, to clients and to the server, and returns when they are closed. New
+// ones are accepted.
 func (p *Proxy) Cut() { p.proxy.Cut() }
 
-// Blackhole, while it is on, has nothing pass in either direction: connections are accepted and stay open, and nobody
-// answers. Turned off, what was sent meanwhile arrives, as when a network heals.
+// Blackhole, while it is on, has nothing pass in either direction: connections are accepted and
+// stay open, and nobody answers. Turned off, what was sent meanwhile arrives, as when a network
+// heals.
 func (p *Proxy) Blackhole(on bool) { p.proxy.Blackhole(on) }
 
-// Refuse, while it is on, has new connections refused, as when nothing listens there. Those that are open go on: Cut
-// ends them. Both together are a server that is down.
+// Refuse, while it is on, has new connections refused, as when nothing listens there. Those that
+// are open go on: Cut ends them. Both together are a server that is down.
 func (p *Proxy) Refuse(on bool) {
 	p.tb.Helper()
 	if err := p.proxy.Refuse(on); err != nil {
@@ -66,12 +72,12 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
-// DropReply loses the reply to the next command that matches: the server carries it out, the client hears nothing more
-// on that connection, which stays open. Only one reply is lost for each call.
+// DropReply loses the reply to the next command that matches: the server carries it out, the client
+// hears nothing more on that connection, which stays open. Only one reply is lost for each call.
 //
-// match sees the command's words, the first of them in upper case ("GET", "EVALSHA"), and must not change or keep
-// them. It is asked once for each command of all clients, one at a time, so it may count without a lock; it must not
-// use the Proxy. A nil match fails the test with tb.Fatalf.
+// match sees the command's words, the first of them in upper case ("GET", "EVALSHA"), and must not
+// change or keep them. It is asked once for each command of all clients, one at a time, so it may
+// count without a lock; it must not use the Proxy. A nil match fails the test with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()
 	if match == nil {
@@ -95,8 +101,9 @@ type Loss struct {
 	struck <-chan struct{}
 }
 
-// Await returns when the reply is lost: the server has carried the command out by then. If that doesn't come true
-// within a minute it fails the test with tb.Fatalf, so it belongs on the test's goroutine.
+// Await returns when the reply is lost: the server has carried the command out by then. If that
+// doesn't come true within a minute it fails the test with tb.Fatalf, so it belongs on the test's
+// goroutine.
 func (l *Loss) Await() {
 	l.tb.Helper()
 	timeout := time.NewTimer(patience)

@@ -19,7 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// soon is long enough for a local Redis on a busy machine, and short enough to be waited for in vain.
+// soon is long enough for a local Redis on a busy machine, and short enough to be waited for in
+// vain.
 const soon = 300 * time.Millisecond
 
 // newClient is a client that doesn't retry, and believes its contexts.
@@ -208,8 +209,8 @@ func TestProxyReportsABreachOfProtocol(t *testing.T) {
 	}
 }
 
-// The kit's parts together: replicas on a real Redis, one of them behind a proxy. A replica that can't be told of a
-// change keeps what it has; once it hears again it looks again.
+// The kit's parts together: replicas on a real Redis, one of them behind a proxy. A replica that
+// can't be told of a change keeps what it has; once it hears again it looks again.
 func TestFleetOnRedis(t *testing.T) {
 	server := guardtest.RedisServer(t)
 	proxy := guardtest.NewProxy(t, server)

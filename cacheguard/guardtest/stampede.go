@@ -23,8 +23,8 @@ type Answer[V any] struct {
 // Answers are those of all callers, replica by replica.
 type Answers[V any] []Answer[V]
 
-// Err is nil if every caller got a value, else what went wrong: how many callers failed, and the first one's error,
-// which it wraps.
+// Err is nil if every caller got a value, else what went wrong: how many callers failed, and the
+// first one's error, which it wraps.
 func (a Answers[V]) Err() error {
 	var first error
 	failed := 0
@@ -56,12 +56,13 @@ func (a Answers[V]) Count(status cacheguard.Status) int {
 // errImpatient is the cause of a stampede's context when its callers took too long.
 var errImpatient = errors.New("guardtest: stampede took too long")
 
-// Stampede has so many callers on each replica ask for a key at the same moment, and returns what they got. Whether
-// they meet one load depends on how long that takes: give it time with Fault.Takes, which in a synctest bubble makes it
-// certain, for there no time passes as long as a caller is on its way.
+// Stampede has so many callers on each replica ask for a key at the same moment, and returns what
+// they got. Whether they meet one load depends on how long that takes: give it time with
+// Fault.Takes, which in a synctest bubble makes it certain, for there no time passes as long as a
+// caller is on its way.
 //
-// ctx is the context of every caller. If it has no deadline they have a minute, and the test fails with tb.Fatalf if
-// that is not enough. It belongs on the test's goroutine.
+// ctx is the context of every caller. If it has no deadline they have a minute, and the test fails
+// with tb.Fatalf if that is not enough. It belongs on the test's goroutine.
 func (f *Fleet[V]) Stampede(ctx context.Context, key string, callersPerReplica int, load cacheguard.LoadFunc[V]) Answers[V] {
 	f.tb.Helper()
 	if callersPerReplica < 1 {
@@ -98,9 +99,10 @@ func (a Answers[V]) tooLate() (n int) {
 	return n
 }
 
-// Together calls call(0) to call(n-1) on goroutines of their own, all at the same moment, and returns when they have
-// returned: n requests to a handler, for instance. If they don't within a minute it fails the test with tb.Fatalf, so
-// it belongs on the test's goroutine. call must not use tb.Fatalf or tb.FailNow.
+// Together calls call(0) to call(n-1) on goroutines of their own, all at the same moment, and
+// returns when they have returned: n requests to a handler, for instance. If they don't within a
+// minute it fails the test with tb.Fatalf, so it belongs on the test's goroutine. call must not use
+// tb.Fatalf or tb.FailNow.
 func Together(tb testing.TB, n int, call func(i int)) {
 	tb.Helper()
 	if n < 1 {

@@ -10,23 +10,25 @@ import (
 	"time"
 )
 
-// LockAll waits until it has the locks of all names, or returns an error and holds none of them. It takes them one after
-// another in the order of their bytes, so calls of LockAll never wait for each other in a circle, whatever the order in which
-// their names are given; a name that is given twice is locked once. A deadlock is still possible with a holder of one of the
-// names that waits for another one in some other way, such as a LockAll under a LockAll: lock what belongs together in one
-// call.
+// LockAll waits until it has the locks of all names, or returns an error and holds none of them. It
+// takes them one after another in the order of their bytes, so calls of LockAll never wait for each
+// other in a circle, whatever the order in which their names are given; a name that is given twice
+// is locked once. A deadlock is still possible with a holder of one of the names that waits for
+// another one in some other way, such as a LockAll under a LockAll: lock what belongs together in
+// one call.
 //
-// While it waits for one name it holds the locks of those before. If one of these is lost meanwhile, that is the error at once,
-// and wraps ErrLost. ctx bounds the whole of it, as for Locker.Lock: what it holds when ctx ends is given back in the
-// background. Otherwise its errors are those of Locker.Lock. No name at all is an error.
+// While it waits for one name it holds the locks of those before. If one of these is lost
+// meanwhile, that is the error at once, and wraps ErrLost. ctx bounds the whole of it, as for
+// Locker.Lock: what it holds when ctx ends is given back in the background. Otherwise its errors
+// are those of Locker.Lock. No name at all is an error.
 //
 // Give the locks back by All.Unlock, not one by one: All keeps a goroutine for each until then.
 func LockAll(ctx context.Context, locker Locker, names ...string) (*All, error) {
 	return all(ctx, locker.Lock, names)
 }
 
-// TryLockAll is LockAll without the wait: if another holder has one of the locks it returns an error that wraps ErrHeld, and
-// holds none.
+// TryLockAll is LockAll without the wait: if another holder has one of the locks it returns an
+// error that wraps ErrHeld, and holds none.
 func TryLockAll(ctx context.Context, locker Locker, names ...string) (*All, error) {
 	return all(ctx, locker.TryLock, names)
 }
@@ -70,8 +72,8 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	return a, nil
 }
 
-// All is the locks of several names, held together: each of them has to be held for all of them to be. It implements Lock,
-// so Context works with it. It is safe for concurrent use.
+// All is the locks of several names, held together: each of them has to be held for all of them to
+// be. It implements Lock, so Context works with it. It is safe for concurrent use.
 type All struct {
 	held    []Lock // in the order of their names
 	waiting context.CancelCauseFunc
@@ -128,12 +130,13 @@ func (a *All) Err() error {
 	return worst
 }
 
-// mostUnlocks is how many locks are given back side by side: thousands at once would wait for each other's connections
-// until the time for one step is over.
+// mostUnlocks is how many locks are given back side by side: thousands at once would wait for each
+// other's connections until the time for one step is over.
 const mostUnlocks = 16
 
-// Unlock gives all of them back, some side by side, or all that are left when the system doesn't answer to one. It returns the errors of all, joined: ErrLost if one of them had been lost. ctx
-// is as for each of them. If the Unlock of one panics, so does this one, when the others are done.
+// Unlock gives all of them back, some side by side, or all that are left when the system doesn't
+// answer to one. It returns the errors of all, joined: ErrLost if one of them had been lost. ctx is
+// as for each of them. If the Unlock of one panics, so does this one, when the others are done.
 func (a *All) Unlock(ctx context.Context) error {
 	a.end.Do(func() { close(a.over) })
 	errs := make([]error, len(a.held))

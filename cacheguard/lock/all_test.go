@@ -240,7 +240,8 @@ func TestLockAllAsksEachOnce(t *testing.T) {
 	wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
 }
 
-// A lock that ended while its timer stood still is found by asking, before all of them count as held.
+// A lock that ended while its timer stood still is found by asking, before all of them count as
+// held.
 func TestLockAllFindsWhatHasEnded(t *testing.T) {
 	s := newShelf()
 	_, err := lock.LockAll(t.Context(), ended{s}, "a", "b")

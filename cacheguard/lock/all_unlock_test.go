@@ -25,7 +25,8 @@ func manyLocks(t *testing.T, f *fake, n int) *lock.All {
 	return all
 }
 
-// Thousands of locks are given back some at a time, so that they don't wait for each other's connections.
+// Thousands of locks are given back some at a time, so that they don't wait for each other's
+// connections.
 func TestUnlockOfManySideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, most = 5000, 16

@@ -26,7 +26,8 @@ func (s slow) Lock(_ context.Context, name string) (lock.Lock, error) {
 
 func (s slow) TryLock(ctx context.Context, name string) (lock.Lock, error) { return s.Lock(ctx, name) }
 
-// Do waits for the answer of Unlock also when its context has ended: what it returns is about the work and the lock.
+// Do waits for the answer of Unlock also when its context has ended: what it returns is about the
+// work and the lock.
 func TestDoAfterItsContext(t *testing.T) {
 	for _, want := range []error{nil, lock.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,8 @@ func TestDoUnlocksHoweverTheWorkEnds(t *testing.T) {
 	}
 }
 
-// TestDoWithAContextThatEnds: whether the work was alone is known only when the system has answered.
+// TestDoWithAContextThatEnds: whether the work was alone is known only when the system has
+// answered.
 func TestDoWithAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -1,6 +1,7 @@
-// Package lock is the port to distributed locks: a Locker hands out locks by name, to one holder at a time whatever the
-// process, and the packages below implement it. Each is usable alone; under a cache's loads they go through package
-// lockstore, and package locktest is the suite that any Locker can be held to.
+// Package lock is the port to distributed locks: a Locker hands out locks by name, to one holder at
+// a time whatever the process, and the packages below implement it. Each is usable alone; under a
+// cache's loads they go through package lockstore, and package locktest is the suite that any
+// Locker can be held to.
 //
 //	err := lock.Do(ctx, locker, "invoices/2026-11", func(ctx context.Context, held lock.Lock) error {
 //		return writeInvoices(ctx, held.Token()) // ctx ends if the lock is lost
@@ -8,11 +9,12 @@
 //
 // # Efficiency or correctness
 //
-// A lock that ends by itself when its holder dies can end while its holder lives: it was stopped, or cut off. Such a
-// lock is for efficiency: work is rarely done twice. For correctness, what the lock protects has to check the holder's
-// fencing token and refuse one that is smaller than the largest it has seen, and the tokens have to come from a system
-// that forgets nothing (Kleppmann: How to do distributed locking, 2016). Lost and Err tell a holder early, as a rule
-// before another one has the lock; they can't help one that is stopped between looking and acting.
+// A lock that ends by itself when its holder dies can end while its holder lives: it was stopped,
+// or cut off. Such a lock is for efficiency: work is rarely done twice. For correctness, what the
+// lock protects has to check the holder's fencing token and refuse one that is smaller than the
+// largest it has seen, and the tokens have to come from a system that forgets nothing (Kleppmann:
+// How to do distributed locking, 2016). Lost and Err tell a holder early, as a rule before another
+// one has the lock; they can't help one that is stopped between looking and acting.
 //
 // # The lockers of this module
 //
@@ -28,17 +30,19 @@
 //	(2) as with all: a holder stands still past its lease and goes on
 //	(3) and has it in order with Options.Fair
 //
-// All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder dies, give it back
-// in the owner's name only, and know a holder again by its context (see Context).
+// All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder
+// dies, give it back in the owner's name only, and know a holder again by its context (see
+// Context).
 //
 // # A process that stands still
 //
-// A process can stand still for longer than a lease: SIGSTOP, a long garbage collection, a virtual machine that is moved.
-// What it hears after that is old. The lockers of this module believe nothing that is older than their own last question:
-// an answer counts from before its question was sent, and a message only wakes, or has to be newer than the last answer.
-// So a Lock that returns is held at that moment, and Err of a holder that stood still is ErrLost before it does anything
-// else. package locktest holds each locker to it, with processes that are stopped while they wait, acquire, hold and unlock;
-// go run ./bench locks does it at random.
+// A process can stand still for longer than a lease: SIGSTOP, a long garbage collection, a virtual
+// machine that is moved. What it hears after that is old. The lockers of this module believe
+// nothing that is older than their own last question: an answer counts from before its question was
+// sent, and a message only wakes, or has to be newer than the last answer. So a Lock that returns
+// is held at that moment, and Err of a holder that stood still is ErrLost before it does anything
+// else. package locktest holds each locker to it, with processes that are stopped while they wait,
+// acquire, hold and unlock; go run ./bench locks does it at random.
 //
 // # Coming from another library
 //
@@ -57,14 +61,15 @@
 //	               TryWithContext               TryLock
 //	               ForceWithContext             Seizer.SeizeUnsafely
 //
-// A lock that is continued, or seized, gets a larger fencing token. The holder before hears of it at its next renewal.
+// A lock that is continued, or seized, gets a larger fencing token. The holder before hears of it
+// at its next renewal.
 //
 // # What clients log
 //
-// While a server can't be reached go-redis logs a line for each connection that it fails to dial. It stops after PoolSize of
-// them, until the server is back. So one outage costs a client about PoolSize lines, 10 for each processor by default; a
-// PoolSize of 1,000 and five masters that come and go make thousands. Keep PoolSize as small as serves, and have a failure
-// be one at once:
+// While a server can't be reached go-redis logs a line for each connection that it fails to dial.
+// It stops after PoolSize of them, until the server is back. So one outage costs a client about
+// PoolSize lines, 10 for each processor by default; a PoolSize of 1,000 and five masters that come
+// and go make thousands. Keep PoolSize as small as serves, and have a failure be one at once:
 //
 //	rdb := redis.NewClient(&redis.Options{
 //		Addr:                  addr,
@@ -74,13 +79,13 @@
 //		MaxRetries:            -1, // a locker asks again by itself
 //	})
 //
-// redis.SetLogger says where these lines go, for the whole program. The lockers log by themselves: one line when the trouble
-// begins and one when it ends.
+// redis.SetLogger says where these lines go, for the whole program. The lockers log by themselves:
+// one line when the trouble begins and one when it ends.
 //
 // # Five properties
 //
-// What distributed locks are usually asked for, and which scheme has it. The stages are those of the example in
-// examples/catalog, in the order in which the literature mends them:
+// What distributed locks are usually asked for, and which scheme has it. The stages are those of
+// the example in examples/catalog, in the order in which the literature mends them:
 //
 //	                             mutual      release on  re-       performance and        release by
 //	                             exclusion   timeout     entrancy  availability           the owner only

@@ -9,7 +9,8 @@ var (
 	// ErrHeld is what TryLock returns when another holder has the lock.
 	ErrHeld = tenure.ErrHeld
 
-	// ErrLost says that a lock ended before it was unlocked. It is also the cause of a Context that ended for that.
+	// ErrLost says that a lock ended before it was unlocked. It is also the cause of a Context that
+	// ended for that.
 	ErrLost = tenure.ErrLost
 
 	// ErrNotHeld is Lock.Err after Unlock.

@@ -56,8 +56,8 @@ func Example() {
 	})
 	fmt.Println(err)
 
-	// A holder stands still, its lock ends, and another one has it. When the first goes on, it has not heard of that:
-	// it is the ledger that must refuse it.
+	// A holder stands still, its lock ends, and another one has it. When the first goes on, it has
+	// not heard of that: it is the ledger that must refuse it.
 	late, err := locker.Lock(ctx, "ledger")
 	if err != nil {
 		panic(err)

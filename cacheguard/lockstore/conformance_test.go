@@ -65,14 +65,14 @@ func wrap(t *testing.T, store cacheguard.Store, locker lock.Locker) *lockstore.S
 	return s
 }
 
-// elsewhere are the cases in which a load goes on in another process than it began in. No cache does that, and its lock
-// can't.
+// elsewhere are the cases in which a load goes on in another process than it began in. No cache
+// does that, and its lock can't.
 var elsewhere = []string{
 	"lease knows its own token", "release with any number", "grants have a stamp", "many: leases of each kind", "many: fills of each kind",
 }
 
-// conformance is the suite but for those cases. Nor is it told how to lose leases: a key whose lease was lost isn't free,
-// which is what the lock is for.
+// conformance is the suite but for those cases. Nor is it told how to lose leases: a key whose
+// lease was lost isn't free, which is what the lock is for.
 func conformance(t *testing.T, open func(t *testing.T) storetest.Fleet) {
 	for _, c := range storetest.Cases() {
 		if !slices.Contains(elsewhere, c.Name) {
@@ -90,8 +90,8 @@ func TestConformanceMemory(t *testing.T) {
 	})
 }
 
-// heard is a store whose Listen returns when messages of the cache arrive, as those of a cache do long before its first load: a
-// change whose message is lost ends no lock.
+// heard is a store whose Listen returns when messages of the cache arrive, as those of a cache do
+// long before its first load: a change whose message is lost ends no lock.
 type heard struct {
 	cacheguard.Store
 	t *testing.T

@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// Lease asks the store for the lease, and whoever gets it asks for the lock. Most askers get something else from the
-// store and never touch the lock: what they learn, and how they are woken, is the store's.
+// Lease asks the store for the lease, and whoever gets it asks for the lock. Most askers get
+// something else from the store and never touch the lock: what they learn, and how they are woken,
+// is the store's.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
 	asked := time.Now()
 	answer, err := s.Store.Lease(ctx, k, ask)
@@ -36,11 +37,12 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 	return replies
 }
 
-// atOnce is how many locks a batch asks for at a time. Those that are held are waited for all at once.
+// atOnce is how many locks a batch asks for at a time. Those that are held are waited for all at
+// once.
 const atOnce = 16
 
-// lock gets the lock of a key whose lease was granted, or gives the lease back. It is done when the lease is to be renewed
-// for the first time, which nobody does before; it asks when there is room.
+// lock gets the lock of a key whose lease was granted, or gives the lease back. It is done when the
+// lease is to be renewed for the first time, which nobody does before; it asks when there is room.
 func (s *Store) lock(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
@@ -75,8 +77,9 @@ func (s *Store) lock(
 	}
 }
 
-// acquire asks for a lock, for no longer than Patience, whether or not the load's callers would wait for another load:
-// one that has just been given back is not held by anybody. It calls leave when it knows whether it is held.
+// acquire asks for a lock, for no longer than Patience, whether or not the load's callers would
+// wait for another load: one that has just been given back is not held by anybody. It calls leave
+// when it knows whether it is held.
 func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lock, error) {
 	within, cancel := context.WithTimeout(ctx, s.opts.Patience)
 	defer cancel()
@@ -125,7 +128,8 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
-// Invalidate ends the loads under way, also their locks, if they are of this process, whether or not messages arrive here yet.
+// Invalidate ends the loads under way, also their locks, if they are of this process, whether or
+// not messages arrive here yet.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	err := s.Store.Invalidate(ctx, keys)
 	for _, k := range keys {

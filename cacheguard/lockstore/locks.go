@@ -15,9 +15,9 @@ type load struct {
 	token cacheguard.ID
 }
 
-// locks are those of the loads of this process that are under way. A lock is kept for as long as its load has the lease,
-// as far as is known here: the load may have ended without a word. One whose lease was lost, or can't be renewed, has it
-// to its end.
+// locks are those of the loads of this process that are under way. A lock is kept for as long as
+// its load has the lease, as far as is known here: the load may have ended without a word. One
+// whose lease was lost, or can't be renewed, has it to its end.
 type locks struct {
 	store cacheguard.Store
 
@@ -47,7 +47,8 @@ func (l *locks) init(store cacheguard.Store) {
 	l.caches = make(map[string]func())
 }
 
-// begin returns what is kept for a load, and whether the caller has to get the lock: then it calls end.
+// begin returns what is kept for a load, and whether the caller has to get the lock: then it calls
+// end.
 func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, first bool) {
 	l.listen(of.key.Cache)
 	l.mu.Lock()
@@ -68,7 +69,8 @@ func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, 
 	return k, true
 }
 
-// end notes what has become of getting a lock for a load whose lease lasts until then: held is nil if it wasn't got.
+// end notes what has become of getting a lock for a load whose lease lasts until then: held is nil
+// if it wasn't got.
 func (l *locks) end(of load, k *kept, held lock.Lock, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,8 +97,9 @@ func (l *locks) extend(of load, ttl time.Duration) {
 	}
 }
 
-// keep has a lock be kept to the end of its load, or until a renewal is answered: its load goes on, and whether it still
-// has the lease is not known. Fill, Conclude or Release ends it, or the locker.
+// keep has a lock be kept to the end of its load, or until a renewal is answered: its load goes on,
+// and whether it still has the lease is not known. Fill, Conclude or Release ends it, or the
+// locker.
 func (l *locks) keep(of load, g cacheguard.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,11 +108,13 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 	}
 }
 
-// renewed follows what the store said of a lease that was to last until then, and says what the load is to be told.
+// renewed follows what the store said of a lease that was to last until then, and says what the
+// load is to be told.
 //
-// A lease that isn't the load's any more may have been lost by the store. Then the load goes on, keeps its lock to its
-// end, and nobody loads beside it: who has the lease now doesn't have the lock and is about to give the lease back. If it
-// was a change that has ended the lease, a message says so.
+// A lease that isn't the load's any more may have been lost by the store. Then the load goes on,
+// keeps its lock to its end, and nobody loads beside it: who has the lease now doesn't have the
+// lock and is about to give the lease back. If it was a change that has ended the lease, a message
+// says so.
 func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time, patience time.Duration) cacheguard.Holding {
 	l.mu.Lock()
 	k := l.held[of]
@@ -169,7 +174,8 @@ func (l *locks) forget(of load) {
 	}
 }
 
-// giveBack gives a lock back aside; Close waits for those that began before it. It is called with l.mu held.
+// giveBack gives a lock back aside; Close waits for those that began before it. It is called with
+// l.mu held.
 func (l *locks) giveBack(held lock.Lock) {
 	if l.closed {
 		go unlock(held)
@@ -178,11 +184,12 @@ func (l *locks) giveBack(held lock.Lock) {
 	l.work.Go(func() { unlock(held) })
 }
 
-// unlock gives a lock back. What can't be given back ends by itself, and a lock that was lost has ended.
+// unlock gives a lock back. What can't be given back ends by itself, and a lock that was lost has
+// ended.
 func unlock(held lock.Lock) { _ = held.Unlock(context.Background()) }
 
-// listen has the locks of a cache's keys dropped when the keys are changed: their loads are nobody's any more, and
-// must not hold up those that begin now.
+// listen has the locks of a cache's keys dropped when the keys are changed: their loads are
+// nobody's any more, and must not hold up those that begin now.
 func (l *locks) listen(cache string) {
 	l.mu.Lock()
 	_, already := l.caches[cache]
@@ -206,8 +213,9 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-// changed ends the locks of those loads of a key, in whatever version, that have lost their lease by its change. A message may arrive when the
-// next load has its lease already, so the store is asked.
+// changed ends the locks of those loads of a key, in whatever version, that have lost their lease
+// by its change. A message may arrive when the next load has its lease already, so the store is
+// asked.
 func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

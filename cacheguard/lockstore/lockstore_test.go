@@ -18,7 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// fleet is replicas in a synctest bubble, each with a store of its own around one memory, and one locker.
+// fleet is replicas in a synctest bubble, each with a store of its own around one memory, and one
+// locker.
 type fleet struct {
 	memory *memstore.Store
 	locker *fake
@@ -106,7 +107,8 @@ func TestOneLoad(t *testing.T) {
 	})
 }
 
-// A lease that the store loses doesn't begin a second load beside the first, as it does without locks.
+// A lease that the store loses doesn't begin a second load beside the first, as it does without
+// locks.
 func TestLeaseIsLost(t *testing.T) {
 	for _, locked := range []bool{true, false} {
 		t.Run(fmt.Sprint(locked), func(t *testing.T) {
@@ -180,7 +182,8 @@ func (o *overheard) Listen(cache string, tell func(cacheguard.Message)) (stop fu
 	return o.Store.Listen(cache, tell)
 }
 
-// A change's message that comes late doesn't take the lock from the load that began after the change.
+// A change's message that comes late doesn't take the lock from the load that began after the
+// change.
 func TestLateMessageOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, locker := memstore.New(memstore.Options{}), newFake()
@@ -308,8 +311,8 @@ func TestEveryExitUnlocks(t *testing.T) {
 	})
 }
 
-// While the locker can't be used the store's leases go alone: that is logged once, and nobody waits for it more than once
-// a second.
+// While the locker can't be used the store's leases go alone: that is logged once, and nobody waits
+// for it more than once a second.
 func TestLockerIsDown(t *testing.T) {
 	for name, harm := range map[string]func(f *fake){
 		"errors": func(f *fake) { f.down = errors.New("no quorum") },
@@ -367,8 +370,8 @@ func TestLockerGrantsTwice(t *testing.T) {
 	})
 }
 
-// A lock that is held by a load that has lost its lease is waited for, not fought for: the key is asked for a few times
-// a second.
+// A lock that is held by a load that has lost its lease is waited for, not fought for: the key is
+// asked for a few times a second.
 func TestHeldElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, nil)
@@ -402,7 +405,8 @@ func TestHeldElsewhere(t *testing.T) {
 	})
 }
 
-// A load that ends without a word, as that of a process without a cache, keeps its lock as long as its lease.
+// A load that ends without a word, as that of a process without a cache, keeps its lock as long as
+// its lease.
 func TestLockEndsWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// lockName is the name of a key's lock. A cache's name has no brace, so no two keys have one name; a key that makes it
-// too long is in it as its hash. Its other versions have a number behind that.
+// lockName is the name of a key's lock. A cache's name has no brace, so no two keys have one name;
+// a key that makes it too long is in it as its hash. Its other versions have a number behind that.
 func lockName(k cacheguard.Key) string {
 	version := ""
 	if k.Version > 0 {

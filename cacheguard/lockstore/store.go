@@ -15,15 +15,16 @@ import (
 
 // Options configures a Store. The zero value of a field means its default.
 type Options struct {
-	// Patience is how long a step waits for a lock whose key is free in the store: a lock that has just been given
-	// back, or whose holder has lost its lease and doesn't know it yet. After that the key counts as held, and is asked
-	// for again. It also bounds the wait for a locker that doesn't answer. Whatever it is, no step waits for longer than a
-	// third of the cache's LeaseTTL, and no batch: what has not been asked for by then is loaded with its lease alone.
+	// Patience is how long a step waits for a lock whose key is free in the store: a lock that has
+	// just been given back, or whose holder has lost its lease and doesn't know it yet. After that
+	// the key counts as held, and is asked for again. It also bounds the wait for a locker that
+	// doesn't answer. Whatever it is, no step waits for longer than a third of the cache's
+	// LeaseTTL, and no batch: what has not been asked for by then is loaded with its lease alone.
 	// Default 200 ms; at least 1 ms.
 	Patience time.Duration
 
-	// Logger gets a line when the locker can't be used, so that the store's leases go alone, and when it can be again.
-	// Default slog.Default().
+	// Logger gets a line when the locker can't be used, so that the store's leases go alone, and
+	// when it can be again. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -52,7 +53,8 @@ var (
 	_ cacheguard.Breakers = (*Store)(nil)
 )
 
-// Wrap is New with the default options. If an argument is nil it returns nil, which cacheguard.New refuses.
+// Wrap is New with the default options. If an argument is nil it returns nil, which cacheguard.New
+// refuses.
 func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 	s, err := New(store, locker, Options{})
 	if err != nil {
@@ -61,8 +63,9 @@ func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 	return s
 }
 
-// New makes a store whose loads need a lock of the locker besides their lease of the store, or says everything that is
-// wrong. Both stay the caller's: Close ends what the Store itself does, and closes neither. Close the caches first.
+// New makes a store whose loads need a lock of the locker besides their lease of the store, or says
+// everything that is wrong. Both stay the caller's: Close ends what the Store itself does, and
+// closes neither. Close the caches first.
 func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, error) {
 	var errs []error
 	if isNil(store) {
@@ -88,7 +91,8 @@ func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, erro
 	return s, nil
 }
 
-// Close gives back the locks of loads that are under way, and waits until that is done. A second Close does nothing.
+// Close gives back the locks of loads that are under way, and waits until that is done. A second
+// Close does nothing.
 func (s *Store) Close() error {
 	if s != nil {
 		s.locks.close()
@@ -104,7 +108,8 @@ func (s *Store) Breakers() (open, all int) {
 	return 0, 0
 }
 
-// isNil reports whether v is nil, or an interface around a nil pointer, as a constructor's that has failed.
+// isNil reports whether v is nil, or an interface around a nil pointer, as a constructor's that has
+// failed.
 func isNil(v any) bool {
 	return v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil()
 }

@@ -24,7 +24,8 @@ func many(n int, ttl time.Duration) (keys []cacheguard.Key, asks []cacheguard.Le
 	return keys, asks
 }
 
-// Locks are not waited for until the leases are over, however many keys a batch has, and however slow the locker is.
+// Locks are not waited for until the leases are over, however many keys a batch has, and however
+// slow the locker is.
 func TestBatchEndsWithinItsLeases(t *testing.T) {
 	const n, ttl = 1000, 3 * time.Second
 	for name, c := range map[string]struct {
@@ -102,8 +103,8 @@ func (s *away) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []ca
 	return replies
 }
 
-// A store that can't be reached for longer than a lease, as in a failover, doesn't begin a second load beside the first:
-// that goes on under its lock to its end.
+// A store that can't be reached for longer than a lease, as in a failover, doesn't begin a second
+// load beside the first: that goes on under its lock to its end.
 func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 	get := map[string]func(f *fleet, c *cacheguard.Cache[string]) error{
 		"one": func(f *fleet, c *cacheguard.Cache[string]) error {

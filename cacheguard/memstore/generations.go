@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxTags is how many invalidated tags are remembered for a cache. One more and all of its values are invalidated,
-// which forgets them.
+// maxTags is how many invalidated tags are remembered for a cache. One more and all of its values
+// are invalidated, which forgets them.
 const maxTags = 100_000
 
 // generations are the times of a cache's invalidations.
@@ -28,7 +28,8 @@ func (t *turn) generations(cache string) *generations {
 	return g
 }
 
-// stamp is the time on the clock of the generations, which moves with each reading, so that no two are the same.
+// stamp is the time on the clock of the generations, which moves with each reading, so that no two
+// are the same.
 func (s *Store) stamp(now time.Duration) int64 {
 	s.stamped = s.nextStamp(now)
 	return s.stamped

@@ -6,15 +6,16 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxQueue is how many messages wait for a listener that is slower than they come. One more and they are lost, which
-// the listener is told.
+// maxQueue is how many messages wait for a listener that is slower than they come. One more and
+// they are lost, which the listener is told.
 const maxQueue = 1024
 
-// listener delivers messages one after another, in the order in which they were pushed, without a goroutine: the step
-// that pushed a message also delivers it, after the store's mutex is free, unless another step is delivering to the
-// same listener at that moment; then that one delivers it too. So nobody waits for a listener but the one step that
-// is calling it, a listener may lock what it likes as long as its holders don't call the store, and one that calls the
-// store although it must not finds its own messages delivered after it returned instead of a deadlock.
+// listener delivers messages one after another, in the order in which they were pushed, without a
+// goroutine: the step that pushed a message also delivers it, after the store's mutex is free,
+// unless another step is delivering to the same listener at that moment; then that one delivers it
+// too. So nobody waits for a listener but the one step that is calling it, a listener may lock what
+// it likes as long as its holders don't call the store, and one that calls the store although it
+// must not finds its own messages delivered after it returned instead of a deadlock.
 type listener struct {
 	tell func(cacheguard.Message)
 
@@ -24,8 +25,8 @@ type listener struct {
 	stopped bool
 }
 
-// push queues a message, or drops it with all that are queued and reports false. It is called with the store's mutex
-// held, which makes the order of messages that of the steps.
+// push queues a message, or drops it with all that are queued and reports false. It is called with
+// the store's mutex held, which makes the order of messages that of the steps.
 func (l *listener) push(m cacheguard.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +70,8 @@ func (l *listener) begin() bool {
 	return true
 }
 
-// next takes a message from the queue. That there is none and that nobody is telling any more is one fact: a message
-// pushed after it is delivered by whoever pushed it.
+// next takes a message from the queue. That there is none and that nobody is telling any more is
+// one fact: a message pushed after it is delivered by whoever pushed it.
 func (l *listener) next() (cacheguard.Message, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

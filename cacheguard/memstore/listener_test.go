@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestSlowListenerHoldsUpOneCaller stops a listener in the middle of a message. Others go on, and their messages come in
-// order when the listener does.
+// TestSlowListenerHoldsUpOneCaller stops a listener in the middle of a message. Others go on, and
+// their messages come in order when the listener does.
 func TestSlowListenerHoldsUpOneCaller(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	called, proceed := make(chan struct{}), make(chan struct{})
@@ -64,7 +64,8 @@ func TestListenerThatIsTooSlowIsToldSo(t *testing.T) {
 	}
 }
 
-// TestListenerThatCallsTheStore is one that does what it must not. It gets its messages all the same, later.
+// TestListenerThatCallsTheStore is one that does what it must not. It gets its messages all the
+// same, later.
 func TestListenerThatCallsTheStore(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	var got []string
@@ -174,7 +175,8 @@ func TestNobodyIsToldWhatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestEachListenerHasItsOwnFrame is for caches that play several processes, and then share no memory.
+// TestEachListenerHasItsOwnFrame is for caches that play several processes, and then share no
+// memory.
 func TestEachListenerHasItsOwnFrame(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	var got []string

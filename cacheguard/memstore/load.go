@@ -8,7 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// maxTold is the largest frame that travels in a message. The others are read from the store by those who want them.
+// maxTold is the largest frame that travels in a message. The others are read from the store by
+// those who want them.
 const maxTold = 4 << 10
 
 // Lease asks for the right to load a key. See cacheguard.Store.

@@ -49,7 +49,8 @@ func New(opts Options) *Store {
 	}
 }
 
-// Close drops everything. All steps after it are errors, and nobody is told anything any more. It returns nil.
+// Close drops everything. All steps after it are errors, and nobody is told anything any more. It
+// returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +74,8 @@ func (s *Store) age() time.Duration { return time.Since(s.began) }
 // Warm does nothing.
 func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn) {}) }
 
-// Listen has tell called, by whoever does the step that the message is about. See cacheguard.Store. No call begins
-// after stop returned; one may still be running.
+// Listen has tell called, by whoever does the step that the message is about. See cacheguard.Store.
+// No call begins after stop returned; one may still be running.
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()

@@ -14,8 +14,8 @@ const (
 	sweepMax = 64  // items dropped by one sweep, so that no step pays for an avalanche
 )
 
-// table is a map whose items expire, and which drops those that would expire next when they are too many bytes.
-// Instants are durations since the store began.
+// table is a map whose items expire, and which drops those that would expire next when they are too
+// many bytes. Instants are durations since the store began.
 type table[T any] struct {
 	limit    int64
 	bytes    int64
@@ -85,7 +85,8 @@ func (t *table[T]) remove(k cacheguard.Key) {
 	heap.Remove(&t.byExpiry, it.index)
 }
 
-// sweep drops some of what has expired. With a sweep in every step no goroutine is needed to free memory.
+// sweep drops some of what has expired. With a sweep in every step no goroutine is needed to free
+// memory.
 func (t *table[T]) sweep(now time.Duration) {
 	for range sweepMax {
 		if len(t.byExpiry) == 0 || now < t.byExpiry[0].until {

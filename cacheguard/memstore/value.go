@@ -49,7 +49,8 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	})
 }
 
-// drop removes all that is known about a key in its version, and reports whether there was something.
+// drop removes all that is known about a key in its version, and reports whether there was
+// something.
 func (t *turn) drop(k cacheguard.Key) bool {
 	slot := t.slot(k)
 	was := slot

@@ -16,8 +16,8 @@ var (
 	declaration = regexp.MustCompile(`(?m)^hidden byte (.*);$`)
 )
 
-// TestHeaders checks that what the header of a model says is what the model has: every macro belongs to a run,
-// every mutant must fail, every check can fail and is made.
+// TestHeaders checks that what the header of a model says is what the model has: every macro
+// belongs to a run, every mutant must fail, every check can fail and is made.
 func TestHeaders(t *testing.T) {
 	for _, path := range models(t) {
 		t.Run(path, func(t *testing.T) {

@@ -97,7 +97,8 @@ func check(t *testing.T, path string, r run) string {
 	}
 	command(ctx, t, dir, "spin", append(spin, path)...)
 
-	// COLLAPSE compresses states without loss. A quick run spends more time in the compiler than in the checker.
+	// COLLAPSE compresses states without loss. A quick run spends more time in the compiler than in
+	// the checker.
 	optimise := "-O0"
 	if r.full {
 		optimise = "-O2"

@@ -63,7 +63,8 @@ func refusesAll(t *testing.T, name string, src []byte) {
 	refuses[time.Time](t, name, src)
 }
 
-// TestBombs: lengths that nothing backs and nesting without end are an error that costs next to nothing.
+// TestBombs: lengths that nothing backs and nesting without end are an error that costs next to
+// nothing.
 func TestBombs(t *testing.T) {
 	const many = 100_000
 	all := []byte{0xff, 0xff, 0xff, 0xff}
@@ -94,7 +95,8 @@ func TestBombs(t *testing.T) {
 	refusesAll(t, "a long timestamp of a second in nanoseconds", append([]byte{0xc7, 12, 0xff, 0xdf}, make([]byte, 11)...))
 }
 
-// TestTimestampsThatLookLikeMaps: where the library expects a map, it would read the body of a timestamp as one.
+// TestTimestampsThatLookLikeMaps: where the library expects a map, it would read the body of a
+// timestamp as one.
 func TestTimestampsThatLookLikeMaps(t *testing.T) {
 	bomb := []byte{0xdd, 0xff, 0xff, 0xff, 0xff}
 	for name, timestamp := range map[string][]byte{

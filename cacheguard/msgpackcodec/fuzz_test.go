@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 )
 
-// FuzzDecode: whatever the bytes are, a value that can be stored again or an error, in bounded memory.
+// FuzzDecode: whatever the bytes are, a value that can be stored again or an error, in bounded
+// memory.
 func FuzzDecode(f *testing.F) {
 	out, err := msgpackcodec.Codec[everything]{}.Append(nil, everything{
 		Words: []string{"a"}, Loose: map[string]any{"a": 1.5}, Times: []time.Time{time.Unix(1<<31, 5)}, Many: make([]everything, 2),
@@ -22,7 +23,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0x81, 0xa5, 'L', 'o', 'o', 's', 'e', 0xd7, 0xff, 0xdf, 0xff, 0xff, 0xff, 0xff, 0, 0, 0})
 	f.Add(bytes.Repeat([]byte{0x91}, 20_000))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		// A byte can be an element of everything.Many; the rest is for the fuzzer, which runs beside.
+		// A byte can be an element of everything.Many; the rest is for the fuzzer, which runs
+		// beside.
 		if costs := allocated(func() { decodes[everything](t, src) }); costs > uint64(8<<20+4096*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}

@@ -19,11 +19,13 @@ const (
 	maxNanos = 999_999_999
 )
 
-// sound walks over src and returns bytes that the library can be given: one whole object, with all it declares.
+// sound walks over src and returns bytes that the library can be given: one whole object, with all
+// it declares.
 //
-// The bytes are src, unless they have a short timestamp whose first byte could be the head of a map. Where it expects
-// a map, the library skips the head of an extension and takes its body for a map, and would then read the rest of src
-// from another place than the walk did. Such a timestamp is written in its longest form, whose first byte can't be that.
+// The bytes are src, unless they have a short timestamp whose first byte could be the head of a
+// map. Where it expects a map, the library skips the head of an extension and takes its body for a
+// map, and would then read the rest of src from another place than the walk did. Such a timestamp
+// is written in its longest form, whose first byte can't be that.
 func sound(src []byte) ([]byte, error) {
 	var (
 		few   [32]uint64
@@ -71,7 +73,8 @@ func sound(src []byte) ([]byte, error) {
 	}
 }
 
-// object returns how many bytes the object at the start of b has, without the objects inside it, and the number of those.
+// object returns how many bytes the object at the start of b has, without the objects inside it,
+// and the number of those.
 func object(b []byte) (size int, inner uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, errShort
@@ -125,8 +128,8 @@ func object(b []byte) (size int, inner uint64, err error) {
 
 func isExtension(c byte) bool { return c >= 0xc7 && c <= 0xc9 || c >= 0xd4 && c <= 0xd8 }
 
-// timestamp returns the longest form of a timestamp that must not be left as it is, nil for any other timestamp, and an
-// error for any other extension.
+// timestamp returns the longest form of a timestamp that must not be left as it is, nil for any
+// other timestamp, and an error for any other extension.
 func timestamp(ext []byte) (long []byte, err error) {
 	const kind = 0xff // -1
 	var nanos, seconds uint64

@@ -1,24 +1,27 @@
-// Package otelobserver traces loads and the waits for them with OpenTelemetry, and measures what caches do. It uses the
-// API only; which SDK and which exporter there are is the program's to choose.
+// Package otelobserver traces loads and the waits for them with OpenTelemetry, and measures what
+// caches do. It uses the API only; which SDK and which exporter there are is the program's to
+// choose.
 //
 //	observer, err := otelobserver.New(otelobserver.Options{})
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: observer})
 //
 // # Traces
 //
-// A load has a span, cacheguard.load, below that of the caller who began it, and the load's context carries it: what the
-// origin is asked for is below it in turn. A caller that waited for a load that was not its own has a span of that time,
-// cacheguard.wait, in its own trace, linked to the load's span, in whatever process that ran: the result of a load, a
-// failure too, takes the span's identity along, in 26 bytes. So of a stampede on a fleet one span shows the load and
-// each of the others a link to it.
+// A load has a span, cacheguard.load, below that of the caller who began it, and the load's context
+// carries it: what the origin is asked for is below it in turn. A caller that waited for a load
+// that was not its own has a span of that time, cacheguard.wait, in its own trace, linked to the
+// load's span, in whatever process that ran: the result of a load, a failure too, takes the span's
+// identity along, in 26 bytes. So of a stampede on a fleet one span shows the load and each of the
+// others a link to it.
 //
-// Spans have the attribute cacheguard.cache; cacheguard.not_found if there was nothing; cacheguard.stale if the wait ended
-// with a stale value; and cacheguard.key with Options.Keys only. A load or a wait that failed has the error as its status
-// and, the load, as an event.
+// Spans have the attribute cacheguard.cache; cacheguard.not_found if there was nothing;
+// cacheguard.stale if the wait ended with a stale value; and cacheguard.key with Options.Keys only.
+// A load or a wait that failed has the error as its status and, the load, as an event.
 //
 // # Metrics
 //
-// All have the attribute cacheguard.cache. A cache is one series of each, whatever the number of its keys.
+// All have the attribute cacheguard.cache. A cache is one series of each, whatever the number of
+// its keys.
 //
 //	cacheguard.requests             {request}  by cacheguard.result: hit, negative_hit, local_hit, local_negative_hit,
 //	                                           stale, coalesced, loaded, failed
@@ -40,8 +43,9 @@
 //
 // # What it costs
 //
-// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1 and 256 goroutines;
-// two caches without an observer differ by 0.97 to 1.07), and allocates nothing more:
+// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1
+// and 256 goroutines; two caches without an observer differ by 0.97 to 1.07), and allocates nothing
+// more:
 //
 //	hit of the process-local tier, 35 to 70 ns    1.00 to 1.06
 //	hit in Redis                                  0.97 to 1.07
@@ -52,7 +56,8 @@
 //
 // # What is not guaranteed
 //
-// A link where the load was not sampled: then there is nothing to link to. The caller whose load it was, and callers who
-// left before its end, have no span of a wait. Callers who are led to a failure that was remembered, without a wait, have
-// none either. A value that is found later doesn't lead to its load.
+// A link where the load was not sampled: then there is nothing to link to. The caller whose load it
+// was, and callers who left before its end, have no span of a wait. Callers who are led to a
+// failure that was remembered, without a wait, have none either. A value that is found later
+// doesn't lead to its load.
 package otelobserver

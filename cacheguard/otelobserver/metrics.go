@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
-// number is one counter of a cache: a metric and, if it has one besides that of the cache, the value of its attribute.
+// number is one counter of a cache: a metric and, if it has one besides that of the cache, the
+// value of its attribute.
 type number uint8
 
 const (
@@ -213,8 +214,8 @@ func (m *metrics) observables() (all []metric.Observable) {
 	return append(all, m.nines)
 }
 
-// counters are those of one cache. They are read when metrics are collected: an instrument that is told of each hit would
-// cost more than the counting.
+// counters are those of one cache. They are read when metrics are collected: an instrument that is
+// told of each hit would cost more than the counting.
 type counters struct {
 	hits  striped.Counters // of the numbers below hits
 	count [numbers]atomic.Uint64

@@ -36,8 +36,8 @@ var (
 	_ cacheguard.HitsUntold = (*Observer)(nil)
 )
 
-// New returns an Observer. Give it to the caches' Options; one for all caches of a process will do. The error is the
-// meter's.
+// New returns an Observer. Give it to the caches' Options; one for all caches of a process will do.
+// The error is the meter's.
 func New(opts Options) (*Observer, error) {
 	o := &Observer{opts: opts.withDefaults()}
 	o.tracer = o.opts.TracerProvider.Tracer(scope)
@@ -112,7 +112,8 @@ func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach f
 	return o.caches.Attach(cache, stats)
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See cacheguard.HitsUntold.
+// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
+// cacheguard.HitsUntold.
 func (o *Observer) LocalHitsUntold() bool { return true }
 
 func plus(a, b cacheguard.Stats) cacheguard.Stats {

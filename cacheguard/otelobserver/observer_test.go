@@ -136,7 +136,8 @@ func TestEveryKindIsCounted(t *testing.T) {
 	}
 }
 
-// Gauges of several caches of one name add up, also with what was not told one by one; Close ends the reading.
+// Gauges of several caches of one name add up, also with what was not told one by one; Close ends
+// the reading.
 func TestGauges(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o := newObserver(t, otelobserver.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
@@ -174,7 +175,8 @@ func TestGauges(t *testing.T) {
 	}
 }
 
-// A wait is linked to a load that was sampled and to nothing else, and has the key only if asked to.
+// A wait is linked to a load that was sampled and to nothing else, and has the key only if asked
+// to.
 func TestWaits(t *testing.T) {
 	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 	if _, note, _ := newObserver(t, otelobserver.Options{TracerProvider: never}).StartLoad(t.Context(), "a", "k"); note != nil {

@@ -14,8 +14,8 @@ type Options struct {
 	// MeterProvider makes the metrics. Default: the global one at the time of New.
 	MeterProvider metric.MeterProvider
 
-	// Keys has spans say the key, as cacheguard.key. Default: they don't, for keys often have what belongs into no trace:
-	// names, addresses, tokens. A metric never has it.
+	// Keys has spans say the key, as cacheguard.key. Default: they don't, for keys often have what
+	// belongs into no trace: names, addresses, tokens. A metric never has it.
 	Keys bool
 }
 

@@ -100,7 +100,8 @@ func (s leaseReports) Lease(ctx context.Context, k cacheguard.Key, ask cacheguar
 	return answer, err
 }
 
-// gate is an observer that keeps the one who found nothing, and so leads, until all others wait for it.
+// gate is an observer that keeps the one who found nothing, and so leads, until all others wait for
+// it.
 type gate struct {
 	leads  func()
 	joined *sync.WaitGroup
@@ -126,8 +127,8 @@ func (c joining) Done() <-chan struct{} {
 
 var errOrigin = errors.New("the origin is down")
 
-// stampede is callers of one cold key in one replica, each with a request of its own. The load, wherever it runs, waits
-// for open to be closed.
+// stampede is callers of one cold key in one replica, each with a request of its own. The load,
+// wherever it runs, waits for open to be closed.
 func stampede(store cacheguard.Store, rc replicaConfig, open <-chan struct{}, report func(lease string)) ([]span, error) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

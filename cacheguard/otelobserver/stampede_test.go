@@ -18,7 +18,8 @@ const (
 	callers  = 20
 )
 
-// A stampede on three processes has one load, and whoever waited for it, in any of them, is led to it.
+// A stampede on three processes has one load, and whoever waited for it, in any of them, is led to
+// it.
 func TestStampedeOfProcesses(t *testing.T) {
 	server := redistest.Shared(t)
 	for name, fail := range outcomes {
@@ -138,8 +139,8 @@ func inProcesses(t *testing.T, config replicaConfig) (spans []span) {
 	return spans
 }
 
-// checkStampede checks that there is one load, in one of the requests, and that all other requests have a wait that
-// leads to it.
+// checkStampede checks that there is one load, in one of the requests, and that all other requests
+// have a wait that leads to it.
 func checkStampede(t *testing.T, fails bool, spans []span) {
 	t.Helper()
 	requests := map[string]span{}
@@ -178,7 +179,8 @@ func checkStampede(t *testing.T, fails bool, spans []span) {
 		if w.Attributes["cacheguard.cache"] != "product" || w.Attributes["cacheguard.key"] != "" {
 			t.Errorf("a wait has the attributes %v", w.Attributes)
 		}
-		// A wait ends after the load. It seems to begin a little late when its goroutine is held up before it is told.
+		// A wait ends after the load. It seems to begin a little late when its goroutine is held up
+		// before it is told.
 		if w.Start.Before(r.Start) || w.End.After(r.End) || w.End.Before(w.Start) || w.End.Before(load.End) {
 			t.Errorf("a wait from %v to %v in a request from %v to %v, for a load to %v", w.Start, w.End, r.Start, r.End, load.End)
 		}

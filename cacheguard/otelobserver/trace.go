@@ -73,8 +73,8 @@ func fail(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text)
 }
 
-// A note is a version, 0, the trace's id, the span's id and the flags: what a traceparent says (W3C Trace Context), in
-// half of the bytes, for it goes with each value.
+// A note is a version, 0, the trace's id, the span's id and the flags: what a traceparent says (W3C
+// Trace Context), in half of the bytes, for it goes with each value.
 const noteSize = 1 + 16 + 8 + 1
 
 // note leads to a span. Only to one that is sampled: nobody would find another one.

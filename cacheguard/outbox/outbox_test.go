@@ -106,7 +106,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// Rows are delivered in the order of their ids, those that are alike together, and any name gets through.
+// Rows are delivered in the order of their ids, those that are alike together, and any name gets
+// through.
 func TestOrderAndNames(t *testing.T) {
 	names := []string{"", "a", "b\x00c", "\xff\xfe", `\x61`, `\xzz`, "日本", `"quoted" <&> ` + "\u2028", strings.Repeat("long", 1000)}
 	onEach(t, func(t *testing.T, s system) {
@@ -139,8 +140,8 @@ func TestOrderAndNames(t *testing.T) {
 	})
 }
 
-// A transaction that wrote first may commit while what was written after it is being delivered: it has the smaller id,
-// and nothing that is done for the others removes it.
+// A transaction that wrote first may commit while what was written after it is being delivered: it
+// has the smaller id, and nothing that is done for the others removes it.
 func TestLateCommit(t *testing.T) {
 	s := onPostgreSQL(t)
 	l := newLedger(t)
@@ -164,7 +165,8 @@ func TestLateCommit(t *testing.T) {
 	})
 }
 
-// What the store can't be told is told later, in order, and a line says so at the beginning and at the end.
+// What the store can't be told is told later, in order, and a line says so at the beginning and at
+// the end.
 func TestStoreIsAway(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
@@ -266,7 +268,8 @@ func TestWrongNames(t *testing.T) {
 	}
 }
 
-// One relay works at a time. When it ends, and when it can't reach the store any more, another one takes over.
+// One relay works at a time. When it ends, and when it can't reach the store any more, another one
+// takes over.
 func TestTakeover(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		first, second := newLedger(t), newLedger(t)

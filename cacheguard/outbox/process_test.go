@@ -125,7 +125,8 @@ func (m *mortal) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return err
 }
 
-// sell changes a product, and counts it: the count's row has transactions commit in the order of their numbers.
+// sell changes a product, and counts it: the count's row has transactions commit in the order of
+// their numbers.
 func (m *mortal) sell(db *sql.DB, box *outbox.Box) error {
 	ctx, id := context.Background(), strconv.Itoa(rand.N(products))
 	tx, err := db.BeginTx(ctx, nil)
@@ -208,9 +209,10 @@ func (p *running) end(t *testing.T) {
 	}
 }
 
-// Replicas that sell and relay are killed, at random and at each point of a sale and of its delivery, and so are some of the relays
-// that take over. After each death, as soon as what was committed has been delivered by those that live, nobody is answered with
-// what was before; no delivery is lost, and none comes before an earlier one.
+// Replicas that sell and relay are killed, at random and at each point of a sale and of its
+// delivery, and so are some of the relays that take over. After each death, as soon as what was
+// committed has been delivered by those that live, nobody is answered with what was before; no
+// delivery is lost, and none comes before an earlier one.
 func TestKilled(t *testing.T) {
 	deaths, mostSales := 15, 200
 	if redistest.Soak() {

@@ -30,7 +30,8 @@ var (
 		Means: "what other processes commit is delivered after Options.Poll at the latest"}
 )
 
-// Wake has the relay of this process look into the table at once, if it is the one that works. Call it after the commit.
+// Wake has the relay of this process look into the table at once, if it is the one that works. Call
+// it after the commit.
 func (b *Box) Wake() {
 	select {
 	case b.woken <- struct{}{}:
@@ -38,8 +39,9 @@ func (b *Box) Wake() {
 	}
 }
 
-// Committed is Wake, and returns a token for what is committed, so that a reader who brings it gets nothing that was loaded before
-// the commit, whether or not the relay has delivered: see cacheguard.Committed, which takes the same caches and returns the same.
+// Committed is Wake, and returns a token for what is committed, so that a reader who brings it gets
+// nothing that was loaded before the commit, whether or not the relay has delivered: see
+// cacheguard.Committed, which takes the same caches and returns the same.
 func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token, error) {
 	b.Wake()
 	t, err := cacheguard.Committed(ctx, b.store, caches...)
@@ -49,8 +51,8 @@ func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token
 	return t, err
 }
 
-// Run delivers what is committed until ctx ends, whenever no other process does. It returns nil. What it can't do now,
-// because the database or the store can't be reached, it tries again.
+// Run delivers what is committed until ctx ends, whenever no other process does. It returns nil.
+// What it can't do now, because the database or the store can't be reached, it tries again.
 func (b *Box) Run(ctx context.Context) error {
 	locks, err := b.newLocks(b.opts.Lease, 0)
 	if err != nil {
@@ -131,8 +133,8 @@ func (r *relay) succeeded() {
 	}
 }
 
-// round delivers the oldest invalidations and returns how many they were. What was delivered before something failed is
-// removed all the same.
+// round delivers the oldest invalidations and returns how many they were. What was delivered before
+// something failed is removed all the same.
 func (r *relay) round(ctx context.Context) (n int, err error) {
 	rows, err := r.b.read(ctx)
 	if err != nil {
@@ -242,7 +244,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// listen has the relay be woken by what other processes commit. While notifications don't arrive it polls.
+// listen has the relay be woken by what other processes commit. While notifications don't arrive it
+// polls.
 func (b *Box) listen(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {

@@ -98,7 +98,8 @@ func (s system) db(t testing.TB) *sql.DB {
 	return db
 }
 
-// box is an outbox with connections of its own, as another process has it. Without a store it delivers to nobody.
+// box is an outbox with connections of its own, as another process has it. Without a store it
+// delivers to nobody.
 func (s system) box(t testing.TB, store cacheguard.Store, change ...func(*outbox.Options)) *outbox.Box {
 	t.Helper()
 	if store == nil {

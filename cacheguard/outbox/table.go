@@ -21,7 +21,8 @@ type row struct {
 	name  string
 }
 
-// read returns the oldest rows that can be delivered, batch at most. What never can be is kept and said.
+// read returns the oldest rows that can be delivered, batch at most. What never can be is kept and
+// said.
 func (b *Box) read(ctx context.Context) (rows []row, err error) {
 	found, err := b.db.QueryContext(ctx, b.sql.read, batch)
 	if err != nil {
@@ -74,7 +75,8 @@ func (b *Box) refuse(ctx context.Context, id int64, why error) error {
 	return nil
 }
 
-// remove removes rows that were delivered. It is done although ctx ends: they would be delivered again.
+// remove removes rows that were delivered. It is done although ctx ends: they would be delivered
+// again.
 func (b *Box) remove(ctx context.Context, rows []row) error {
 	if len(rows) == 0 {
 		return nil
@@ -93,8 +95,8 @@ func (b *Box) remove(ctx context.Context, rows []row) error {
 	return err
 }
 
-// Flush waits until what is committed now has been delivered, by whichever process relays. It returns the error of ctx, or
-// of the database.
+// Flush waits until what is committed now has been delivered, by whichever process relays. It
+// returns the error of ctx, or of the database.
 func (b *Box) Flush(ctx context.Context) error {
 	b.Wake()
 	var last int64
@@ -122,7 +124,8 @@ type Backlog struct {
 	Refused int64         // never to be delivered; see the table's column refused
 }
 
-// Backlog counts what waits for delivery. It reads the whole table, which is small unless something is wrong.
+// Backlog counts what waits for delivery. It reads the whole table, which is small unless something
+// is wrong.
 func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
 	var found Backlog
 	var oldest int64

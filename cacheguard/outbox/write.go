@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Tx is a transaction of the program: *sql.Tx, or what Pgx makes of one of pgx. With a *sql.DB the invalidation is a
-// transaction of its own.
+// Tx is a transaction of the program: *sql.Tx, or what Pgx makes of one of pgx. With a *sql.DB the
+// invalidation is a transaction of its own.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -46,32 +46,33 @@ const (
 	ofAll      kind = "all"
 )
 
-// Invalidate is Cache.Invalidate for the cache of that name, when the transaction is committed. It is one statement,
-// whatever the number of keys. An error that comes from the database is the transaction's, too: roll back.
+// Invalidate is Cache.Invalidate for the cache of that name, when the transaction is committed. It
+// is one statement, whatever the number of keys. An error that comes from the database is the
+// transaction's, too: roll back.
 func (b *Box) Invalidate(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofKey, cache, keys)
 }
 
-// MarkStale is Cache.MarkStale for the cache of that name, when the transaction is committed. Otherwise it is like
-// Invalidate.
+// MarkStale is Cache.MarkStale for the cache of that name, when the transaction is committed.
+// Otherwise it is like Invalidate.
 func (b *Box) MarkStale(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofStaleKey, cache, keys)
 }
 
-// InvalidateTags is Cache.InvalidateTags for the cache of that name, when the transaction is committed. Otherwise it is
-// like Invalidate.
+// InvalidateTags is Cache.InvalidateTags for the cache of that name, when the transaction is
+// committed. Otherwise it is like Invalidate.
 func (b *Box) InvalidateTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofTag, cache, tags)
 }
 
-// MarkStaleTags is Cache.MarkStaleTags for the cache of that name, when the transaction is committed. Otherwise it is like
-// Invalidate.
+// MarkStaleTags is Cache.MarkStaleTags for the cache of that name, when the transaction is
+// committed. Otherwise it is like Invalidate.
 func (b *Box) MarkStaleTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofStaleTag, cache, tags)
 }
 
-// InvalidateAll is Cache.InvalidateAll for the cache of that name, when the transaction is committed. Otherwise it is like
-// Invalidate.
+// InvalidateAll is Cache.InvalidateAll for the cache of that name, when the transaction is
+// committed. Otherwise it is like Invalidate.
 func (b *Box) InvalidateAll(ctx context.Context, tx Tx, cache string) error {
 	return b.write(ctx, tx, ofAll, cache, []string{""})
 }

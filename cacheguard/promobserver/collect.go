@@ -75,5 +75,6 @@ func (c *counters) collect(m *metrics, untold cacheguard.Stats, out chan<- prome
 	}
 }
 
-// label is a cache's name as a label: a registry refuses all metrics of a collector for one that is not UTF-8.
+// label is a cache's name as a label: a registry refuses all metrics of a collector for one that is
+// not UTF-8.
 func label(cache string) string { return strings.ToValidUTF8(cache, "\ufffd") }

@@ -4,8 +4,9 @@
 //	prometheus.MustRegister(observer)
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: observer})
 //
-// One Observer serves all caches of a process. Every metric has the label cache, and some one more with few fixed values:
-// their number doesn't grow with that of keys. Dashboard is a Grafana dashboard of all of them.
+// One Observer serves all caches of a process. Every metric has the label cache, and some one more
+// with few fixed values: their number doesn't grow with that of keys. Dashboard is a Grafana
+// dashboard of all of them.
 //
 //	cacheguard_requests_total{result}     answers to callers: hit, negative_hit ("does not exist"), local_hit,
 //	                                      local_negative_hit, stale, coalesced (somebody else's load), loaded, failed
@@ -30,8 +31,9 @@
 //
 // # What it costs
 //
-// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1 and 256 goroutines;
-// two caches without an observer differ by 0.97 to 1.07), and allocates nothing more:
+// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1
+// and 256 goroutines; two caches without an observer differ by 0.97 to 1.07), and allocates nothing
+// more:
 //
 //	hit of the process-local tier, 35 to 70 ns    1.03 to 1.07
 //	hit in Redis                                  1.01 to 1.05
@@ -40,7 +42,8 @@
 //
 // # What is not guaranteed
 //
-// Numbers of one moment: a load can be counted a little before the callers who got its result. Callers who left before
-// they had an answer are in no result, and one that is turned away at once is in overloads alone. Caches on one store
-// have the same breakers, so breakers are to be maximised over caches and not added.
+// Numbers of one moment: a load can be counted a little before the callers who got its result.
+// Callers who left before they had an answer are in no result, and one that is turned away at once
+// is in overloads alone. Caches on one store have the same breakers, so breakers are to be
+// maximised over caches and not added.
 package promobserver

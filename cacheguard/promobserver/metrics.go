@@ -6,7 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// number is one counter of a cache: a metric and, if it has one besides that of the cache, the value of its label.
+// number is one counter of a cache: a metric and, if it has one besides that of the cache, the
+// value of its label.
 type number uint8
 
 const (

@@ -39,8 +39,8 @@ type counters struct {
 	load, wait, fleet prometheus.Observer
 }
 
-// New returns an Observer. Give it to the caches' Options and register it with a registry; one for all caches of a
-// process will do. It reports every invalid option at once.
+// New returns an Observer. Give it to the caches' Options and register it with a registry; one for
+// all caches of a process will do. It reports every invalid option at once.
 func New(opts Options) (*Observer, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -116,7 +116,8 @@ func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach f
 	return o.caches.Attach(label(cache), stats)
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See cacheguard.HitsUntold.
+// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
+// cacheguard.HitsUntold.
 func (o *Observer) LocalHitsUntold() bool { return true }
 
 func plus(a, b cacheguard.Stats) cacheguard.Stats {

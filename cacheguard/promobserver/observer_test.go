@@ -136,7 +136,8 @@ func TestEveryKindIsCounted(t *testing.T) {
 	}
 }
 
-// What is exported follows the conventions for names, and there is no more of it for a million keys than for one.
+// What is exported follows the conventions for names, and there is no more of it for a million keys
+// than for one.
 func TestConventions(t *testing.T) {
 	o := newObserver(t, promobserver.Options{})
 	series := func(keys int) int {

@@ -16,19 +16,21 @@ import (
 
 // Options configures an Observer. The zero value of a field means its default.
 type Options struct {
-	// Namespace begins the name of each metric. Default "cacheguard". The dashboard in grafana.json has the default.
+	// Namespace begins the name of each metric. Default "cacheguard". The dashboard in grafana.json
+	// has the default.
 	Namespace string
 
-	// ConstLabels are on each metric. Default none. They can't be named as those of this package are: cache, result,
-	// outcome, le.
+	// ConstLabels are on each metric. Default none. They can't be named as those of this package
+	// are: cache, result, outcome, le.
 	ConstLabels prometheus.Labels
 
 	// Buckets are those of the histograms, in seconds, ascending. Default: from 1 ms to 30 s.
 	Buckets []float64
 
-	// Exemplar returns labels by which an observation of a histogram leads to its trace, such as {"trace_id": ...} of the span in ctx,
-	// or nil. It is called for each load and each wait; ctx is the load's, or that of the caller who has waited. Labels that Prometheus
-	// doesn't take, of more than 128 characters say, are left out. Default: there are none.
+	// Exemplar returns labels by which an observation of a histogram leads to its trace, such as
+	// {"trace_id": ...} of the span in ctx, or nil. It is called for each load and each wait; ctx
+	// is the load's, or that of the caller who has waited. Labels that Prometheus doesn't take, of
+	// more than 128 characters say, are left out. Default: there are none.
 	Exemplar func(ctx context.Context, e cacheguard.Event) prometheus.Labels
 }
 
@@ -39,7 +41,8 @@ var (
 
 var defaultBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// withDefaults returns the options with every default in place, or everything that is wrong with them.
+// withDefaults returns the options with every default in place, or everything that is wrong with
+// them.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Namespace == "" {

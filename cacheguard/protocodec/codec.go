@@ -12,8 +12,8 @@ var (
 	errType = errors.New("protocodec: V must be a generated message type, such as *pb.Product")
 )
 
-// Codec stores messages of type V, the pointer to a generated message. The zero Codec is ready to use, by any number
-// of goroutines.
+// Codec stores messages of type V, the pointer to a generated message. The zero Codec is ready to
+// use, by any number of goroutines.
 type Codec[V proto.Message] struct{}
 
 // Append appends the encoded message to dst. A nil message is an error.
@@ -50,7 +50,8 @@ func (Codec[V]) Name() string {
 	return "protobuf " + string(m.ProtoReflect().Descriptor().FullName())
 }
 
-// blank returns a new message. A V that says nothing about its type, such as proto.Message itself, is an error.
+// blank returns a new message. A V that says nothing about its type, such as proto.Message itself,
+// is an error.
 func blank[V proto.Message]() (m V, err error) {
 	defer func() {
 		if recover() != nil {

@@ -121,7 +121,8 @@ func refuses[V proto.Message](t *testing.T, name string, src []byte) {
 	}
 }
 
-// TestBombs: lengths that nothing backs and nesting without end are an error that costs no more than the bytes do.
+// TestBombs: lengths that nothing backs and nesting without end are an error that costs no more
+// than the bytes do.
 func TestBombs(t *testing.T) {
 	long := append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0x07) // 2 GiB
 	for _, kind := range []protoreflect.FieldNumber{1, 2, 5, 6} {
@@ -149,7 +150,8 @@ func TestBombs(t *testing.T) {
 	refuses[*structpb.Value](t, "12,000 levels", deep)
 }
 
-// FuzzDecode: whatever the bytes are, a message that can be stored again or an error, in bounded memory.
+// FuzzDecode: whatever the bytes are, a message that can be stored again or an error, in bounded
+// memory.
 func FuzzDecode(f *testing.F) {
 	out, err := protocodec.Codec[*structpb.Struct]{}.Append(nil, product(f))
 	if err != nil {

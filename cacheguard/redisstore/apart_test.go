@@ -15,7 +15,8 @@ var lookalikes = []struct{ prefix, cache string }{
 	{"", "eu:user"}, {":eu", "user"}, {"", "eu:user:"}, {":eu:", "user"}, {":eu", "user:"}, {"", "eu%3Auser"}, {"", ":eu:user"}, {":", "eu:user"},
 }
 
-// Whatever a prefix and a cache look like together, no two of them share a value, a change or a lease.
+// Whatever a prefix and a cache look like together, no two of them share a value, a change or a
+// lease.
 func TestPrefixesAndCachesAreApart(t *testing.T) {
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {

@@ -22,9 +22,10 @@ const (
 // errManyReads turns reads away that would have to wait behind thousands of others.
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
 
-// lane is the batches for one node, or for the only server. Each node of a cluster has its own, so that one that is dead
-// keeps nobody from reading what the others have. It is there as long as somebody sends its batches: one goroutine, so that
-// reads collect meanwhile, and more while full batches wait, or thousands of reads would take one trip after the other.
+// lane is the batches for one node, or for the only server. Each node of a cluster has its own, so
+// that one that is dead keeps nobody from reading what the others have. It is there as long as
+// somebody sends its batches: one goroutine, so that reads collect meanwhile, and more while full
+// batches wait, or thousands of reads would take one trip after the other.
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
 	waiting []*batch // full ones
@@ -175,7 +176,8 @@ func (r *reader) join(w want) (*batch, int) {
 	return b, reads - 1
 }
 
-// send sends a lane's batches until there is none that is full, and the last one of several until there is none at all.
+// send sends a lane's batches until there is none that is full, and the last one of several until
+// there is none at all.
 func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
@@ -247,8 +249,8 @@ func (r *reader) read(b *batch) {
 	}
 }
 
-// manyAtOnce is one command for all, and one for each cache of which the generations of tags are wanted. MGET gives nothing for
-// a value of a wrong type, which is a miss like any other.
+// manyAtOnce is one command for all, and one for each cache of which the generations of tags are
+// wanted. MGET gives nothing for a value of a wrong type, which is a miss like any other.
 func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 	reads := len(b.names())
 	args := b.args

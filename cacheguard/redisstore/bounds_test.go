@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A caller whose own time is over while the value is being read says nothing about Redis: those who have joined it are
-// served as if it had never been.
+// A caller whose own time is over while the value is being read says nothing about Redis: those who
+// have joined it are served as if it had never been.
 func TestCallerThatLeavesDuringRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -60,8 +60,9 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				}
 				select {
 				case err := <-left:
-					// A read ends at its caller's deadline, and the context's timer may be late on a busy machine: a
-					// result that is there first wins. So does that of a read that is repeated, after half of OpTimeout.
+					// A read ends at its caller's deadline, and the context's timer may be late on
+					// a busy machine: a result that is there first wins. So does that of a read
+					// that is repeated, after half of OpTimeout.
 					if err == nil && (how == "deadline" || time.Since(began) > lossTime/4) {
 						break
 					}
@@ -88,7 +89,8 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 	}
 }
 
-// Reads that were given up are not sent when Redis answers again: a queue of them would be one more outage.
+// Reads that were given up are not sent when Redis answers again: a queue of them would be one more
+// outage.
 func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -22,8 +22,8 @@ const (
 	firstProbe = 50 * time.Millisecond // after the breaker has opened; then twice as long each time
 	mostProbe  = time.Second / 2
 
-	// slotsTogether is how many slots of a cluster share a breaker. A node has a range of them, so one that is down
-	// opens its own breakers and few others.
+	// slotsTogether is how many slots of a cluster share a breaker. A node has a range of them, so
+	// one that is down opens its own breakers and few others.
 	slotsTogether = 256
 )
 
@@ -42,9 +42,10 @@ var (
 	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
 )
 
-// breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker for a server, one for
-// each few slots of a cluster. A store has them twice, for all steps and for those that write: a replica that was a
-// master a moment ago answers reads, while the client goes on trying to write until the step's time is over.
+// breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker
+// for a server, one for each few slots of a cluster. A store has them twice, for all steps and for
+// those that write: a replica that was a master a moment ago answers reads, while the client goes
+// on trying to write until the step's time is over.
 type breakers struct {
 	s      *Store
 	all    []breaker
@@ -62,9 +63,9 @@ type breakers struct {
 	probing sync.WaitGroup
 }
 
-// breaker is closed while steps get answers. After tolerance failures in a row it is open: steps fail at once, and a
-// goroutine asks Redis from time to time, so that no caller has to find out whether it is back. The first answer, also
-// to a change, which is sent all the same, closes it.
+// breaker is closed while steps get answers. After tolerance failures in a row it is open: steps
+// fail at once, and a goroutine asks Redis from time to time, so that no caller has to find out
+// whether it is back. The first answer, also to a change, which is sent all the same, closes it.
 type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // in a row
@@ -76,7 +77,8 @@ type breaker struct {
 	closing chan struct{} // ends the probe; guarded by all.mu
 }
 
-// initHealth makes the breakers for all steps. The probe is a script, as nearly every step is, that looks at the clock.
+// initHealth makes the breakers for all steps. The probe is a script, as nearly every step is, that
+// looks at the clock.
 func (bs *breakers) initHealth(s *Store, cluster bool) {
 	bs.errs, bs.opens, bs.closes = errOpen, silentLine, answersLine
 	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
@@ -122,8 +124,9 @@ func (bs *breakers) of(name string) *breaker {
 	return &bs.all[slotOf(name)/slotsTogether]
 }
 
-// answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an answer if it came
-// soon: what is wrong then costs callers no time. That an error came soon doesn't show that Redis takes writes, though.
+// answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an
+// answer if it came soon: what is wrong then costs callers no time. That an error came soon doesn't
+// show that Redis takes writes, though.
 func (b *breaker) answered(name string, err error, took time.Duration) {
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	if soon && b.all.writes {
@@ -178,7 +181,8 @@ func (b *breaker) close() {
 	}
 }
 
-// tell has the log say that some are open. Where Redis doesn't answer at all, nothing is said of writes. mu is held.
+// tell has the log say that some are open. Where Redis doesn't answer at all, nothing is said of
+// writes. mu is held.
 func (bs *breakers) tell(name string, err error) {
 	if !bs.ended && bs.open > 0 && (!bs.writes || !bs.s.health.of(name).open.Load()) {
 		bs.spell.Begin(context.Background(), bs.opens, bs.s.opts.Logger, "process", bs.s.name, "error", err)

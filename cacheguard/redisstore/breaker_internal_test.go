@@ -28,7 +28,8 @@ func storeThatHangs(t *testing.T) *Store {
 	return s
 }
 
-// A breaker that is closed by a caller's answer and opens again before its probe has looked has two probes, then three...
+// A breaker that is closed by a caller's answer and opens again before its probe has looked has two
+// probes, then three...
 func TestBreakerHasOneProbe(t *testing.T) {
 	s := storeThatHangs(t)
 	b := s.health.of("x")
@@ -57,7 +58,8 @@ func TestBreakerHasOneProbe(t *testing.T) {
 	t.Errorf("%d probes of one breaker", n)
 }
 
-// Steps that were under way when Redis hung, and end after it has answered the probe, say nothing about it.
+// Steps that were under way when Redis hung, and end after it has answered the probe, say nothing
+// about it.
 func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	s := storeThatHangs(t)
 	b := s.health.of("x")
@@ -80,7 +82,8 @@ func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// pastOpening returns when the clock has gone on since the breaker opened, so that a step can begin after it.
+// pastOpening returns when the clock has gone on since the breaker opened, so that a step can begin
+// after it.
 func pastOpening(b *breaker) {
 	for b.all.s.clock.elapsed() <= time.Duration(b.since.Load()) {
 		runtime.Gosched()

@@ -20,8 +20,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// faulty is a client's hook that loses the answers of commands, and counts those for callers. What gives a lease back goes
-// on behind their backs, until it is over.
+// faulty is a client's hook that loses the answers of commands, and counts those for callers. What
+// gives a lease back goes on behind their backs, until it is over.
 type faulty struct {
 	down   atomic.Bool // every command
 	deaf   atomic.Bool // the probes alone
@@ -89,7 +89,8 @@ type said string
 func (e said) Error() string { return string(e) }
 func (e said) RedisError()   {}
 
-// P7: after a few failures nobody waits for a Redis that doesn't answer, and nobody has to find out that it does again.
+// P7: after a few failures nobody waits for a Redis that doesn't answer, and nobody has to find out
+// that it does again.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -127,7 +128,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A change must reach Redis if there is a way, so it is sent although the breaker is open, and its answer closes it.
+// A change must reach Redis if there is a way, so it is sent although the breaker is open, and its
+// answer closes it.
 func TestChangesPassAnOpenBreaker(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
@@ -212,8 +214,8 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// P7: with Redis stopped under load, no call waits for longer than OpTimeout, and once the breaker is open calls
-// cost what the load costs.
+// P7: with Redis stopped under load, no call waits for longer than OpTimeout, and once the breaker
+// is open calls cost what the load costs.
 func TestRedisStopsUnderLoad(t *testing.T) {
 	t.Parallel()
 	for kind, client := range clientKinds {
@@ -259,7 +261,8 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 	}
 }
 
-// Exactly what is missing is said, also when Redis refuses a command inside a script and doesn't name it.
+// Exactly what is missing is said, also when Redis refuses a command inside a script and doesn't
+// name it.
 func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -307,8 +310,8 @@ func invalidating(ctx context.Context, s *redisstore.Store) error {
 	return s.Invalidate(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}})
 }
 
-// P7: a Redis that answers reads and takes no writes, which the client goes on trying until the step's time is over,
-// costs its callers that time only until it is known.
+// P7: a Redis that answers reads and takes no writes, which the client goes on trying until the
+// step's time is over, costs its callers that time only until it is known.
 func TestRedisTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end []any }{

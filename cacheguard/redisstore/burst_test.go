@@ -20,9 +20,9 @@ const (
 	burstTakes = 50 * time.Millisecond // a load
 )
 
-// Thousands of different keys at once, which is what a flushed cache and a bot look like, are loaded MaxLoads at a
-// time; the queue behind that is bounded and what is over it is told so or gets a stale value. When the burst is over
-// nothing of it is left.
+// Thousands of different keys at once, which is what a flushed cache and a bot look like, are
+// loaded MaxLoads at a time; the queue behind that is bounded and what is over it is told so or
+// gets a stale value. When the burst is over nothing of it is left.
 func TestManyKeysAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -194,8 +194,8 @@ func (b *burst) load(ctx context.Context) (string, error) {
 	}
 }
 
-// wantFilledQueue checks that whoever got no value was told that there are too many, and that nobody was told so while
-// there was room.
+// wantFilledQueue checks that whoever got no value was told that there are too many, and that
+// nobody was told so while there was room.
 func (b *burst) wantFilledQueue(t *testing.T) {
 	t.Helper()
 	served := 0
@@ -241,7 +241,8 @@ func (b *burst) wantNoErrors(t *testing.T) {
 	}
 }
 
-// wantNormal returns when a new key is loaded under its lease and then found, and those who ask together are one load.
+// wantNormal returns when a new key is loaded under its lease and then found, and those who ask
+// together are one load.
 func (b *burst) wantNormal(t *testing.T) {
 	t.Helper()
 	await(t, "a new key is loaded and stored", func() bool {

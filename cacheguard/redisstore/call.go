@@ -12,9 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// call runs one step in Redis within OpTimeout. When no answer came within half of the time, the step is sent once
-// more; every step recognises what it did before. The step gets the client to use. name is where it goes; while Redis
-// doesn't answer there, or takes no writes, it is not sent.
+// call runs one step in Redis within OpTimeout. When no answer came within half of the time, the
+// step is sent once more; every step recognises what it did before. The step gets the client to
+// use. name is where it goes; while Redis doesn't answer there, or takes no writes, it is not sent.
 func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if err := cmp.Or(s.health.of(name).refusal(), s.writes.of(name).refusal()); err != nil {
 		return v, err
@@ -22,8 +22,8 @@ func call[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return change(ctx, s, name, step)
 }
 
-// look is call for a step that writes nothing, or perhaps nothing: that it went well doesn't show that Redis takes
-// writes.
+// look is call for a step that writes nothing, or perhaps nothing: that it went well doesn't show
+// that Redis takes writes.
 func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {
@@ -37,8 +37,8 @@ func look[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return v, err
 }
 
-// change is call for a step that must be tried whatever has been heard of Redis last: something has changed, and it is
-// not the cache that says whether that is known.
+// change is call for a step that must be tried whatever has been heard of Redis last: something has
+// changed, and it is not the cache that says whether that is known.
 func change[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)

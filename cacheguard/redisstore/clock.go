@@ -23,7 +23,8 @@ type clock struct {
 	refused  atomic.Int32 // how often in a row without success
 }
 
-// measurement is what the server's clock said when this process' clock was at base, and when that was found out.
+// measurement is what the server's clock said when this process' clock was at base, and when that
+// was found out.
 type measurement struct{ server, taken time.Time }
 
 // clockAge is how long a measurement is good: clocks that drift by 50 ppm differ by 3 ms after it.
@@ -70,8 +71,9 @@ const (
 	goodTrip = 20 * time.Millisecond // a sample this quick is good enough
 )
 
-// remeasure reads the server's clock within OpTimeout for each sample. An answer that took long says little about the
-// time, so it asks again, and takes the quickest. It returns what the clock said last.
+// remeasure reads the server's clock within OpTimeout for each sample. An answer that took long
+// says little about the time, so it asks again, and takes the quickest. It returns what the clock
+// said last.
 func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
@@ -128,10 +130,11 @@ func (s *Store) knowTime(ctx context.Context) error {
 	return err
 }
 
-// borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is away: clocks that
-// differ by a little are no reason to do without the nodes that are there.
+// borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is
+// away: clocks that differ by a little are no reason to do without the nodes that are there.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
-	// A cluster that doesn't answer at all is asked once in a while: callers needn't each wait for another node of it.
+	// A cluster that doesn't answer at all is asked once in a while: callers needn't each wait for
+	// another node of it.
 	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
 		return &redislink.Trouble{Server: s.link.Server(), Cause: "no answer", Err: errOpen}
 	}

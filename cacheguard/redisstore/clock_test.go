@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Values age by Redis' clock, whatever the wall clock of a replica says, also when it is the first thing that a
-// replica does that makes the value.
+// Values age by Redis' clock, whatever the wall clock of a replica says, also when it is the first
+// thing that a replica does that makes the value.
 func TestWallClocksDontMatter(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"Redis is ahead": time.Hour, "Redis is behind": -time.Hour} {
 		for what, store := range map[string]func(t *testing.T, r *replica){
@@ -32,8 +32,8 @@ func TestWallClocksDontMatter(t *testing.T) {
 	}
 }
 
-// hitAtOnce has one replica store a value, and checks that another one finds it fresh. The server's clock stands still
-// here while theirs go on, so a trial that took long says nothing.
+// hitAtOnce has one replica store a value, and checks that another one finds it fresh. The server's
+// clock stands still here while theirs go on, so a trial that took long says nothing.
 func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *replica)) {
 	t.Helper()
 	const atOnce = 200 * time.Millisecond
@@ -55,8 +55,8 @@ func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *re
 	t.Logf("this machine is too slow to see what holds for %v", atOnce)
 }
 
-// An answer that took long says little about the time: the replica asks again rather than take new values for ones
-// from the future.
+// An answer that took long says little about the time: the replica asks again rather than take new
+// values for ones from the future.
 func TestClockAfterSlowReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -18,8 +18,8 @@ import (
 //go:embed testdata/common/*.lua
 var commonScripts embed.FS
 
-// older is a program that knows one channel, the common one: it listens to that, publishes there, and in a lease it leaves and looks
-// for no more than the mark.
+// older is a program that knows one channel, the common one: it listens to that, publishes there,
+// and in a lease it leaves and looks for no more than the mark.
 type older struct {
 	t      *testing.T
 	rdb    *redis.Client
@@ -95,7 +95,8 @@ func (o *older) heard() (n int) {
 	}
 }
 
-// wants checks how often the older program was told of something, and that each of these was told at least once.
+// wants checks how often the older program was told of something, and that each of these was told
+// at least once.
 func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*member) {
 	o.t.Helper()
 	if got := o.heard(); got != n {
@@ -108,8 +109,9 @@ func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*m
 	}
 }
 
-// Programs that know the common channel alone, and programs of today, are one fleet: one load for each key, whoever waits is told of
-// its end, and all hear of each change. When the last of the former has ended, nothing is published for them any more.
+// Programs that know the common channel alone, and programs of today, are one fleet: one load for
+// each key, whoever waits is told of its end, and all hear of each change. When the last of the
+// former has ended, nothing is published for them any more.
 func TestOlderProgramsBesideNewOnes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -194,7 +196,8 @@ func TestNoRightToCountListeners(t *testing.T) {
 	o.wants("an invalidation", 1, cacheguard.MessageChanged, other)
 }
 
-// A cache that is opened later hears of its changes from then on, and says when; one that was closed costs nothing.
+// A cache that is opened later hears of its changes from then on, and says when; one that was
+// closed costs nothing.
 func TestCachesComeAndGo(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))

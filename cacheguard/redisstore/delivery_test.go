@@ -46,7 +46,8 @@ func setOld(t *testing.T, r *replica, keys []string) {
 	}
 }
 
-// What is invalidated while Redis can't be reached is invalidated when it can: no other process has it for longer.
+// What is invalidated while Redis can't be reached is invalidated when it can: no other process has
+// it for longer.
 func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -85,8 +86,9 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A master dies in the middle of 1,000 changes. What it has acknowledged and its successor doesn't know is repeated, also where the
-// subscription is at another node, and by a process that does nothing but write.
+// A master dies in the middle of 1,000 changes. What it has acknowledged and its successor doesn't
+// know is repeated, also where the subscription is at another node, and by a process that does
+// nothing but write.
 func TestInvalidationsSurviveAFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -155,7 +157,8 @@ func newForgetful(t *testing.T, client func(*site)) *forgetful {
 	return f
 }
 
-// loses has the master take changes that its replica doesn't get, and die, while the writer goes on.
+// loses has the master take changes that its replica doesn't get, and die, while the writer goes
+// on.
 func (f *forgetful) loses(ctx context.Context, master *redistest.Server) {
 	t, rdb := f.t, newClient(f.t, master.Addr())
 	for _, key := range f.keys[:changesKept] {
@@ -190,7 +193,8 @@ func (f *forgetful) loses(ctx context.Context, master *redistest.Server) {
 	}()
 }
 
-// recovers waits until the writer has noticed, and checks that nothing is left of what the new master knew.
+// recovers waits until the writer has noticed, and checks that nothing is left of what the new
+// master knew.
 func (f *forgetful) recovers(ctx context.Context) {
 	t := f.t
 	began := time.Now()

@@ -74,13 +74,14 @@ func (d Diagnosis) String() string {
 	return text.String()
 }
 
-// oldest is the first version of Redis that has all commands. Servers of other names count from a later one.
+// oldest is the first version of Redis that has all commands. Servers of other names count from a
+// later one.
 const oldest = "6.2"
 
-// Diagnose tries each thing that the store does, on names of its own, and says what works, what doesn't, why, and what
-// that means. It is bounded by ctx, and takes a few trips, or some seconds if nothing is answered. What it writes goes
-// with a TTL of a minute, or is removed at the end. It is for the start of a program, for a command, or for whoever
-// wonders; a cache needs it not.
+// Diagnose tries each thing that the store does, on names of its own, and says what works, what
+// doesn't, why, and what that means. It is bounded by ctx, and takes a few trips, or some seconds
+// if nothing is answered. What it writes goes with a TTL of a minute, or is removed at the end. It
+// is for the start of a program, for a command, or for whoever wonders; a cache needs it not.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.try("answers", "every call loads for itself, and nothing is shared", d.answer)
@@ -138,8 +139,8 @@ func (d *diagnosing) answer() error {
 // identity is what a server says of itself.
 type identity struct{ server, mode, role, eviction string }
 
-// identify asks the server who it is: in HELLO, which everybody may, and for what isn't there in INFO. It takes silence for
-// an answer.
+// identify asks the server who it is: in HELLO, which everybody may, and for what isn't there in
+// INFO. It takes silence for an answer.
 func (s *Store) identify(ctx context.Context) (found identity) {
 	said, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
 		return pairs(rdb.Do(ctx, "hello").Result())

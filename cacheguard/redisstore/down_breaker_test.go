@@ -11,8 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that goes away, however it does and be it there at the start or not, costs no caller more than OpTimeout; once
-// a few have paid that nobody does, for nothing is sent any more; and when it is there again it is used again.
+// A Redis that goes away, however it does and be it there at the start or not, costs no caller more
+// than OpTimeout; once a few have paid that nobody does, for nothing is sent any more; and when it
+// is there again it is used again.
 func TestNobodyWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	const op = 2 * shortOp // Redis is there at times
@@ -107,8 +108,8 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 	}
 }
 
-// loseRedisDuringLoad has Redis go away while callers wait for a load, and returns what they got, with their time since
-// the end of the load.
+// loseRedisDuringLoad has Redis go away while callers wait for a load, and returns what they got,
+// with their time since the end of the load.
 func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []answer {
 	t.Helper()
 	letGo := o.hold()
@@ -133,8 +134,8 @@ func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []an
 	return answers
 }
 
-// usedAgain returns when Redis is: what is loaded is stored, nothing that was loaded without it turns up, and a change
-// is seen.
+// usedAgain returns when Redis is: what is loaded is stored, nothing that was loaded without it
+// turns up, and a change is seen.
 func (r *replica) usedAgain(t *testing.T) {
 	t.Helper()
 	o := newOrigin("new")

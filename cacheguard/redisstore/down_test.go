@@ -51,7 +51,8 @@ func clusterClient(t *testing.T, addrs ...string) *redis.ClusterClient {
 	return rdb
 }
 
-// inEveryOutage runs a test for each way in which Redis is not there, from the start, and for each kind of client.
+// inEveryOutage runs a test for each way in which Redis is not there, from the start, and for each
+// kind of client.
 func inEveryOutage(t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb redis.UniversalClient), kinds ...string) {
 	t.Helper()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
@@ -68,7 +69,8 @@ func inEveryOutage(t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb
 	}
 }
 
-// inTime checks that a caller got the load's value although Redis was not there, and not much later than OpTimeout.
+// inTime checks that a caller got the load's value although Redis was not there, and not much later
+// than OpTimeout.
 func (a answer) inTime(t *testing.T, want string) {
 	t.Helper()
 	a.is(t, want)
@@ -80,7 +82,8 @@ func (a answer) inTime(t *testing.T, want string) {
 	}
 }
 
-// Calls are served by the load, coalesced in the process, and no call waits for longer than OpTimeout beside it.
+// Calls are served by the load, coalesced in the process, and no call waits for longer than
+// OpTimeout beside it.
 func TestRedisDownAtStart(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
@@ -166,7 +169,8 @@ func TestRedisDownAndWrites(t *testing.T) {
 	}, "careful", "default", "cluster")
 }
 
-// When Redis is there again it is used again, for what is asked then; nothing of what was loaded meanwhile turns up.
+// When Redis is there again it is used again, for what is asked then; nothing of what was loaded
+// meanwhile turns up.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that is full evicts leases and values, whatever its policy: an evicted lease is at most one more load, and the
-// first one's result is refused; an evicted value is a miss.
+// A Redis that is full evicts leases and values, whatever its policy: an evicted lease is at most
+// one more load, and the first one's result is refused; an evicted value is a miss.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-ttl"} {

@@ -14,13 +14,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A cluster under load changes its masters in every way there is. Callers get right values all the time; what a master
-// knew alone when it died may be lost, and that is bounded.
+// A cluster under load changes its masters in every way there is. Callers get right values all the
+// time; what a master knew alone when it died may be lost, and that is bounded.
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	tr := newTraffic(t, func(s *site) {
-		// A node that is stopped keeps a client from learning who has its slots for up to twice its ReadTimeout.
+		// A node that is stopped keeps a client from learning who has its slots for up to twice its
+		// ReadTimeout.
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: time.Second})
 		t.Cleanup(func() { _ = rdb.Close() })
 		s.rdb = rdb
@@ -139,7 +140,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	tr.serves()
 	tr.report("master killed", m, servers, without)
 
-	// By hand the old master is not waited for: it is a master until it is told, and what it is told meanwhile is lost.
+	// By hand the old master is not waited for: it is a master until it is told, and what it is
+	// told meanwhile is lost.
 	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
 	must(t, s.Failover(ctx))
 	_, err = s.AwaitFailover(ctx, master)
@@ -162,8 +164,9 @@ func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	return rdb
 }
 
-// A master that dies and has no replica takes its slots with it and nothing else: keys in other slots are read, leased,
-// loaded once and invalidated as ever, and waiters get messages, also in a process that starts only now.
+// A master that dies and has no replica takes its slots with it and nothing else: keys in other
+// slots are read, leased, loaded once and invalidated as ever, and waiters get messages, also in a
+// process that starts only now.
 func TestClusterLosesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
@@ -248,8 +251,9 @@ func TestClusterLosesSlots(t *testing.T) {
 	f.serves(t)
 }
 
-// While the slot of a key is being moved, its value is read and its invalidation goes through, wherever its names are;
-// what is not there is loaded by each process for itself. Afterwards all is as before, and nothing of that turns up.
+// While the slot of a key is being moved, its value is read and its invalidation goes through,
+// wherever its names are; what is not there is loaded by each process for itself. Afterwards all is
+// as before, and nothing of that turns up.
 func TestClusterMovesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
@@ -308,7 +312,8 @@ func TestClusterMovesSlots(t *testing.T) {
 	f.serves(t)
 }
 
-// A server that reads its data after a restart answers LOADING, which is as good as no answer. Then it has all it had.
+// A server that reads its data after a restart answers LOADING, which is as good as no answer. Then
+// it has all it had.
 func TestRestartWithData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "dump.rdb",

@@ -8,8 +8,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A key of which a process knows nothing costs it one trip before its load. Values that are there cost one read each, but for the
-// first, which comes as the answer to the question for its lease, with all that is to be known of its tags.
+// A key of which a process knows nothing costs it one trip before its load. Values that are there
+// cost one read each, but for the first, which comes as the answer to the question for its lease,
+// with all that is to be known of its tags.
 func TestColdKeyIsOneTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

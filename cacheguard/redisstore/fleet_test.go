@@ -25,7 +25,8 @@ const (
 	lossTime  = 4 * time.Second  // OpTimeout of a store that loses replies: it waits for each for half as long
 )
 
-// replica is a process of a fleet, as far as the others can tell: a client, a store and a cache of its own.
+// replica is a process of a fleet, as far as the others can tell: a client, a store and a cache of
+// its own.
 type replica struct {
 	rdb    redis.UniversalClient
 	store  *spy
@@ -126,7 +127,8 @@ func (r *replica) listens(t *testing.T) {
 	must(t, err)
 }
 
-// looksFirst has the cache look values up before it asks for leases, by one that another process has stored.
+// looksFirst has the cache look values up before it asks for leases, by one that another process
+// has stored.
 func (r *replica) looksFirst(t *testing.T) {
 	t.Helper()
 	other, err := cacheguard.New(cacheguard.Store(r.store), cacheguard.Options[string]{Name: "test"})
@@ -136,7 +138,8 @@ func (r *replica) looksFirst(t *testing.T) {
 	r.get(t, "looks first", mustNotLoad(t)).hit(t, "v")
 }
 
-// spy is a store that counts what its cache was told when it asked for leases, and the renewals that failed.
+// spy is a store that counts what its cache was told when it asked for leases, and the renewals
+// that failed.
 type spy struct {
 	*redisstore.Store
 	renewalsFailed atomic.Int64
@@ -172,7 +175,8 @@ func (s *spy) told(state cacheguard.LeaseState) int {
 	return s.answers[state]
 }
 
-// waits returns when the replica has been told once that another one has the lease, and so waits for that one's load.
+// waits returns when the replica has been told once that another one has the lease, and so waits
+// for that one's load.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
 	await(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })

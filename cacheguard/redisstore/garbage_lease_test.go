@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// garbageLeases are things that may stand where a lease stands, and are none. Those with a TTL end an hour from now:
-// nobody can wait for that.
+// garbageLeases are things that may stand where a lease stands, and are none. Those with a TTL end
+// an hour from now: nobody can wait for that.
 func garbageLeases() []garbage {
 	random := rand.New(rand.NewPCG(3, 4))
 	token := strings.Repeat("0123456789abcdef", 2)
@@ -42,7 +42,8 @@ func garbageLeases() []garbage {
 	return all
 }
 
-// Whatever stands where a lease stands and is none is overwritten at once, whether or not it would end by itself.
+// Whatever stands where a lease stands and is none is overwritten at once, whether or not it would
+// end by itself.
 func TestGarbageLease(t *testing.T) {
 	ctx := t.Context()
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
@@ -62,7 +63,8 @@ func TestGarbageLease(t *testing.T) {
 	}
 }
 
-// A true lease without an end, which is what a program leaves that dies between SET and EXPIRE, holds up nobody.
+// A true lease without an end, which is what a program leaves that dies between SET and EXPIRE,
+// holds up nobody.
 func TestLeaseWithoutEnd(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Shared(t)

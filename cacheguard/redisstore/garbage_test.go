@@ -110,7 +110,8 @@ func garbageValues(good []byte) []garbage {
 	return all
 }
 
-// Whatever stands where a value stands is a value or a miss. A miss is loaded, and the fill overwrites what was there.
+// Whatever stands where a value stands is a value or a miss. A miss is loaded, and the fill
+// overwrites what was there.
 func TestGarbageValue(t *testing.T) {
 	ctx := t.Context()
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())

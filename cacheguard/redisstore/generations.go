@@ -23,8 +23,8 @@ const (
 
 	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or one and its estimate
 
-	// pastAll is above every generation, stamp and number of a grant: a float64, which is Lua's number and a score in Redis,
-	// counts every microsecond below it, up to the year 2255.
+	// pastAll is above every generation, stamp and number of a grant: a float64, which is Lua's
+	// number and a score in Redis, counts every microsecond below it, up to the year 2255.
 	pastAll = 1 << 53
 )
 
@@ -55,7 +55,8 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 	return of, nil
 }
 
-// known are the generations that a client of a cluster needn't read, or nil. It begins to listen if nothing has yet.
+// known are the generations that a client of a cluster needn't read, or nil. It begins to listen if
+// nothing has yet.
 func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 	if !s.Listening() {
 		return nil
@@ -90,7 +91,8 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 	return nil
 }
 
-// wholeOf is the generation of a whole cache as it stands by itself, or 0 if it is none: then the script that is asked repairs it.
+// wholeOf is the generation of a whole cache as it stands by itself, or 0 if it is none: then the
+// script that is asked repairs it.
 func wholeOf(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
@@ -99,8 +101,8 @@ func wholeOf(text string) int64 {
 	return n
 }
 
-// generationsOf takes everything for unknown when one of the scores can't be a generation: the script that is asked then
-// repairs what is there.
+// generationsOf takes everything for unknown when one of the scores can't be a generation: the
+// script that is asked then repairs what is there.
 func generationsOf(scores []float64) cacheguard.Generations {
 	of := make(cacheguard.Generations, len(scores))
 	for i, score := range scores {
@@ -178,8 +180,8 @@ func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 	return now, err
 }
 
-// stamp is the time on the clock of a cluster's generations. While the node that has them is away it is an estimate, and
-// rather too early: then a load may count for nothing that needn't.
+// stamp is the time on the clock of a cluster's generations. While the node that has them is away
+// it is an estimate, and rather too early: then a load may count for nothing that needn't.
 func (s *Store) stamp(ctx context.Context, cache string) int64 {
 	now, _, err := s.readGenerations(ctx, cache, nil)
 	if err != nil {
@@ -230,13 +232,15 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 // latest is the latest generation that can be made by now, as far as this process knows the time.
 func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 
-// generationsKnown are what a client of a cluster knows of generations. There they lie in one slot for each cache, so that
-// to read them with every value would cost another command, and all of them one node. So they are read once, and what
-// changes is heard of in messages. They only ever grow, so the larger of two is the newer one, whatever came first.
+// generationsKnown are what a client of a cluster knows of generations. There they lie in one slot
+// for each cache, so that to read them with every value would cost another command, and all of them
+// one node. So they are read once, and what changes is heard of in messages. They only ever grow,
+// so the larger of two is the newer one, whatever came first.
 //
-// A message says what anybody has published. One that can't be true, later than the clock or earlier than what is known, is
-// not believed: the generation is read again, and what was read counts although it may be smaller. So a forged message, a
-// clock that was set back and a repair by hand cost one more read, and nothing for ever.
+// A message says what anybody has published. One that can't be true, later than the clock or
+// earlier than what is known, is not believed: the generation is read again, and what was read
+// counts although it may be smaller. So a forged message, a clock that was set back and a repair by
+// hand cost one more read, and nothing for ever.
 type generationsKnown struct {
 	trust atomic.Int64 // counts breaks of the subscription
 
@@ -246,7 +250,8 @@ type generationsKnown struct {
 	doubts  int // counts what was not believed
 }
 
-// moment is from before generations were read: what was heard or forgotten since must not be undone.
+// moment is from before generations were read: what was heard or forgotten since must not be
+// undone.
 type moment struct {
 	trust           int64
 	cleared, doubts int
@@ -272,7 +277,8 @@ type known struct {
 
 const unread = -1 // an invalidation was heard of, and may not be the last one
 
-// find returns nil for what it doesn't know. If sure, all was read while messages have arrived ever since.
+// find returns nil for what it doesn't know. If sure, all was read while messages have arrived ever
+// since.
 func (g *generationsKnown) find(cache string, tags []string, sure bool) cacheguard.Generations {
 	now := g.trust.Load()
 	g.mu.RLock()
@@ -359,7 +365,8 @@ func (g *generationsKnown) told(k known, generation, latest int64) known {
 	return k
 }
 
-// read returns what is known after Redis has answered a question from before which there were so many doubts.
+// read returns what is known after Redis has answered a question from before which there were so
+// many doubts.
 func (k known) read(generation, trust int64, doubts int) known {
 	switch {
 	case k.doubted == 0:

@@ -95,7 +95,8 @@ func newMember(t *testing.T, addr, prefix string, caches ...string) *member {
 	return m
 }
 
-// heard is how many messages have come since it was called last. They come in order, so one that says nothing ends them.
+// heard is how many messages have come since it was called last. They come in order, so one that
+// says nothing ends them.
 func (m *member) heard(t *testing.T) int {
 	t.Helper()
 	m.last = "nothing " + newPrefix()
@@ -172,7 +173,8 @@ func (p *parish) quiet(t *testing.T, what string) {
 	hear(t, what+", who doesn't wait", 0, append(p.idle, p.elsewhere...)...)
 }
 
-// P15: the end of a load is told to those who wait for it, once for each process, and to nobody else.
+// P15: the end of a load is told to those who wait for it, once for each process, and to nobody
+// else.
 func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -212,7 +214,8 @@ func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 	}
 }
 
-// Whatever changes a key reaches the processes that have its cache open, once each, and no other process.
+// Whatever changes a key reaches the processes that have its cache open, once each, and no other
+// process.
 func TestChangesStayInTheirCache(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -230,7 +233,8 @@ func TestChangesStayInTheirCache(t *testing.T) {
 	}
 }
 
-// A change during a load is told to those who wait for it as to all, and none of what is known of them stays.
+// A change during a load is told to those who wait for it as to all, and none of what is known of
+// them stays.
 func TestChangeMeetsThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -255,7 +259,8 @@ func TestChangeMeetsThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Where a leader dies, those who waited for it are told of the load that takes its place, whether they have asked again or not.
+// Where a leader dies, those who waited for it are told of the load that takes its place, whether
+// they have asked again or not.
 func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -304,8 +309,8 @@ func TestRenewalsKeepThoseWhoWait(t *testing.T) {
 	hear(t, "the fill", 1, p.first, p.second)
 }
 
-// Where most processes wait, or the fleet is small, one message goes to all that have the cache open. Nobody who comes later has
-// to be noted then.
+// Where most processes wait, or the fleet is small, one message goes to all that have the cache
+// open. Nobody who comes later has to be noted then.
 func TestOneMessageWhereMostWait(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -366,7 +371,8 @@ func TestManyInboxes(t *testing.T) {
 	hear(t, "one message for all", 1, leader)
 }
 
-// Whoever comes between a load's beginning and its end is told, or finds the value: there is no moment between.
+// Whoever comes between a load's beginning and its end is told, or finds the value: there is no
+// moment between.
 func TestLateJoinersMissNothing(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -425,7 +431,8 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 	}
 }
 
-// What somebody else wrote in the place of those who wait holds up nobody, and is gone after a load.
+// What somebody else wrote in the place of those who wait holds up nobody, and is gone after a
+// load.
 func TestGarbageWaiters(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -460,7 +467,8 @@ func TestGarbageWaiters(t *testing.T) {
 	}
 }
 
-// Callers in one process of many are woken by what comes to its inbox: the lease lasts longer than anybody waits.
+// Callers in one process of many are woken by what comes to its inbox: the lease lasts longer than
+// anybody waits.
 func TestCallersAreWokenByTheirInbox(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -501,7 +509,8 @@ func TestCallersAreWokenByTheirInbox(t *testing.T) {
 	}
 }
 
-// Where it is forgotten who waits, a load is told to nobody: that costs those who wait the rest of the lease, and no load.
+// Where it is forgotten who waits, a load is told to nobody: that costs those who wait the rest of
+// the lease, and no load.
 func TestForgottenWaitersAskAgain(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()

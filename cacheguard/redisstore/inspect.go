@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// Inspection is what Inspect has found under a key. Its JSON has durations as integers of nanoseconds, in members whose names end in
-// _ns. What ends by itself and has no end has -1 there.
+// Inspection is what Inspect has found under a key. Its JSON has durations as integers of
+// nanoseconds, in members whose names end in _ns. What ends by itself and has no end has -1 there.
 type Inspection struct {
 	Cache string    `json:"cache"`
 	Key   string    `json:"key"`
@@ -31,7 +31,8 @@ type Inspection struct {
 	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing stands under its name
 	Waiters *InspectedWaiters `json:"waiters,omitempty"`
 
-	// NewerLeft is how long the value of a later program stays, which stands beside this one. Zero: there is none.
+	// NewerLeft is how long the value of a later program stays, which stands beside this one. Zero:
+	// there is none.
 	NewerLeft time.Duration `json:"newer_left_ns,omitempty"`
 }
 
@@ -68,8 +69,9 @@ type InspectedValue struct {
 	Age  time.Duration `json:"age_ns"`
 	Took time.Duration `json:"took_ns"` // the load
 
-	// For so long after Made it is fresh, and after that served at once while it is refreshed, and served when a load fails. What is
-	// left of each counts marks and invalidated soft tags; FreshLeft below zero says since when it is over.
+	// For so long after Made it is fresh, and after that served at once while it is refreshed, and
+	// served when a load fails. What is left of each counts marks and invalidated soft tags;
+	// FreshLeft below zero says since when it is over.
 	Fresh          time.Duration `json:"fresh_ns"`
 	FreshLeft      time.Duration `json:"fresh_left_ns"`
 	Revalidate     time.Duration `json:"revalidate_ns"`
@@ -84,7 +86,8 @@ type InspectedValue struct {
 	Body []byte `json:"-"` // as the codec wrote it; of what is unreadable all there is
 }
 
-// InspectedTag is a tag of a value, or the whole of its cache, and what invalidations of it do to the value.
+// InspectedTag is a tag of a value, or the whole of its cache, and what invalidations of it do to
+// the value.
 type InspectedTag struct {
 	Name        string    `json:"name"`
 	Soft        bool      `json:"soft"`
@@ -92,7 +95,8 @@ type InspectedTag struct {
 	State       State     `json:"state,omitempty"`      // fresh: it takes nothing from the value; stale, or invalid. Empty: it doesn't matter
 }
 
-// InspectedLease is what stands under the name of a lease: the lease, or in its place the record of how the last load ended.
+// InspectedLease is what stands under the name of a lease: the lease, or in its place the record of
+// how the last load ended.
 type InspectedLease struct {
 	Left    time.Duration `json:"left_ns"`
 	Err     string        `json:"error,omitempty"` // why it is neither; then the rest is empty
@@ -123,17 +127,19 @@ type InspectedWaiters struct {
 	Left      time.Duration `json:"left_ns"`
 }
 
-// Inspect says what stands in Redis under a key of a cache, and what follows for callers, as Cache.Get would judge it. What processes know
-// besides is not in it: their local tiers, and changes that Redis could not be told of yet. It only reads, in up to three trips, and
-// asks Redis whatever its breakers say. The error says why Redis can't be asked; whatever stands there is none.
+// Inspect says what stands in Redis under a key of a cache, and what follows for callers, as
+// Cache.Get would judge it. What processes know besides is not in it: their local tiers, and
+// changes that Redis could not be told of yet. It only reads, in up to three trips, and asks Redis
+// whatever its breakers say. The error says why Redis can't be asked; whatever stands there is
+// none.
 //
 // The documentation of the package has the rights that it needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
 	return s.InspectVersion(ctx, cache, key, 0)
 }
 
-// InspectVersion is Inspect for caches with this Options.Version. What was made for another one is unreadable to them; of the module's
-// own codecs it says so, and of others it can't know.
+// InspectVersion is Inspect for caches with this Options.Version. What was made for another one is
+// unreadable to them; of the module's own codecs it says so, and of others it can't know.
 func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:
@@ -204,7 +210,8 @@ func (r reading) entry() (e entry, err error) {
 	return e, err
 }
 
-// remaining is what PTTL says: go-redis has its -1 and -2, no end and nothing, as so many nanoseconds.
+// remaining is what PTTL says: go-redis has its -1 and -2, no end and nothing, as so many
+// nanoseconds.
 func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 	d, err := cmd.Result()
 	return max(d, -1), err
@@ -221,7 +228,8 @@ type sight struct {
 	scores cacheguard.Generations // that of the cache, and those of the value's tags
 }
 
-// sight reads what stands under the names of a key, at one moment, and then when its cache and its tags were invalidated.
+// sight reads what stands under the names of a key, at one moment, and then when its cache and its
+// tags were invalidated.
 func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err error) {
 	pipeline := redis.UniversalClient.TxPipeline
 	found, err = s.sightOf(ctx, k, pipeline)
@@ -267,7 +275,8 @@ func firstAnswer(err error) error {
 	return err
 }
 
-// scores reads the generations of a cache and of tags, and changes nothing: where something is lost or wrong, there is less.
+// scores reads the generations of a cache and of tags, and changes nothing: where something is lost
+// or wrong, there is less.
 func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole string, of cacheguard.Generations, err error) {
 	_, err = twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
 		pipe := rdb.Pipeline()

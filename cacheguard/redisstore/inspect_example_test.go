@@ -10,7 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// What stands in Redis under a key, and what its callers get. For a human, there is a command: see "Inspecting" above.
+// What stands in Redis under a key, and what its callers get. For a human, there is a command: see
+// "Inspecting" above.
 func ExampleStore_Inspect() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()

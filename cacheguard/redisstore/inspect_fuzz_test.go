@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// FuzzInspect: whatever stands in Redis, a report says something, is for people and for machines, and agrees with itself.
+// FuzzInspect: whatever stands in Redis, a report says something, is for people and for machines,
+// and agrees with itself.
 func FuzzInspect(f *testing.F) {
 	now := time.UnixMicro(1_800_000_000_000_000)
 	h := frame.Header{

@@ -15,12 +15,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// codecNames are those of the codecs of this module that have a name each. protocodec's have one for each type.
+// codecNames are those of the codecs of this module that have a name each. protocodec's have one
+// for each type.
 var codecNames = []string{
 	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
 }
 
-// codecName is the name of the codec that a fingerprint is of, with a version of the type; "" if that is none of those.
+// codecName is the name of the codec that a fingerprint is of, with a version of the type; "" if
+// that is none of those.
 func codecName(fingerprint uint32, version int) string {
 	for _, name := range codecNames {
 		if frame.Fingerprint(name, version) == fingerprint {
@@ -30,11 +32,12 @@ func codecName(fingerprint uint32, version int) string {
 	return ""
 }
 
-// versionsTried are those of Options.Version that Inspect knows a value of: releases count up from one.
+// versionsTried are those of Options.Version that Inspect knows a value of: releases count up from
+// one.
 const versionsTried = 1000
 
-// madeFor is the version of the type that a value was made for, if that is another one than the cache's, and the codec is one of this
-// module's.
+// madeFor is the version of the type that a value was made for, if that is another one than the
+// cache's, and the codec is one of this module's.
 func madeFor(fingerprint uint32, version int) (other int, ok bool) {
 	if codecName(fingerprint, version) != "" {
 		return 0, false
@@ -133,8 +136,8 @@ func tagsOf(tags frame.Tags) (all []InspectedTag) {
 	return all
 }
 
-// judgeTags says what invalidations have done to a value, and returns why it is none any more, if so. A soft tag that was invalidated
-// marks it.
+// judgeTags says what invalidations have done to a value, and returns why it is none any more, if
+// so. A soft tag that was invalidated marks it.
 func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	of := found.generations(len(h.Tags) > 0)
 	i.Tags = append([]InspectedTag{{State: StateFresh}}, tagsOf(h.Tags)...)
@@ -174,7 +177,8 @@ func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	return invalid
 }
 
-// generations are those that a cache goes by: of a value without tags that which stands alone, unless it is lost. None: nobody knows.
+// generations are those that a cache goes by: of a value without tags that which stands alone,
+// unless it is lost. None: nobody knows.
 func (found sight) generations(tagged bool) cacheguard.Generations {
 	if whole := wholeOf(found.whole); whole != 0 && !tagged {
 		return cacheguard.Generations{whole}

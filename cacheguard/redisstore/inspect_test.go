@@ -471,7 +471,8 @@ func TestInspectGarbage(t *testing.T) {
 	}
 }
 
-// A user who may only read can inspect and scan, and what stands there is as it was, to the last byte and millisecond.
+// A user who may only read can inspect and scan, and what stands there is as it was, to the last
+// byte and millisecond.
 func TestInspectOnlyReads(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -549,7 +550,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	}
 }
 
-// newInspector is a client of a user who may do what the documentation says that an inspector needs.
+// newInspector is a client of a user who may do what the documentation says that an inspector
+// needs.
 func newInspector(t *testing.T, admin *redis.Client) *redis.Client {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")

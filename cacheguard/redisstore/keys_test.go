@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// oddKeys are keys that have been a trouble to somebody, and those that look like the names that these get.
+// oddKeys are keys that have been a trouble to somebody, and those that look like the names that
+// these get.
 func oddKeys() []string {
 	long := strings.Repeat("k", 10_000)
 	keys := []string{
@@ -37,8 +38,8 @@ func TestKeysOfAnyBytes(t *testing.T) {
 	keysOfAnyBytes(t, newReplica(t, addr, prefix), newReplica(t, addr, prefix))
 }
 
-// keysOfAnyBytes takes every odd key through its life in one replica, and checks in the other one that none has to do
-// with any other.
+// keysOfAnyBytes takes every odd key through its life in one replica, and checks in the other one
+// that none has to do with any other.
 func keysOfAnyBytes(t *testing.T, a, b *replica) {
 	t.Helper()
 	ctx := t.Context()

@@ -19,10 +19,10 @@ const ghostTTL = 3 * time.Second
 
 func briefLease(s *site) { s.cache.LeaseTTL = ghostTTL }
 
-// A network may deliver a copy of a command long after its reply was given up. These tests have copies of a load's own
-// commands arrive after what the load stored was invalidated: first that of the lease, which leaves a ghost that
-// carries the load's token, then that of its end. The ghost may hold the key up for one lease; it must not let the old
-// load end a second time.
+// A network may deliver a copy of a command long after its reply was given up. These tests have
+// copies of a load's own commands arrive after what the load stored was invalidated: first that of
+// the lease, which leaves a ghost that carries the load's token, then that of its end. The ghost
+// may hold the key up for one lease; it must not let the old load end a second time.
 
 // late is a fleet of two in which copies of the first one's commands are kept.
 type late struct {
@@ -102,8 +102,8 @@ func TestLateCopiesOfLeaseAndConclude(t *testing.T) {
 	f.hits(t, "k", "new")
 }
 
-// A copy of a renewal must not keep the ghost alive, and one of a claim takes the key from nobody for longer than a
-// lease lasts.
+// A copy of a renewal must not keep the ghost alive, and one of a claim takes the key from nobody
+// for longer than a lease lasts.
 func TestLateCopiesOfClaimAndFill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -146,7 +146,8 @@ func (f late) release(t *testing.T, h *redistest.Held) any {
 	return reply
 }
 
-// haunt has the copy of the lease arrive, and checks that it does leave a ghost: else there is nothing to show.
+// haunt has the copy of the lease arrive, and checks that it does leave a ghost: else there is
+// nothing to show.
 func (f late) haunt(t *testing.T) {
 	t.Helper()
 	reply, ok := f.release(t, f.lease).([]any)

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A lease that was granted and not heard of is asked for again, and is the asker's own: the leases here last longer
-// than anybody waits, so a process that waited for itself would be found out.
+// A lease that was granted and not heard of is asked for again, and is the asker's own: the leases
+// here last longer than anybody waits, so a process that waited for itself would be found out.
 func TestLostReplyOfLease(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -58,8 +58,8 @@ func TestLostReplyOfHeldLease(t *testing.T) {
 	})
 }
 
-// A fill that was carried out and not heard of is recognised when it comes again: it is stored, once, and reported as
-// stored.
+// A fill that was carried out and not heard of is recognised when it comes again: it is stored,
+// once, and reported as stored.
 func TestLostReplyOfFill(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -96,7 +96,8 @@ func (f *wired) stored(t *testing.T) {
 	}
 }
 
-// What is invalidated between a fill and its repetition stays away, although the repetition is the load's own.
+// What is invalidated between a fill and its repetition stays away, although the repetition is the
+// load's own.
 func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -121,7 +122,8 @@ func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 	})
 }
 
-// A load that fails is told to all who wait, however often its end has to be repeated, and nobody repeats the load.
+// A load that fails is told to all who wait, however often its end has to be repeated, and nobody
+// repeats the load.
 func TestLostReplyOfConclude(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the origin is down")
@@ -151,14 +153,16 @@ func TestLostReplyOfConclude(t *testing.T) {
 		if told := f.messages.awaits(t, cacheguard.MessageOutcome, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
-		// Nothing is left of it that would hold up the next one: the failure answers only those who waited for it.
+		// Nothing is left of it that would hold up the next one: the failure answers only those who
+		// waited for it.
 		o.set("v", nil)
 		f.second.get(t, "k", o.load).is(t, "v")
 		o.loaded(t, 2)
 	}, func(s *site) { s.cache.ErrorTTL = -1 })
 }
 
-// A load that is given up because its callers have left gives its lease back, and those who wait elsewhere load.
+// A load that is given up because its callers have left gives its lease back, and those who wait
+// elsewhere load.
 func TestLostReplyOfRelease(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {

@@ -26,7 +26,8 @@ func TestLostReplyOfSet(t *testing.T) {
 // stepsOfSet are the scripts that a Set is made of.
 var stepsOfSet = map[string]string{"claim": redisstore.ClaimScript, "fill": redisstore.FillScript}
 
-// A copy of a step of Set that arrives late, after the next Set or an Invalidate of the same writer, brings nothing back.
+// A copy of a step of Set that arrives late, after the next Set or an Invalidate of the same
+// writer, brings nothing back.
 func TestLateCopyOfSet(t *testing.T) {
 	t.Parallel()
 	for name, script := range stepsOfSet {
@@ -84,7 +85,8 @@ func TestLostReplyOfInvalidate(t *testing.T) {
 	})
 }
 
-// Many keys go in a pipeline. What is lost is the reply to one in the middle, and on a silent wire all that follow.
+// Many keys go in a pipeline. What is lost is the reply to one in the middle, and on a silent wire
+// all that follow.
 func TestLostReplyOfInvalidateMany(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -106,8 +108,8 @@ func TestLostReplyOfInvalidateMany(t *testing.T) {
 	})
 }
 
-// A claim that was made and not heard of is made again and is the same claim: the write runs once, its value is
-// stored, and readers wait for it.
+// A claim that was made and not heard of is made again and is the same claim: the write runs once,
+// its value is stored, and readers wait for it.
 func TestLostReplyOfClaim(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -135,7 +137,8 @@ func TestLostReplyOfClaim(t *testing.T) {
 	})
 }
 
-// The fill of an Update is repeated like any other. If it were taken for a refused one, the value would be invalidated.
+// The fill of an Update is repeated like any other. If it were taken for a refused one, the value
+// would be invalidated.
 func TestLostReplyOfUpdatesFill(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {

@@ -16,7 +16,8 @@ import (
 // inOneTrip is the most steps in one pipeline.
 const inOneTrip = 256
 
-// GetMany reads many keys of one cache, and the generations of the cache and these tags, in one trip.
+// GetMany reads many keys of one cache, and the generations of the cache and these tags, in one
+// trip.
 func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -60,7 +61,8 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
-// getManyEach has the batches of a cluster's nodes read the keys: what each node has goes in one trip.
+// getManyEach has the batches of a cluster's nodes read the keys: what each node has goes in one
+// trip.
 func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheguard.Reply[[]byte] {
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	if err := s.knowTime(ctx); err != nil {
@@ -152,8 +154,8 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 	return replies
 }
 
-// pipelined runs a script many times, in pipelines: in a cluster one for each node, at the same time, so that one that is
-// dead fails its own keys only.
+// pipelined runs a script many times, in pipelines: in a cluster one for each node, at the same
+// time, so that one that is dead fails its own keys only.
 func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script *redis.Script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
 	byNode := make(map[*redis.Client][]int)
@@ -183,9 +185,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	return replies
 }
 
-// atOnce is one pipeline. Its first step brings the script along, for after a SCRIPT FLUSH nothing in a pipeline would send
-// it again. What another node of a cluster has to do all the same is done step by step. An error is that of all of it:
-// then it is sent once more, which is harmless.
+// atOnce is one pipeline. Its first step brings the script along, for after a SCRIPT FLUSH nothing
+// in a pipeline would send it again. What another node of a cluster has to do all the same is done
+// step by step. An error is that of all of it: then it is sent once more, which is harmless.
 func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {

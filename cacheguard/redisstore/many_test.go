@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// After a SCRIPT FLUSH nothing in a pipeline would send a script again. Every key is answered all the same, at the first
-// try and in each of the pipelines that many keys need.
+// After a SCRIPT FLUSH nothing in a pipeline would send a script again. Every key is answered all
+// the same, at the first try and in each of the pipelines that many keys need.
 func TestManyAfterScriptFlush(t *testing.T) {
 	t.Parallel()
 	flush := func(ctx context.Context, rdb *redis.Client) error { return rdb.ScriptFlush(ctx).Err() }

@@ -9,9 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masters notices that other nodes of a cluster are masters than a moment ago. Who takes over from a master that died may not
-// have the last changes it was told of, and the subscription, which is at some other node, doesn't break. go-redis knows the
-// masters, as it asks for them when a command goes wrong: looking at what it knows costs no trip. It is for one goroutine.
+// masters notices that other nodes of a cluster are masters than a moment ago. Who takes over from
+// a master that died may not have the last changes it was told of, and the subscription, which is
+// at some other node, doesn't break. go-redis knows the masters, as it asks for them when a command
+// goes wrong: looking at what it knows costs no trip. It is for one goroutine.
 type masters struct {
 	probes []string // names in slots all over the cluster; made at the first look
 	last   []string
@@ -24,7 +25,8 @@ const (
 	mastersAsked  = 3 * time.Second
 )
 
-// probesEach is how many names there are for each breaker. A node with fewer slots than lie between two of them is missed.
+// probesEach is how many names there are for each breaker. A node with fewer slots than lie between
+// two of them is missed.
 const probesEach = 4
 
 func (m *masters) choose() {
@@ -38,8 +40,8 @@ func (m *masters) choose() {
 	}
 }
 
-// changed reports, now and then, whether a part of the slots has another master than when it was looked last. doubt: a master
-// has been told of changes that its replicas may not have.
+// changed reports, now and then, whether a part of the slots has another master than when it was
+// looked last. doubt: a master has been told of changes that its replicas may not have.
 func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt bool) bool {
 	if time.Since(m.looked) < mastersLooked {
 		return false

@@ -17,13 +17,14 @@ import (
 //	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
 //	channels  <prefix>:messages, <prefix>:messages:{<cache>}, <prefix>:messages:<inbox>
 //
-// The braces keep the names of a key in one slot of a cluster: Redis takes the part between the first "{" and the
-// first "}" after it, unless that part is empty. It is empty for an empty key and for one that begins with "}"; those
-// get a backslash in front, and so does a key that begins with a backslash, so that no two keys have one name.
+// The braces keep the names of a key in one slot of a cluster: Redis takes the part between the
+// first "{" and the first "}" after it, unless that part is empty. It is empty for an empty key and
+// for one that begins with "}"; those get a backslash in front, and so does a key that begins with
+// a backslash, so that no two keys have one name.
 //
-// A prefix has no braces, so the first one ends it, or it and the cache. There a cache's name must not have a colon, or
-// nobody could say where the prefix ends: one that has stands as segment says, with two colons behind it, which no other
-// name of a value has.
+// A prefix has no braces, so the first one ends it, or it and the cache. There a cache's name must
+// not have a colon, or nobody could say where the prefix ends: one that has stands as segment says,
+// with two colons behind it, which no other name of a value has.
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
@@ -33,8 +34,9 @@ func (n names) value(k cacheguard.Key) string {
 // versions end the names of values.
 var versions = [cacheguard.Versions]string{"", ":odd"}
 
-// segment is a cache's name inside the name of a value. Names without colon and braces stand as they are; in the others
-// these and "%" are escaped, and a colon comes behind. A usual name that has a "%" so is no other one's escape.
+// segment is a cache's name inside the name of a value. Names without colon and braces stand as
+// they are; in the others these and "%" are escaped, and a colon comes behind. A usual name that
+// has a "%" so is no other one's escape.
 func segment(cache string) string {
 	if cache != "" && !strings.ContainsAny(cache, ":{}") {
 		return cache
@@ -54,7 +56,8 @@ func escape(key string) string {
 // head is what the names of all that stands under keys of a cache begin with, and no others.
 func (n names) head(cache string) string { return n.prefix + ":" + segment(cache) + ":{" }
 
-// values appends the names of many values of one cache, which are one piece of memory, to the arguments of a command.
+// values appends the names of many values of one cache, which are one piece of memory, to the
+// arguments of a command.
 func (n names) values(args []any, keys []cacheguard.Key) []any {
 	head := n.head(keys[0].Cache)
 	size := 0

@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// pieces are what names are made of, and so what keys that want to look like other names are made of.
+// pieces are what names are made of, and so what keys that want to look like other names are made
+// of.
 var pieces = []string{"", "{", "}", "\\", ":", "a", "b", "lease", ":lease", ":v2", "cg", "test", "messages", "clock", "\x00", "\xff", "\r\n"}
 
 func piecesOf(random *rand.Rand, most int, without string) string {
@@ -25,8 +26,8 @@ func piecesOf(random *rand.Rand, most int, without string) string {
 // whose is a name's owner, to the reader of a failure.
 type whose struct{ prefix, of string }
 
-// No two keys of any caches and prefixes share a name of any kind, and no name of a key is one of a prefix, a cache or a
-// budget. A cache's name may have braces here, although New refuses them.
+// No two keys of any caches and prefixes share a name of any kind, and no name of a key is one of a
+// prefix, a cache or a budget. A cache's name may have braces here, although New refuses them.
 func TestNamesAreApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	owner := make(map[string]whose)
@@ -76,8 +77,8 @@ func TestNamesAreApart(t *testing.T) {
 	}
 }
 
-// Usual names are what they have always been, so that programs of different ages share them; only a cache's name that has a
-// colon is written in another way.
+// Usual names are what they have always been, so that programs of different ages share them; only a
+// cache's name that has a colon is written in another way.
 func TestNamesThatStay(t *testing.T) {
 	for _, c := range []struct{ prefix, cache, key, value string }{
 		{"cg", "user", "42", "cg:user:{42}"},
@@ -96,7 +97,8 @@ func TestNamesThatStay(t *testing.T) {
 	}
 }
 
-// FuzzNamesAreApart has two prefixes, caches and keys that may be anything, but for the braces that New refuses.
+// FuzzNamesAreApart has two prefixes, caches and keys that may be anything, but for the braces that
+// New refuses.
 func FuzzNamesAreApart(f *testing.F) {
 	f.Add("cg", "a", "k", "cg", "a", "k:lease")
 	f.Add("cg", "a", "", "cg", "a", `\`)
@@ -129,7 +131,8 @@ func FuzzNamesAreApart(f *testing.F) {
 	})
 }
 
-// hashTag is the part of a name that counts for its slot, by the rule of the Redis Cluster specification.
+// hashTag is the part of a name that counts for its slot, by the rule of the Redis Cluster
+// specification.
 func hashTag(name string) string {
 	_, after, found := strings.Cut(name, "{")
 	if !found {

@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// tagsMessage is the message of an invalidation of these tags, or of the whole cache, that whoever may publish can send.
+// tagsMessage is the message of an invalidation of these tags, or of the whole cache, that whoever
+// may publish can send.
 func tagsMessage(generation string, tags ...string) []byte {
 	m := append([]byte{'t'}, make([]byte, 16)...)
 	m = append(binary.BigEndian.AppendUint16(m, uint16(len("test"))), "test"...)
@@ -52,8 +53,8 @@ func servedOf(t *testing.T, what, key string, tags []string, all ...*replica) {
 	}
 }
 
-// A message may have any generation that fits into it. What can't be true costs no more than a look at Redis: values are
-// served, and true invalidations hold, with no restart.
+// A message may have any generation that fits into it. What can't be true costs no more than a look
+// at Redis: values are served, and true invalidations hold, with no restart.
 func TestForgedGenerations(t *testing.T) {
 	t.Parallel()
 	single := redistest.Start(t)
@@ -98,8 +99,8 @@ func TestForgedGenerations(t *testing.T) {
 	}
 }
 
-// A score may be any number. One that can't be a time is repaired by the next load: what was loaded before counts no more, what
-// is loaded from then on does, and can be invalidated.
+// A score may be any number. One that can't be a time is repaired by the next load: what was loaded
+// before counts no more, what is loaded from then on does, and can be invalidated.
 func TestForgedScores(t *testing.T) {
 	t.Parallel()
 	single := redistest.Start(t)

@@ -154,8 +154,8 @@ func (a answer) hit(t *testing.T, want string) {
 	}
 }
 
-// arriving is the context of a caller. It tells when the cache waits on it, which the cache does for members of a
-// flight only.
+// arriving is the context of a caller. It tells when the cache waits on it, which the cache does
+// for members of a flight only.
 type arriving struct {
 	context.Context
 	tell func()

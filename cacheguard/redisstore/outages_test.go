@@ -18,7 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// theatre is what a trouble is made with: a server, a proxy through which the writer goes, its client, and the administrator's.
+// theatre is what a trouble is made with: a server, a proxy through which the writer goes, its
+// client, and the administrator's.
 type theatre struct {
 	server      *redistest.Server
 	proxy       *redistest.Proxy
@@ -152,7 +153,8 @@ func until(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// changesOf are made of a key each, whose value has that key as its tags, while the store is in trouble.
+// changesOf are made of a key each, whose value has that key as its tags, while the store is in
+// trouble.
 var changesOf = map[string]func(context.Context, *cacheguard.Cache[string], string) error{
 	"invalidated": func(ctx context.Context, c *cacheguard.Cache[string], key string) error {
 		return c.Invalidate(ctx, key)
@@ -173,8 +175,9 @@ var changesOf = map[string]func(context.Context, *cacheguard.Cache[string], stri
 	},
 }
 
-// Whatever keeps Redis from being told of changes, they arrive when it is over, and until then the process that made them doesn't serve
-// what was before. CACHEGUARD_TEST=soak has 300 rounds of each trouble, and says how many took longer than a second.
+// Whatever keeps Redis from being told of changes, they arrive when it is over, and until then the
+// process that made them doesn't serve what was before. CACHEGUARD_TEST=soak has 300 rounds of each
+// trouble, and says how many took longer than a second.
 func TestChangesArriveAfterTrouble(t *testing.T) {
 	t.Parallel()
 	rounds := 2

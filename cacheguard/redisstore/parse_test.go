@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// FuzzDecodeMessage: whatever is published on the channel is a message or it is not; what is one is written back as it
-// was.
+// FuzzDecodeMessage: whatever is published on the channel is a message or it is not; what is one is
+// written back as it was.
 func FuzzDecodeMessage(f *testing.F) {
 	k, load := cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1, 2, 3}
 	f.Add(encodeMessage(kindChanged, k, cacheguard.ID{}))
@@ -53,8 +53,8 @@ func FuzzDecodeMessage(f *testing.F) {
 	})
 }
 
-// FuzzParseLease: whatever the server answers to the lease script is an answer or an error. The bytes say what the
-// parts of the reply are: nothing, a number, or a text.
+// FuzzParseLease: whatever the server answers to the lease script is an answer or an error. The
+// bytes say what the parts of the reply are: nothing, a number, or a text.
 func FuzzParseLease(f *testing.F) {
 	part := func(s string) []byte { return append([]byte{2, byte(len(s))}, s...) }
 	number := func(n int64) []byte { return binary.BigEndian.AppendUint64([]byte{1}, uint64(n)) }

@@ -56,8 +56,8 @@ func TestFleetBudget(t *testing.T) {
 	}
 }
 
-// The steps of a budget in Redis: what is held counts, renewing takes no second permit, and a return is told to those
-// who want one.
+// The steps of a budget in Redis: what is held counts, renewing takes no second permit, and a
+// return is told to those who want one.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

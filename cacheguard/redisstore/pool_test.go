@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A pool that the application has used up is a Redis that doesn't answer, until there is a connection again.
+// A pool that the application has used up is a Redis that doesn't answer, until there is a
+// connection again.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

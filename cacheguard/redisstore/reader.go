@@ -19,8 +19,8 @@ import (
 // directReads at a time each have a connection of their own.
 const directReads = 4
 
-// reader reads values: on the caller's own goroutine and connection while few do so at a time, which is the quickest
-// for each, and in batches beyond that, which is many times cheaper for all.
+// reader reads values: on the caller's own goroutine and connection while few do so at a time,
+// which is the quickest for each, and in batches beyond that, which is many times cheaper for all.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // direct reads under way
@@ -40,9 +40,10 @@ func (r *reader) init(s *Store) {
 // wait returns when no batch is under way.
 func (r *reader) wait() { r.running.Wait() }
 
-// Get returns the frame of a key, and the generations of its cache and these tags: read in the same trip, or in a
-// cluster as far as they are known. ctx lends its values to the call and its deadline; when ctx is cancelled without
-// one, a read that is under way is still waited for, for OpTimeout at most.
+// Get returns the frame of a key, and the generations of its cache and these tags: read in the same
+// trip, or in a cluster as far as they are known. ctx lends its values to the call and its
+// deadline; when ctx is cancelled without one, a read that is under way is still waited for, for
+// OpTimeout at most.
 func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	if s.closed.Load() {
 		return nil, nil, errClosed
@@ -127,7 +128,8 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	return frame, generationsOf(read.Val()), nil // without generations, if they can't be read
 }
 
-// answer takes MGET's answer apart. It has nothing for a value of a wrong type, which is a miss like any other.
+// answer takes MGET's answer apart. It has nothing for a value of a wrong type, which is a miss
+// like any other.
 func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
 	both := c.both.Val()
 	if len(both) != 2 {
@@ -156,7 +158,8 @@ func (r *reader) whole(cache string) any {
 	return next[cache]
 }
 
-// frameOf turns GET's answer into the port's: nil for nothing, an empty frame for what is no string.
+// frameOf turns GET's answer into the port's: nil for nothing, an empty frame for what is no
+// string.
 func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	switch {
 	case err == nil && b == nil:
@@ -171,7 +174,8 @@ func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	return nil, fmt.Errorf("redisstore: %w", s.explained(err))
 }
 
-// bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not changed.
+// bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not
+// changed.
 func bytesOf(s string) []byte {
 	if s == "" {
 		return []byte{}
@@ -191,8 +195,9 @@ func newAlarm() *alarm {
 	return a
 }
 
-// directRead is one direct read, in one piece of memory. It is its own context, which has the values of the caller's, for
-// the client's hooks, but not its end, which a read of a socket couldn't see anyway.
+// directRead is one direct read, in one piece of memory. It is its own context, which has the
+// values of the caller's, for the client's hooks, but not its end, which a read of a socket
+// couldn't see anyway.
 type directRead struct {
 	context.Context
 	deadline time.Time

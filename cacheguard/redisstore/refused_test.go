@@ -14,8 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A server that refuses connections in words has done nothing, and each step says so, of each of its keys: go-redis says it of a
-// pipeline as a whole, and its commands look as if they had been answered.
+// A server that refuses connections in words has done nothing, and each step says so, of each of
+// its keys: go-redis says it of a pipeline as a whole, and its commands look as if they had been
+// answered.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Renewals that fail for a while are tried again while the lease is valid: the load stays the only one, and is stored.
+// Renewals that fail for a while are tried again while the lease is valid: the load stays the only
+// one, and is stored.
 func TestRenewalFailsForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newWired(t, redistest.Start(t), redistest.Hangup, func(s *site) {
@@ -39,8 +40,8 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 	figures(t, "renewal fails for a while (waits are the load's)", o.loads.Load(), normal, append(mine.answers, others.wait(t)...)...)
 }
 
-// Renewals that fail until the lease is over: another replica loads, the first load goes on for its own callers, and
-// what it brings is not stored.
+// Renewals that fail until the lease is over: another replica loads, the first load goes on for its
+// own callers, and what it brings is not stored.
 func TestRenewalFailsForTooLong(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -88,8 +89,8 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 		answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited})
 }
 
-// A renewal that finds no lease, for it was evicted: the load goes on for those who have joined it and for nobody else,
-// and what it brings is not stored.
+// A renewal that finds no lease, for it was evicted: the load goes on for those who have joined it
+// and for nobody else, and what it brings is not stored.
 func TestRenewalFindsNoLease(t *testing.T) {
 	t.Parallel()
 	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
@@ -112,7 +113,8 @@ func TestRenewalFindsNoLease(t *testing.T) {
 	figures(t, "renewal finds no lease (waits are the load's)", 2, 0, mine.answers...)
 }
 
-// A renewal that finds another one's lease cancels its load, which is told why, and its callers follow the other one.
+// A renewal that finds another one's lease cancels its load, which is told why, and its callers
+// follow the other one.
 func TestRenewalFindsAnothersLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

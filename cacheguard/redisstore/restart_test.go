@@ -47,8 +47,9 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	}
 }
 
-// Redis that comes back empty under a running load has lost the lease, so what was loaded is given to the callers and
-// not stored, and those who wait elsewhere load once more. After that all is as before.
+// Redis that comes back empty under a running load has lost the lease, so what was loaded is given
+// to the callers and not stored, and those who wait elsewhere load once more. After that all is as
+// before.
 func TestRestartDuringLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -75,7 +76,8 @@ func TestRestartDuringLoad(t *testing.T) {
 	figures(t, "Redis killed and empty again during a load", o.loads.Load(), time.Since(back), append(mine.answers, others.wait(t)...)...)
 }
 
-// A leader that is alone finds that its lease has gone when it stores, and the next caller loads again.
+// A leader that is alone finds that its lease has gone when it stores, and the next caller loads
+// again.
 func TestRestartDuringLoadOfOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -97,8 +99,9 @@ func TestRestartDuringLoadOfOne(t *testing.T) {
 	f.serves(t)
 }
 
-// serves checks that the fleet is in order: messages arrive everywhere, a load serves all and is stored. On a machine
-// that is so busy that a step takes longer than OpTimeout, that says nothing, and is tried again.
+// serves checks that the fleet is in order: messages arrive everywhere, a load serves all and is
+// stored. On a machine that is so busy that a step takes longer than OpTimeout, that says nothing,
+// and is tried again.
 func (f *wired) serves(t *testing.T) {
 	t.Helper()
 	f.servesKeys(t, newPrefix)
@@ -132,8 +135,8 @@ func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) 
 	return 0
 }
 
-// serve has one replica load for callers in both. It reports false if something didn't go as in quiet times, and how long
-// after the load the callers in the other replica had its result.
+// serve has one replica load for callers in both. It reports false if something didn't go as in
+// quiet times, and how long after the load the callers in the other replica had its result.
 func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woken time.Duration) {
 	t.Helper()
 	for _, r := range []*replica{leader, waiter} {

@@ -50,7 +50,8 @@ var (
 
 var ofCluster = regexp.MustCompile(`^(?:MOVED|ASK) \d|^CROSSSLOT|^CLUSTERDOWN|script: (?:MOVED|CROSSSLOT)`)
 
-// explained adds to an error the server, its cause and, to a refusal, what its reader may want to do about it.
+// explained adds to an error the server, its cause and, to a refusal, what its reader may want to
+// do about it.
 func (s *Store) explained(err error) error { return s.link.Told(s.advised(err)) }
 
 func (s *Store) advised(err error) error {

@@ -37,7 +37,8 @@ func named(prefix string, change ...any) []any {
 	return append([]any{"~" + prefix + ":*", "&" + prefix + ":messages", "&" + prefix + ":messages:*"}, change...)
 }
 
-// newUser is a client of a user who may do what the documentation says and what change adds or takes away.
+// newUser is a client of a user who may do what the documentation says and what change adds or
+// takes away.
 func newUser(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	t.Helper()
 	rule := append(leastRights(t), change...)
@@ -67,8 +68,8 @@ func TestConformanceLeastRights(t *testing.T) {
 	}
 }
 
-// Without the right to subscribe nobody is told anything: waiters ask from time to time, ever more seldom, and there
-// still is one load. One line of the log says so.
+// Without the right to subscribe nobody is told anything: waiters ask from time to time, ever more
+// seldom, and there still is one load. One line of the log says so.
 func TestNoRightToSubscribe(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -109,7 +110,8 @@ func TestNoRightToSubscribe(t *testing.T) {
 	}
 }
 
-// Without the right to run scripts, what is missing is said in the log, exactly and once, and callers are served.
+// Without the right to run scripts, what is missing is said in the log, exactly and once, and
+// callers are served.
 func TestNoRightToRunScripts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -149,8 +151,8 @@ func TestNoRightToRunScripts(t *testing.T) {
 	}
 }
 
-// Without the right to publish, nobody is told anything: values are shared all the same, and who waits looks again when
-// the lease is over. One line of the log says what is missing.
+// Without the right to publish, nobody is told anything: values are shared all the same, and who
+// waits looks again when the lease is over. One line of the log says what is missing.
 func TestNoRightToPublish(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second

@@ -26,12 +26,14 @@ type ScanOptions struct {
 	Count int           // how many names Redis passes over in a step, whatever they are of. Default 500
 	Pause time.Duration // between two steps. Default 10 ms; negative: none
 
-	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it: Scanned.Found then has the keys
-	// with it. Keys of more than 512 bytes aren't found. Default: none are looked for.
+	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it:
+	// Scanned.Found then has the keys with it. Keys of more than 512 bytes aren't found. Default:
+	// none are looked for.
 	Hash string
 }
 
-// Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members whose names end in _ns.
+// Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members
+// whose names end in _ns.
 type Scanned struct {
 	Cache string `json:"cache"`
 	Whole bool   `json:"whole"` // all of it: neither the limit nor the context ended it before
@@ -87,10 +89,12 @@ const (
 	scanStep = 100     // values read in a pipeline
 )
 
-// Scan counts what stands in Redis of a cache, and reads the first 4 KiB of each value. It goes through all names that Redis has, in
-// steps with a pause between them, and changes nothing. In a cluster it goes from master to master; what moves meanwhile may be missed.
+// Scan counts what stands in Redis of a cache, and reads the first 4 KiB of each value. It goes
+// through all names that Redis has, in steps with a pause between them, and changes nothing. In a
+// cluster it goes from master to master; what moves meanwhile may be missed.
 //
-// When ctx ends before it, what it has counted is returned with the error. The documentation of the package has the rights that it needs.
+// When ctx ends before it, what it has counted is returned with the error. The documentation of the
+// package has the rights that it needs.
 func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scanned, error) {
 	if err := checkCache(cache); err != nil {
 		return Scanned{}, err

@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// TestConformanceSentinel finds the server through a sentinel, as a client that follows failovers does.
+// TestConformanceSentinel finds the server through a sentinel, as a client that follows failovers
+// does.
 func TestConformanceSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, 0, 1)
 	other := newClient(t, sentinel.Servers()[0])

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Values of all sizes are shared: those that go along with the message, those that are too large for that, and those
-// that are too large for the answer to the question for a lease.
+// Values of all sizes are shared: those that go along with the message, those that are too large
+// for that, and those that are too large for the answer to the question for a lease.
 func TestValueSizes(t *testing.T) {
 	server := redistest.Shared(t)
 	for what, size := range map[string]int{
@@ -62,8 +62,8 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 	}
 }
 
-// A value over the cap is given to all who ask, and isn't stored: those who wait elsewhere load for themselves, one in
-// each replica.
+// A value over the cap is given to all who ask, and isn't stored: those who wait elsewhere load for
+// themselves, one in each replica.
 func TestValueOverCap(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()

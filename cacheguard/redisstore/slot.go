@@ -4,7 +4,8 @@ import "strings"
 
 const slots = 16384
 
-// slotOf is the slot of a cluster in which Redis keeps a name: CRC-16 (XMODEM) of its hash tag, or of all of it.
+// slotOf is the slot of a cluster in which Redis keeps a name: CRC-16 (XMODEM) of its hash tag, or
+// of all of it.
 func slotOf(name string) int {
 	if open := strings.IndexByte(name, '{'); open >= 0 {
 		if size := strings.IndexByte(name[open+1:], '}'); size > 0 {

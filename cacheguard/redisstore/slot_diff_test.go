@@ -22,8 +22,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// mirror does random steps on Redis and on a protocol.Slot, which must answer and tell the same. Every time is some hours,
-// and ends when the mirror says so, on both sides: no clock has to be waited for.
+// mirror does random steps on Redis and on a protocol.Slot, which must answer and tell the same.
+// Every time is some hours, and ends when the mirror says so, on both sides: no clock has to be
+// waited for.
 type mirror struct {
 	*rand.Rand
 	store *redisstore.Store
@@ -53,7 +54,8 @@ func mirrorID(n int) (id cacheguard.ID) {
 	return id
 }
 
-// frame is one of the load, with room for a mark or without it, and now and then too large for a message, or with tags.
+// frame is one of the load, with room for a mark or without it, and now and then too large for a
+// message, or with tags.
 func (m *mirror) frame(load cacheguard.ID) string {
 	f := "v0" + string(load[:]) + "..." + strings.Repeat("\x00", 8) + "body"
 	switch m.IntN(8) {
@@ -315,7 +317,8 @@ func inWords(all []cacheguard.Message) string {
 	return b.String()
 }
 
-// compare has mirrors do random steps, in a fleet in which so many others listen, and returns the first difference.
+// compare has mirrors do random steps, in a fleet in which so many others listen, and returns the
+// first difference.
 func compare(t *testing.T, addr string, others int, script, old, broken string, sequences int) error {
 	t.Helper()
 	rdb := newClient(t, addr)
@@ -397,7 +400,8 @@ func (i instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// TestSlotIsRedis shows that what the protocol's explorer takes for the store is what the scripts do.
+// TestSlotIsRedis shows that what the protocol's explorer takes for the store is what the scripts
+// do.
 func TestSlotIsRedis(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()

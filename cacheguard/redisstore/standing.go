@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// What stands under the name of a lease: the lease, or in its place the record of how the last load ended. lease.lua has the
-// format, and reads both; here they are written down, and read by those who only look.
+// What stands under the name of a lease: the lease, or in its place the record of how the last load
+// ended. lease.lua has the format, and reads both; here they are written down, and read by those
+// who only look.
 
 // encodeRecord is what a load leaves that leaves no value.
 func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.Outcome) []byte {
@@ -19,7 +20,8 @@ func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.
 	return fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, load, millis(keep), millis(backoff), o.Failures, payload)
 }
 
-// standing is a lease or a record. Of a record kind is a letter; Outcome has no Kind if a later version wrote it.
+// standing is a lease or a record. Of a record kind is a letter; Outcome has no Kind if a later
+// version wrote it.
 type standing struct {
 	load string // hexadecimal, as it stands there
 
@@ -58,7 +60,8 @@ func parseStanding(b string) (s standing, ok bool) {
 	return s, true
 }
 
-// backoffLeft is for how long everybody who asks is given the outcome, when the record has so long to go.
+// backoffLeft is for how long everybody who asks is given the outcome, when the record has so long
+// to go.
 func (s standing) backoffLeft(left time.Duration) time.Duration {
 	return duration(min(s.backoff-(s.kept-left.Milliseconds()), left.Milliseconds()))
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxCarried is the largest frame that a message carries: enough for most values, little enough for a fleet in which
-// every process waits.
+// maxCarried is the largest frame that a message carries: enough for most values, little enough for
+// a fleet in which every process waits.
 const maxCarried = 4 << 10
 
-// Lease asks for the lease. The first lease begins the subscription, beside the question and not before it, so that a
-// leader doesn't wait for what only waiters need.
+// Lease asks for the lease. The first lease begins the subscription, beside the question and not
+// before it, so that a leader doesn't wait for what only waiters need.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
 	if err := s.readyToLease(ctx); err != nil {
 		return ans, err
@@ -42,8 +42,8 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return ans, err
 }
 
-// complete reads a value that is too large for the script's answer. The generations of a cluster lie elsewhere: they are those
-// that are known.
+// complete reads a value that is too large for the script's answer. The generations of a cluster
+// lie elsewhere: they are those that are known.
 func (s *Store) complete(ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer) (err error) {
 	switch {
 	case ans.State == cacheguard.LeaseValue && ans.Frame == nil:
@@ -79,7 +79,8 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	return s.near(k, value, s.names.lease(value)), args
 }
 
-// near is these names of a key, the value first, and where they are on the same node those of the cache's generations and who waits.
+// near is these names of a key, the value first, and where they are on the same node those of the
+// cache's generations and who waits.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
 		names = append(names, s.names.generations(k.Cache), s.names.whole(k.Cache))
@@ -95,7 +96,8 @@ func (s *Store) waited(value string, names ...string) []string {
 	return names
 }
 
-// stamped gives a grant its stamp: on a single server its number is one, in a cluster another node has the clock.
+// stamped gives a grant its stamp: on a single server its number is one, in a cluster another node
+// has the clock.
 func (s *Store) stamped(ctx context.Context, k cacheguard.Key, g *cacheguard.Grant) {
 	g.Stamp = g.Number
 	if s.cluster != nil {
@@ -299,9 +301,10 @@ func (s *Store) told(k cacheguard.Key, args []any) []any {
 	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
 
-// invalidateApart is an invalidation, in the place of a mark, too, in a slot that is on its way from one node of a cluster to another. As long as
-// that lasts neither node does anything with several names of which only some are there, but each name alone is found.
-// The lease goes first: what is loaded from then on is new, and at worst it is loaded twice.
+// invalidateApart is an invalidation, in the place of a mark, too, in a slot that is on its way
+// from one node of a cluster to another. As long as that lasts neither node does anything with
+// several names of which only some are there, but each name alone is found. The lease goes first:
+// what is loaded from then on is new, and at worst it is loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	all := s.everything(k)
 	slices.Reverse(all)
@@ -353,8 +356,9 @@ func (s *Store) others(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// all is every name of a version of a key that a change touches. The next format's value is one of them, so that programs of two
-// formats can run side by side: each reads its own, and a change removes both.
+// all is every name of a version of a key that a change touches. The next format's value is one of
+// them, so that programs of two formats can run side by side: each reads its own, and a change
+// removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
 	return []string{value, s.names.lease(value), s.names.next(value)}
@@ -365,7 +369,8 @@ func (s *Store) holder(g cacheguard.Grant) string {
 	return s.token(g.Token) + strconv.FormatInt(g.Number, 10)
 }
 
-// token is a load's in a lease. Capitals say that its holder knows of inboxes: programs that don't take either for the same.
+// token is a load's in a lease. Capitals say that its holder knows of inboxes: programs that don't
+// take either for the same.
 func (s *Store) token(id cacheguard.ID) string {
 	if s.inbox == "" {
 		return id.String()

@@ -21,19 +21,21 @@ import (
 
 // Options configures a Store. The zero value of a field means its default.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cg"; no braces. Stores of different prefixes share nothing.
+	// Prefix begins every key and the channel. Default "cg"; no braces. Stores of different
+	// prefixes share nothing.
 	Prefix string
 
-	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try when no answer came
-	// to the first within half of it. Default 250 ms; at least 2 ms.
+	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try
+	// when no answer came to the first within half of it. Default 250 ms; at least 2 ms.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving, when Redis doesn't answer or takes no writes, and when that is
-	// over. Default slog.Default().
+	// Logger gets a line when messages stop arriving, when Redis doesn't answer or takes no writes,
+	// and when that is over. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each process and client.
+// Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each
+// process and client.
 type Store struct {
 	link   *redislink.Link
 	opts   Options
@@ -57,13 +59,14 @@ var (
 	_ cacheguard.Breakers = (*Store)(nil)
 )
 
-// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
-// once and never dials. The client stays the caller's: Close doesn't close it.
+// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every
+// invalid option at once and never dials. The client stays the caller's: Close doesn't close it.
 //
-// Give the client ContextTimeoutEnabled. Without it its calls last up to its ReadTimeout whatever the context says; the
-// store then goes through a view of a single-server client, which shares its connections, and calls a cluster client aside,
-// which costs a goroutine for each read. The client's hooks see every command but those of the subscription, of a view if they were
-// added before New.
+// Give the client ContextTimeoutEnabled. Without it its calls last up to its ReadTimeout whatever
+// the context says; the store then goes through a view of a single-server client, which shares its
+// connections, and calls a cluster client aside, which costs a goroutine for each read. The
+// client's hooks see every command but those of the subscription, of a view if they were added
+// before New.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
@@ -108,7 +111,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 // StepTimeout returns OpTimeout.
 func (s *Store) StepTimeout() time.Duration { return s.opts.OpTimeout }
 
-// Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does nothing.
+// Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does
+// nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	sub := s.sub
@@ -125,10 +129,11 @@ func (s *Store) Close() error {
 
 var errClosed = errors.New("redisstore: store is closed")
 
-// Warm dials a few connections, subscribes, loads the scripts and measures the server's clock ahead, so that the first
-// stampede doesn't pay for it. It is bounded by ctx alone. In a cluster it returns an error while any master is away,
-// and the store works all the same. For a server that the store can't work with, such as a replica, or a node of a cluster
-// behind the client of a single server, the error says which client to make; Diagnose says more.
+// Warm dials a few connections, subscribes, loads the scripts and measures the server's clock
+// ahead, so that the first stampede doesn't pay for it. It is bounded by ctx alone. In a cluster it
+// returns an error while any master is away, and the store works all the same. For a server that
+// the store can't work with, such as a replica, or a node of a cluster behind the client of a
+// single server, the error says which client to make; Diagnose says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
@@ -154,15 +159,15 @@ func (s *Store) Warm(ctx context.Context) error {
 	return s.messages(ctx, sub)
 }
 
-// Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no wall clock of a
-// client matters. A process whose first call is a Set measures it here.
+// Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no
+// wall clock of a client matters. A process whose first call is a Set measures it here.
 func (s *Store) Now() time.Time {
 	_ = s.knowTime(context.Background())
 	return s.clock.now()
 }
 
-// Breakers returns how many circuit breakers are open, and how many there are: two for a server, one for all steps and
-// one for those that write, or two for every 256 slots of a cluster.
+// Breakers returns how many circuit breakers are open, and how many there are: two for a server,
+// one for all steps and one for those that write, or two for every 256 slots of a cluster.
 func (s *Store) Breakers() (open, all int) {
 	open, all = s.health.count()
 	writes, more := s.writes.count()

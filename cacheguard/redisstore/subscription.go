@@ -52,9 +52,10 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 	return s.sub, nil
 }
 
-// channels is where messages for this process are published: those about its caches, those about loads that it waits for, and
-// what programs publish that know of one channel for all. These count who subscribes to that one to find out whether such a
-// program is there, and a pattern isn't counted. It needs mu.
+// channels is where messages for this process are published: those about its caches, those about
+// loads that it waits for, and what programs publish that know of one channel for all. These count
+// who subscribes to that one to find out whether such a program is there, and a pattern isn't
+// counted. It needs mu.
 func (s *Store) channels() (pattern string, channels []string) {
 	if s.inbox == "" {
 		return "", []string{s.names.channel()}
@@ -157,8 +158,8 @@ func (e *ear) newMasters(ctx context.Context) bool {
 // repeated is for how long caches want to know of a failover that may have lost a change.
 const repeated = 30 * time.Second
 
-// changes takes note that Redis is told of a change. What a failover loses of them is noticed by the subscription, also in a process
-// that only writes.
+// changes takes note that Redis is told of a change. What a failover loses of them is noticed by
+// the subscription, also in a process that only writes.
 func (s *Store) changes() {
 	s.changed.Store(int64(s.clock.elapsed()))
 	_, _ = s.subscribe()
@@ -170,8 +171,8 @@ func (s *Store) doubts() bool {
 	return last > 0 && s.clock.elapsed()-last < repeated
 }
 
-// unheard is up to which generation invalidations may not have been heard of, when messages arrive since before the
-// server's clock said this.
+// unheard is up to which generation invalidations may not have been heard of, when messages arrive
+// since before the server's clock said this.
 func (s *Store) unheard(said time.Time, err error) int64 {
 	switch {
 	case err != nil:
@@ -250,7 +251,8 @@ func (s *Store) deliver(payload string) {
 	}
 }
 
-// tellAll tells every cache that messages arrive, or that they don't. One whose channel came later is told when they do.
+// tellAll tells every cache that messages arrive, or that they don't. One whose channel came later
+// is told when they do.
 func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 	s.mu.Lock()
 	if s.cluster != nil {

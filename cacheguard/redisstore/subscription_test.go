@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// apart is a client whose subscriptions take another way than its commands, so that one can be harmed without the
-// other.
+// apart is a client whose subscriptions take another way than its commands, so that one can be
+// harmed without the other.
 type apart struct {
 	redis.UniversalClient
 	subscriptions redis.UniversalClient
@@ -44,7 +44,8 @@ func newEarshot(t *testing.T, change ...func(*site)) earshot {
 	return earshot{f, messages}
 }
 
-// loads has the first replica load "k" for a few callers, until letGo, and the second one wait for that.
+// loads has the first replica load "k" for a few callers, until letGo, and the second one wait for
+// that.
 func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *crowd) {
 	t.Helper()
 	o = newOrigin("v")
@@ -56,8 +57,8 @@ func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *cro
 	return o, letGo, mine, theirs
 }
 
-// A waiter whose connection broke looks again when it stands again, and finds what it was not told: the lease here
-// would last longer than anybody waits.
+// A waiter whose connection broke looks again when it stands again, and finds what it was not told:
+// the lease here would last longer than anybody waits.
 func TestSubscriptionCut(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -80,8 +81,8 @@ func TestSubscriptionCut(t *testing.T) {
 	f.serves(t)
 }
 
-// A waiter who can't be told any more asks from time to time, as long as messages don't arrive. The lease here would last longer
-// than anybody waits, too.
+// A waiter who can't be told any more asks from time to time, as long as messages don't arrive. The
+// lease here would last longer than anybody waits, too.
 func TestSubscriptionGone(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -96,7 +97,8 @@ func TestSubscriptionGone(t *testing.T) {
 	o.loaded(t, 1)
 }
 
-// A cut during a load that goes on: the waiter looks again, is told to wait again, and then is told the result.
+// A cut during a load that goes on: the waiter looks again, is told to wait again, and then is told
+// the result.
 func TestSubscriptionCutAndRestored(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -112,7 +114,8 @@ func TestSubscriptionCutAndRestored(t *testing.T) {
 	o.loaded(t, 1)
 }
 
-// A connection on which nothing comes any more, though nobody closed it, counts as broken within two seconds.
+// A connection on which nothing comes any more, though nobody closed it, counts as broken within
+// two seconds.
 func TestSubscriptionHalfOpen(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -135,7 +138,8 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	f.serves(t)
 }
 
-// A connection that is merely quiet stays. On a machine that stands still for a while it may not, so it may try again.
+// A connection that is merely quiet stays. On a machine that stands still for a while it may not,
+// so it may try again.
 func TestSubscriptionQuiet(t *testing.T) {
 	t.Parallel()
 	const tries = 5
@@ -151,7 +155,8 @@ func TestSubscriptionQuiet(t *testing.T) {
 
 var errDown = errors.New("the origin is down")
 
-// A message that is lost on a connection that seems whole costs what is left of the lease, and no load.
+// A message that is lost on a connection that seems whole costs what is left of the lease, and no
+// load.
 func TestMessageLost(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second

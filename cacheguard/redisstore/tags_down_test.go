@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// An invalidation that Redis could not be told of is an error. The process that made it doesn't serve what it was for,
-// whatever Redis says later; the next one that goes through holds for all.
+// An invalidation that Redis could not be told of is an error. The process that made it doesn't
+// serve what it was for, whatever Redis says later; the next one that goes through holds for all.
 func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -11,11 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A client of a cluster, and one of a type that nobody knows, doesn't read generations with every value. What it knows
-// counts only while messages have arrived ever since it was read.
+// A client of a cluster, and one of a type that nobody knows, doesn't read generations with every
+// value. What it knows counts only while messages have arrived ever since it was read.
 
-// toldOfTags returns when the replica has acted on an invalidation that is begun by do. Messages of these forged generations
-// don't count: what two nodes of a cluster pass on may overtake one another, so that an older message comes after do's.
+// toldOfTags returns when the replica has acted on an invalidation that is begun by do. Messages of
+// these forged generations don't count: what two nodes of a cluster pass on may overtake one
+// another, so that an older message comes after do's.
 func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	t.Helper()
 	told := make(chan struct{}, 100)
@@ -83,7 +84,8 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 	}
 }
 
-// An answer that was on its way while the message of an invalidation came is not taken for what holds from then on.
+// An answer that was on its way while the message of an invalidation came is not taken for what
+// holds from then on.
 func TestGenerationsReadBeforeAMessage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -115,8 +117,8 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 	}
 }
 
-// A cluster whose node with the generations is away goes on as it was: values are served, others are loaded and stored,
-// and when it is back, invalidations hold.
+// A cluster whose node with the generations is away goes on as it was: values are served, others
+// are loaded and stored, and when it is back, invalidations hold.
 func TestClusterLosesGenerations(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")

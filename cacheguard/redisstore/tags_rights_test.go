@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// restricted are two replicas: the first one's user may do what the documentation says and what change takes away.
+// restricted are two replicas: the first one's user may do what the documentation says and what
+// change takes away.
 func restricted(t *testing.T, change ...any) (admin *redis.Client, r, free *replica) {
 	t.Helper()
 	server := redistest.Start(t)

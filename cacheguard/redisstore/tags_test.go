@@ -64,7 +64,8 @@ var bumps = map[string]func(context.Context, *cacheguard.Cache[string]) error{
 	"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
 }
 
-// twoTagged are two replicas that have a value with the tag "t", another one with "other", and one without.
+// twoTagged are two replicas that have a value with the tag "t", another one with "other", and one
+// without.
 func twoTagged(t *testing.T, addr string, change ...func(*site)) (a, b *replica) {
 	t.Helper()
 	prefix := newPrefix()
@@ -89,8 +90,8 @@ func hasTagged(t *testing.T, k string, all ...*replica) {
 	}
 }
 
-// Whatever becomes of the generations while values stay: what was invalidated stays so, what is loaded from then on
-// counts, and each value is loaded once more at most.
+// Whatever becomes of the generations while values stay: what was invalidated stays so, what is
+// loaded from then on counts, and each value is loaded once more at most.
 func TestGenerationsAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -150,7 +151,8 @@ func TestGenerationsAreLost(t *testing.T) {
 	}
 }
 
-// The reply to an invalidation that is lost is asked for again, and scripts that are gone are sent again.
+// The reply to an invalidation that is lost is asked for again, and scripts that are gone are sent
+// again.
 func TestLostReplyOfInvalidateTags(t *testing.T) {
 	t.Parallel()
 	for how, bump := range bumps {
@@ -175,7 +177,8 @@ func TestLostReplyOfInvalidateTags(t *testing.T) {
 	}
 }
 
-// What has to be freed goes when memory is short: invalidations are carried out by a Redis that takes nothing.
+// What has to be freed goes when memory is short: invalidations are carried out by a Redis that
+// takes nothing.
 func TestInvalidateTagsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for how, bump := range bumps {
@@ -198,7 +201,8 @@ func TestInvalidateTagsOutOfMemory(t *testing.T) {
 	}
 }
 
-// A Redis whose clock goes back has invalidations in the future. What is loaded after them counts all the same.
+// A Redis whose clock goes back has invalidations in the future. What is loaded after them counts
+// all the same.
 func TestClockGoesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -227,8 +231,8 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// Tags that were invalidated long ago are forgotten when they are too many. What counts doesn't change by it, but for
-// what is older than the last tag that was forgotten.
+// Tags that were invalidated long ago are forgotten when they are too many. What counts doesn't
+// change by it, but for what is older than the last tag that was forgotten.
 func TestManyTagsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// earGate is a network on which the replies to subscribers can be held up, on an otherwise ordinary client.
+// earGate is a network on which the replies to subscribers can be held up, on an otherwise ordinary
+// client.
 type earGate struct {
 	mu   sync.Mutex // guards shut
 	shut chan struct{}
@@ -66,8 +67,9 @@ func (c *earConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A caller that begins after an invalidation gets nothing from before it, also when the message is late and what it
-// waits for is a load from before: neither the value that is stored nor one that is not.
+// A caller that begins after an invalidation gets nothing from before it, also when the message is
+// late and what it waits for is a load from before: neither the value that is stored nor one that
+// is not.
 func TestWaiterOfALoadFromBeforeTheBump(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Whoever reads the log only, or has an error only, is told which server it is about, and why: with a dial that go-redis goes
-// on trying the step itself knows no more than that its time is over.
+// Whoever reads the log only, or has an error only, is told which server it is about, and why: with
+// a dial that go-redis goes on trying the step itself knows no more than that its time is over.
 func TestTroubleIsTold(t *testing.T) {
 	t.Parallel()
 	nobody := func(t *testing.T) string {

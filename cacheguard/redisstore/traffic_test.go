@@ -27,8 +27,8 @@ const (
 	slack        = 1500 * time.Millisecond // what a busy machine adds to a bound
 )
 
-// traffic is a fleet under load: callers of every replica ask for a few hundred keys, while some of the keys change at
-// the origin and are invalidated. It judges each answer as it comes.
+// traffic is a fleet under load: callers of every replica ask for a few hundred keys, while some of
+// the keys change at the origin and are invalidated. It judges each answer as it comes.
 type traffic struct {
 	t     *testing.T
 	fleet []*replica
@@ -127,7 +127,8 @@ func (tr *traffic) call(ctx context.Context, i int) {
 	}
 }
 
-// pick chooses a key. The first half of the quiet ones is known from the beginning, the others turn up one by one.
+// pick chooses a key. The first half of the quiet ones is known from the beginning, the others turn
+// up one by one.
 func (tr *traffic) pick() string {
 	if hot := tr.hot.Load(); hot != nil && rand.N(4) == 0 {
 		return (*hot)[rand.N(len(*hot))]
@@ -288,8 +289,8 @@ func (tr *traffic) runs(d time.Duration) {
 	<-timer.C
 }
 
-// mayLose begins a time in which the server that acknowledged an invalidation may lose it. It began before, as replicas
-// are told a moment later.
+// mayLose begins a time in which the server that acknowledged an invalidation may lose it. It began
+// before, as replicas are told a moment later.
 func (tr *traffic) mayLose() (end func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -314,7 +315,8 @@ func (tr *traffic) usable(key string, since time.Time) time.Duration {
 	return time.Since(since)
 }
 
-// serves checks that the fleet is in order by itself: a new key is loaded once, and waiters are woken by message.
+// serves checks that the fleet is in order by itself: a new key is loaded once, and waiters are
+// woken by message.
 func (tr *traffic) serves() {
 	tr.t.Helper()
 	for i, waiter := range tr.fleet {
@@ -333,7 +335,8 @@ func (tr *traffic) mark() mark {
 	return mark{tr.calls.Load(), tr.degraded.Load(), tr.loads.Load(), tr.changes.Load(), tr.unsure.Load()}
 }
 
-// report logs what happened since a mark, and how long the servers, and then the fleet, took for it.
+// report logs what happened since a mark, and how long the servers, and then the fleet, took for
+// it.
 func (tr *traffic) report(fault string, since mark, servers, fleet time.Duration) {
 	tr.t.Helper()
 	longest := time.Duration(tr.longest.Load())
@@ -348,8 +351,8 @@ func (tr *traffic) report(fault string, since mark, servers, fleet time.Duration
 		len(tr.lost), tr.oldest.Round(time.Millisecond), len(tr.wrong))
 }
 
-// end ends the load and checks what can be said of all of it; leases is how often a key that never changes may have
-// been granted one.
+// end ends the load and checks what can be said of all of it; leases is how often a key that never
+// changes may have been granted one.
 func (tr *traffic) end(leases int) {
 	tr.t.Helper()
 	tr.stop()

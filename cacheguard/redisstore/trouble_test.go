@@ -15,8 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that answers, but with an error, is like none: callers are served by loads, coalesced, and nothing is
-// stored. One line of the log tells of the beginning, whatever the number of calls, and one of the end.
+// A Redis that answers, but with an error, is like none: callers are served by loads, coalesced,
+// and nothing is stored. One line of the log tells of the beginning, whatever the number of calls,
+// and one of the end.
 func TestRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]struct {
@@ -102,7 +103,8 @@ func TestRedisInTrouble(t *testing.T) {
 	}
 }
 
-// failToSave has the last save to disk fail, as a full disk does: where the file should be there is a folder.
+// failToSave has the last save to disk fail, as a full disk does: where the file should be there is
+// a folder.
 func failToSave(ctx context.Context, admin *redis.Client) error {
 	where, err := admin.ConfigGet(ctx, "dir").Result()
 	if err != nil {
@@ -130,8 +132,8 @@ func failToSave(ctx context.Context, admin *redis.Client) error {
 	return err
 }
 
-// A Redis that is busy with somebody's endless script answers nobody, and then everybody BUSY. Callers are served by
-// loads all the time, and when the script has been killed all is as before.
+// A Redis that is busy with somebody's endless script answers nobody, and then everybody BUSY.
+// Callers are served by loads all the time, and when the script has been killed all is as before.
 func TestRedisIsBusy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--busy-reply-threshold", "100")
@@ -171,8 +173,8 @@ func TestRedisIsBusy(t *testing.T) {
 	r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 }
 
-// In a memory that is full nobody can leave a note that he waits, so no message will tell him. He asks again, long before the lease would
-// be over.
+// In a memory that is full nobody can leave a note that he waits, so no message will tell him. He
+// asks again, long before the lease would be over.
 func TestFullMemoryHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Start(t), newPrefix()

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// nextVersion is a program of the next frame version, as the package documentation has it: its values have a name of
-// their own, leases and messages are the same.
+// nextVersion is a program of the next frame version, as the package documentation has it: its
+// values have a name of their own, leases and messages are the same.
 type nextVersion struct {
 	t   *testing.T
 	rdb *redis.Client
@@ -64,8 +64,8 @@ func (n nextVersion) value() []byte {
 	return b
 }
 
-// Programs of two versions load a key once each, keep to one lease, leave each other's values alone as long as nothing
-// changes, and remove both when something does.
+// Programs of two versions load a key once each, keep to one lease, leave each other's values alone
+// as long as nothing changes, and remove both when something does.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

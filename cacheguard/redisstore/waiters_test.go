@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Thousands who wait for a few loads of another process cost this one a goroutine for each key, and one subscription
-// for all; Redis hears of each key once. All get the result by message.
+// Thousands who wait for a few loads of another process cost this one a goroutine for each key, and
+// one subscription for all; Redis hears of each key once. All get the result by message.
 func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts goroutines
 	const keys, each = 5, 1000
 	server := redistest.Start(t)
@@ -47,7 +47,8 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 		return n == 2*keys // one for each load, and one for each that waits for it
 	})
 
-	// A caller that waits is a goroutine of the test's. What the library has beside those is one for each key.
+	// A caller that waits is a goroutine of the test's. What the library has beside those is one
+	// for each key.
 	callers := 0
 	var more []string
 	for _, stack := range ours() {

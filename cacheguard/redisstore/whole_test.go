@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The generation of a whole cache stands by itself, too, for values without tags. Whatever becomes of it, or of the set it is
-// also in, values stay, and invalidations hold: those from before the harm and those that come later.
+// The generation of a whole cache stands by itself, too, for values without tags. Whatever becomes
+// of it, or of the set it is also in, values stay, and invalidations hold: those from before the
+// harm and those that come later.
 func TestWholeGenerationIsHarmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

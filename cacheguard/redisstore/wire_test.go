@@ -17,8 +17,8 @@ type wired struct {
 	messages             *inbox // what the second replica is told
 }
 
-// onBothWires runs a test with a connection that falls silent when it loses something, and with one that breaks. Both
-// run on one server, beside each other.
+// onBothWires runs a test with a connection that falls silent when it loses something, and with one
+// that breaks. Both run on one server, beside each other.
 func onBothWires(t *testing.T, test func(t *testing.T, f *wired), change ...func(*site)) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -61,7 +61,8 @@ func (f *wired) loseReply(script string) *redistest.Fault {
 	return f.proxy.DropReply(redistest.IsEval(script), f.then)
 }
 
-// othersAsk has callers in the other replicas ask for a key, and returns when they wait for the load of the first one.
+// othersAsk has callers in the other replicas ask for a key, and returns when they wait for the
+// load of the first one.
 func (f *wired) othersAsk(t *testing.T, key string, load cacheguard.LoadFunc[string]) crowds {
 	t.Helper()
 	all := crowds{f.second.ask(t, 3, key, load), f.third.ask(t, 3, key, load)}
@@ -117,7 +118,8 @@ func (in *inbox) forget() {
 	in.all = nil
 }
 
-// awaits is of when there is at least one: what a message brings may be seen before its listener is told of it.
+// awaits is of when there is at least one: what a message brings may be seen before its listener is
+// told of it.
 func (in *inbox) awaits(t *testing.T, kind cacheguard.MessageKind, key string) []cacheguard.Message {
 	t.Helper()
 	await(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })

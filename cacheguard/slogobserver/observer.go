@@ -13,28 +13,31 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures an Observer. The zero value of a field means its default; negative means off where off makes sense.
+// Options configures an Observer. The zero value of a field means its default; negative means off
+// where off makes sense.
 type Options struct {
 	// Logger gets the records. Default slog.Default() at the time of each.
 	Logger *slog.Logger
 
-	// Interval, Burst and Every bound the records of one kind of event in one cache, and of wrong answers by cause: the first Burst in each Interval,
-	// after that every Every-th. Defaults: a minute, 5, and none.
+	// Interval, Burst and Every bound the records of one kind of event in one cache, and of wrong
+	// answers by cause: the first Burst in each Interval, after that every Every-th. Defaults: a
+	// minute, 5, and none.
 	Interval time.Duration
 	Burst    int
 	Every    int
 
-	// Trace is the level of events that are nothing to act on: misses, loads, leases, fills, callers that waited.
-	// Default: they are not written. Hits never are.
+	// Trace is the level of events that are nothing to act on: misses, loads, leases, fills,
+	// callers that waited. Default: they are not written. Hits never are.
 	Trace slog.Leveler
 
-	// Keys has records say the key. Default: they don't, but for a hash of it in those of slow loads (see SlowLoad) and of wrong answers
-	// that an audit has found.
+	// Keys has records say the key. Default: they don't, but for a hash of it in those of slow
+	// loads (see SlowLoad) and of wrong answers that an audit has found.
 	Keys bool
 
-	// SlowLoad has each load that takes at least as long written as a warning, "slow load", whatever Interval and Burst say. A load
-	// that a key is found by needs its name: without Keys the record has key_hash, the first 16 digits of the key's SHA-256, by which
-	// one that is suspected is recognised (printf %s KEY | sha256sum). Default 0 or negative: none is slow.
+	// SlowLoad has each load that takes at least as long written as a warning, "slow load",
+	// whatever Interval and Burst say. A load that a key is found by needs its name: without Keys
+	// the record has key_hash, the first 16 digits of the key's SHA-256, by which one that is
+	// suspected is recognised (printf %s KEY | sha256sum). Default 0 or negative: none is slow.
 	SlowLoad time.Duration
 }
 

@@ -166,8 +166,8 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 	}
 }
 
-// A wrong answer is a warning with all that is known of it, by which its key can be recognised, and other comparisons take
-// nothing of what may be written of them.
+// A wrong answer is a warning with all that is known of it, by which its key can be recognised, and
+// other comparisons take nothing of what may be written of them.
 func TestWrongAnswers(t *testing.T) {
 	l := &log{}
 	o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), Burst: 1})

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/browsertest"
 )
 
-// The page can be read on a phone and on a wide screen, light and dark, by people who see it and by those who hear it; it shows what
-// is new by itself, and stops when it is told to.
+// The page can be read on a phone and on a wide screen, light and dark, by people who see it and by
+// those who hear it; it shows what is new by itself, and stops when it is told to.
 func TestPageInABrowser(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	c := open(p, cacheguard.Options[int]{

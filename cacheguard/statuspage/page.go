@@ -16,13 +16,15 @@ type Options struct {
 	// Keys has the page show keys as they are. Default: it shows the beginning of their hash.
 	Keys bool
 
-	// SlowLoad has loads that take at least as long stand among what went wrong. Default 2 seconds; negative: none.
+	// SlowLoad has loads that take at least as long stand among what went wrong. Default 2 seconds;
+	// negative: none.
 	SlowLoad time.Duration
 }
 
 const defaultSlowLoad = 2 * time.Second
 
-// Page is an Observer of any number of caches, and the handler that shows them. It is made by New, and safe for concurrent use.
+// Page is an Observer of any number of caches, and the handler that shows them. It is made by New,
+// and safe for concurrent use.
 type Page struct {
 	opts    Options
 	started time.Time
@@ -81,7 +83,8 @@ func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	return func() { p.views.Delete(one) }
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See cacheguard.HitsUntold.
+// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
+// cacheguard.HitsUntold.
 func (p *Page) LocalHitsUntold() bool { return true }
 
 func (p *Page) counts(cache string) *counts {

@@ -213,7 +213,8 @@ func (s *frail) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	return s.Store.Get(ctx, k, tags)
 }
 
-// What the store can't be used for is shown as long as it lasts, and how often this process has changed something.
+// What the store can't be used for is shown as long as it lasts, and how often this process has
+// changed something.
 func TestPageShowsTrouble(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	store := &frail{Store: p.store}
@@ -307,7 +308,8 @@ func TestPageIsText(t *testing.T) {
 	}
 }
 
-// The page and what lies beside it are served wherever it is mounted, to who only looks, and nothing else is.
+// The page and what lies beside it are served wherever it is mounted, to who only looks, and
+// nothing else is.
 func TestPageIsServed(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	for _, test := range []struct {

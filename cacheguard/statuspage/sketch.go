@@ -11,9 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// hottest counts hits by key, of so many keys at a time as it has counters: a new one takes the place, and the count, of the one
-// that was hit least. Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT
-// 2005. Counts are halved now and then, so that what was hot yesterday makes room.
+// hottest counts hits by key, of so many keys at a time as it has counters: a new one takes the
+// place, and the count, of the one that was hit least. Metwally, Agrawal, El Abbadi: Efficient
+// Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005. Counts are halved now and
+// then, so that what was hot yesterday makes room.
 type hottest struct {
 	mu    sync.Mutex // guards what follows
 	count map[string]uint64
@@ -81,7 +82,8 @@ type slowLoad struct {
 	Failed bool          `json:"failed"`
 }
 
-// slowest is the loads that took longest, each key once, in the present window and in the one before it.
+// slowest is the loads that took longest, each key once, in the present window and in the one
+// before it.
 type slowest struct {
 	mu      sync.Mutex // guards what follows
 	began   time.Time
@@ -185,7 +187,8 @@ func (t *troubles) last() []trouble {
 	return all
 }
 
-// wrong is what happened in an event of something that should not happen, or not often, in a few words; empty of others.
+// wrong is what happened in an event of something that should not happen, or not often, in a few
+// words; empty of others.
 func (p *Page) wrong(e cacheguard.Event) string {
 	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
 	switch e.Kind {

@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Keys that have a larger share of the hits than one of the counters are found among any number of others, in their order, and
-// what isn't hit any more is forgotten.
+// Keys that have a larger share of the hits than one of the counters are found among any number of
+// others, in their order, and what isn't hit any more is forgotten.
 func TestHottest(t *testing.T) {
 	var h hottest
 	hits := func(names ...string) {

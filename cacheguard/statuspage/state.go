@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// state is what the page shows, and its JSON. Durations are integers of nanoseconds, in members whose names end in _ns.
+// state is what the page shows, and its JSON. Durations are integers of nanoseconds, in members
+// whose names end in _ns.
 type state struct {
 	Now     time.Time     `json:"now"`
 	Since   time.Time     `json:"since"` // what is counted is counted from here

@@ -13,8 +13,9 @@ var clockCases = []spec{
 	{"clock comes between the grants before and after it", tokened, clockDivides},
 }
 
-// clockBound is how far estimates of the store's clock may be from each other. It is wide, for an estimate is as good as
-// the quickest reply it was made from, and on a busy machine none may be quick.
+// clockBound is how far estimates of the store's clock may be from each other. It is wide, for an
+// estimate is as good as the quickest reply it was made from, and on a busy machine none may be
+// quick.
 const clockBound = time.Second
 
 // estimate sees to it that both stores know the clock.
@@ -69,7 +70,8 @@ func clockGoesOn(e *env) {
 	}
 }
 
-// clockDivides: what a store says is the time tells the grants before from those after, whoever asks.
+// clockDivides: what a store says is the time tells the grants before from those after, whoever
+// asks.
 func clockDivides(e *env) {
 	stores := []cacheguard.Store{e.a, e.b}
 	for i := range 20 {

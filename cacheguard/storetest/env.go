@@ -98,8 +98,8 @@ func (e *env) eventually(what string, ok func() bool) {
 	}
 }
 
-// within has try find something that holds only for d. If it didn't although try was fast enough, that is a failure;
-// if the machine was too slow to tell, try is asked again.
+// within has try find something that holds only for d. If it didn't although try was fast enough,
+// that is a failure; if the machine was too slow to tell, try is asked again.
 func (e *env) within(d time.Duration, try func(k cacheguard.Key) error) {
 	e.Helper()
 	for range 10 {

@@ -170,7 +170,8 @@ func fillRepeated(e *env) {
 	e.free(k)
 }
 
-// fillRepeatedLater has the copy arrive when the value is stale already and somebody else refreshes it.
+// fillRepeatedLater has the copy arrive when the value is stale already and somebody else refreshes
+// it.
 func fillRepeatedLater(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)

@@ -63,8 +63,8 @@ func (e *env) invalidateTagsOf(s cacheguard.Store, cache string, tags ...string)
 	return g
 }
 
-// known checks that both processes say these generations: the one that invalidated last at once, the other one when it
-// has been told.
+// known checks that both processes say these generations: the one that invalidated last at once,
+// the other one when it has been told.
 func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...string) {
 	e.Helper()
 	if got := e.generations(by, tags...); !sameInEffect(got, want) {
@@ -78,13 +78,14 @@ func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...st
 	}
 }
 
-// sameInEffect reports whether the same values count by both: a tag's generation that is not later than that of the whole
-// cache may be forgotten, and one process may know it while another doesn't.
+// sameInEffect reports whether the same values count by both: a tag's generation that is not later
+// than that of the whole cache may be forgotten, and one process may know it while another doesn't.
 func sameInEffect(a, b cacheguard.Generations) bool {
 	return slices.EqualFunc(a, b, func(x, y int64) bool { return max(x, a[0]) == max(y, b[0]) })
 }
 
-// bothWays does it where neither process listens, and again where both do: what they may keep differs.
+// bothWays does it where neither process listens, and again where both do: what they may keep
+// differs.
 func (e *env) bothWays(do func()) {
 	e.Helper()
 	do()
@@ -157,8 +158,8 @@ func generationsInOrder(e *env) {
 	}
 }
 
-// generationsWithValue has them read along with a value, also with one that comes in the place of a lease. A store may answer none: then they are asked for. It may not
-// answer others.
+// generationsWithValue has them read along with a value, also with one that comes in the place of a
+// lease. A store may answer none: then they are asked for. It may not answer others.
 func generationsWithValue(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -290,7 +291,8 @@ func generationOfAll(e *env) {
 	}
 }
 
-// generationsUnheard has a process that has asked already, and hears of nothing: it must ask again, or listen.
+// generationsUnheard has a process that has asked already, and hears of nothing: it must ask again,
+// or listen.
 func generationsUnheard(e *env) {
 	want := e.generations(e.a, "t", "u")
 	for range 3 {
@@ -305,8 +307,8 @@ func generationsUnheard(e *env) {
 	}
 }
 
-// generationsOfMany invalidates more tags than a store may like to in one step. Then each of them has a generation of
-// the time of the call.
+// generationsOfMany invalidates more tags than a store may like to in one step. Then each of them
+// has a generation of the time of the call.
 func generationsOfMany(e *env) {
 	for _, n := range []int{257, 1000} {
 		var tags []string
@@ -345,8 +347,8 @@ func grantsStamped(e *env) {
 	e.stored(e.a, k, claim, e.frame(claim.Token, "v"))
 }
 
-// grantsAround has grants of each kind, in each process, before and after invalidations. Those from before must not
-// count, and those from after must.
+// grantsAround has grants of each kind, in each process, before and after invalidations. Those from
+// before must not count, and those from after must.
 func grantsAround(e *env) {
 	e.listening(e.b)
 	grants := func() (all map[string]cacheguard.Grant) {
@@ -483,8 +485,9 @@ func toldOthersTags(e *env) {
 	}
 }
 
-// listenSince has a listener that was there before messages arrived, one that came later, and one that may have missed
-// some: what a process has may only be taken to be valid if all invalidations after it are heard of.
+// listenSince has a listener that was there before messages arrived, one that came later, and one
+// that may have missed some: what a process has may only be taken to be valid if all invalidations
+// after it are heard of.
 func listenSince(e *env) {
 	since := func(in *inbox, after int) (generation int64) {
 		e.eventually("the listener is told that messages arrive", func() bool {

@@ -18,7 +18,8 @@ type inbox struct {
 	both bool // two calls at a time were seen
 }
 
-// listen makes an inbox for a cache of this process, and waits until its messages arrive: those of other caches may do so before.
+// listen makes an inbox for a cache of this process, and waits until its messages arrive: those of
+// other caches may do so before.
 func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.Helper()
 	in := &inbox{e: e}
@@ -91,8 +92,8 @@ func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cac
 	return found
 }
 
-// until invalidates the key and returns the messages about it that came before the one that tells of it. It shows what
-// did not come.
+// until invalidates the key and returns the messages about it that came before the one that tells
+// of it. It shows what did not come.
 func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Message {
 	in.e.Helper()
 	before := in.changes(k)

@@ -13,8 +13,9 @@ var keyCases = []spec{
 	{"keys of several caches", apart, keysOfCaches},
 }
 
-// trickyKeys are keys that a store may have trouble to give names of their own: braces that a cluster looks for, the
-// endings and separators that it builds names with, and the common ways to write other keys of this list in letters.
+// trickyKeys are keys that a store may have trouble to give names of their own: braces that a
+// cluster looks for, the endings and separators that it builds names with, and the common ways to
+// write other keys of this list in letters.
 func trickyKeys() []string {
 	keys := []string{
 		"", " ", "a", "A", "a ", " a", "ä", "a\u0308", "日本語",
@@ -55,8 +56,8 @@ func keysOfOneByte(e *env) {
 	e.differ(keys)
 }
 
-// keysOfCaches has pairs that give the same text when they are joined in one way or another. Names of caches have no
-// braces; that is seen to where caches are made.
+// keysOfCaches has pairs that give the same text when they are joined in one way or another. Names
+// of caches have no braces; that is seen to where caches are made.
 func keysOfCaches(e *env) {
 	var keys []cacheguard.Key
 	for _, cache := range []string{"", ":", "a", ":a", "a:", "a:a", ":lease", "a:lease", "/a", "a/a", "\x00", "a\x00"} {
@@ -67,7 +68,8 @@ func keysOfCaches(e *env) {
 	e.differ(keys)
 }
 
-// differ takes the keys through a load each, all at the same time, and checks that none meets what is another's.
+// differ takes the keys through a load each, all at the same time, and checks that none meets what
+// is another's.
 func (e *env) differ(keys []cacheguard.Key) {
 	e.Helper()
 	grants := make([]cacheguard.Grant, len(keys))

@@ -149,8 +149,8 @@ func leaseSeen(e *env) {
 	e.lead(e.a, e.key("nothing there"), cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// leaseStands is about what a load may see: the value that its process has seen, if that was not invalidated before the grant. With it
-// come the generations of then, or none.
+// leaseStands is about what a load may see: the value that its process has seen, if that was not
+// invalidated before the grant. With it come the generations of then, or none.
 func leaseStands(e *env) {
 	k, tags := e.key("k"), []string{"t"}
 	f := e.frame(e.token(), "can't be used")

@@ -131,8 +131,8 @@ func listenRestored(e *env) {
 	in.until(e.a, k)
 }
 
-// listenBegins has one listener that was there before messages arrived and one that came later: what a process keeps
-// may only be used once it is certain that changes are heard of.
+// listenBegins has one listener that was there before messages arrived and one that came later:
+// what a process keeps may only be used once it is certain that changes are heard of.
 func listenBegins(e *env) {
 	k := e.key("k")
 	for range 2 {

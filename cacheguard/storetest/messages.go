@@ -86,7 +86,8 @@ func toldFill(e *env) {
 	}
 }
 
-// toldFillLater has the leader ask once more, as after a lost reply, and renew: those who wait are not forgotten.
+// toldFillLater has the leader ask once more, as after a lost reply, and renew: those who wait are
+// not forgotten.
 func toldFillLater(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)
@@ -216,8 +217,8 @@ func notToldOthersRelease(e *env) {
 	in.none(e.a, k, cacheguard.MessageReleased)
 }
 
-// toldInOrder has one key changed and filled in turn. A fill that is told before the change that came before it would
-// be forgotten again, or taken for older than it is.
+// toldInOrder has one key changed and filled in turn. A fill that is told before the change that
+// came before it would be forgotten again, or taken for older than it is.
 func toldInOrder(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)

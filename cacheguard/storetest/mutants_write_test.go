@@ -170,7 +170,8 @@ func (b *broken) restore(k cacheguard.Key) {
 	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
 }
 
-// onLeft has a claim leave something else, or say something else of it; for so long, or for as long as the claim.
+// onLeft has a claim leave something else, or say something else of it; for so long, or for as long
+// as the claim.
 func onLeft(left func(string) string, say func(*cacheguard.Grant), keep time.Duration) func(*broken) {
 	return func(b *broken) {
 		b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {

@@ -39,7 +39,8 @@ var outcomeCases = []spec{
 	{"outcome after the fill", repeatable, outcomeAfterFill},
 }
 
-// outcome asks with this token for the lease, names the load it waited for if it is given, and must get the outcome.
+// outcome asks with this token for the lease, names the load it waited for if it is given, and must
+// get the outcome.
 func (e *env) outcome(s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, want cacheguard.Outcome, token cacheguard.ID, awaited ...cacheguard.ID) time.Duration {
 	e.Helper()
 	ask := cacheguard.LeaseAsk{Token: token, Wait: true}
@@ -190,7 +191,8 @@ func noted() []cacheguard.Outcome {
 	}
 }
 
-// outcomeNote asks for the record, and again beside the message in case one of both comes without the note.
+// outcomeNote asks for the record, and again beside the message in case one of both comes without
+// the note.
 func outcomeNote(e *env) {
 	in := e.listen(e.b, e.cache)
 	for i, o := range noted() {
@@ -282,8 +284,8 @@ func outcomeAfterClaim(e *env) {
 	e.waiter(e.a, k, g)
 }
 
-// outcomeRepeated has the copy arrive once during the back-off, which it must not prolong, and once when the next load
-// runs.
+// outcomeRepeated has the copy arrive once during the back-off, which it must not prolong, and once
+// when the next load runs.
 func outcomeRepeated(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
@@ -306,7 +308,8 @@ func outcomeAfterFill(e *env) {
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }
 
-// outcomeDrops has a load find out that what stands there is no longer so, without anything to store instead.
+// outcomeDrops has a load find out that what stands there is no longer so, without anything to
+// store instead.
 func outcomeDrops(e *env) {
 	k, kept := e.key("k"), e.key("kept")
 	f := e.frame(e.token(), "stale")
@@ -357,8 +360,8 @@ func outcomeFailures(e *env) {
 	}
 }
 
-// valueBesideLease has somebody ask who found nothing, or something older, while a newer value is being refreshed: that
-// value is what there is, and nobody need wait.
+// valueBesideLease has somebody ask who found nothing, or something older, while a newer value is
+// being refreshed: that value is what there is, and nobody need wait.
 func valueBesideLease(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")

@@ -10,7 +10,8 @@ import (
 
 // Fleet is a store as the processes of a fleet see it. Only Stores is required.
 type Fleet struct {
-	// Stores are at least two that share their state, as two processes would have them: each with its own connections.
+	// Stores are at least two that share their state, as two processes would have them: each with
+	// its own connections.
 	Stores []cacheguard.Store
 
 	// Advance moves the store's clock by d. Nil: it runs by itself, and the suite waits.
@@ -25,7 +26,8 @@ type Fleet struct {
 	// SpoilLease puts something that is no lease, and never expires, where a key's lease stands.
 	SpoilLease func(k cacheguard.Key)
 
-	// LoseMessages breaks the way that messages take to Stores[1], so that some may be lost, and lets it heal.
+	// LoseMessages breaks the way that messages take to Stores[1], so that some may be lost, and
+	// lets it heal.
 	LoseMessages func()
 }
 

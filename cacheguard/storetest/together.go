@@ -110,8 +110,8 @@ func togetherClaim(e *env) {
 	}
 }
 
-// togetherInvalidate has loads of an origin that changes. Nobody who looks after an invalidation returned may find a
-// value from before it.
+// togetherInvalidate has loads of an origin that changes. Nobody who looks after an invalidation
+// returned may find a value from before it.
 func togetherInvalidate(e *env) {
 	const (
 		changes = 200
@@ -136,8 +136,8 @@ func togetherInvalidate(e *env) {
 	}
 }
 
-// togetherGenerations has a process ask for the generation of a tag while it is invalidated. Whatever it was answered,
-// and may have kept: after the invalidation it says the new one.
+// togetherGenerations has a process ask for the generation of a tag while it is invalidated.
+// Whatever it was answered, and may have kept: after the invalidation it says the new one.
 func togetherGenerations(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		e.listening(s)

@@ -105,8 +105,8 @@ func valueIsCopy(e *env) {
 	e.outcome(e.b, concluded, g.Token, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
 }
 
-// valueIsTheReaders changes what was read, in each of the ways in which a frame comes out of a store. It becomes a part
-// of somebody's value, which may be changed.
+// valueIsTheReaders changes what was read, in each of the ways in which a frame comes out of a
+// store. It becomes a part of somebody's value, which may be changed.
 func valueIsTheReaders(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)
@@ -173,7 +173,8 @@ func valueLives(e *env) {
 	}
 }
 
-// valueTooShort has values that end before or within the place of the id: what is there is compared.
+// valueTooShort has values that end before or within the place of the id: what is there is
+// compared.
 func valueTooShort(e *env) {
 	whole := e.frame(e.token(), "v")
 	for size := range frame.IDEnd + 1 {

@@ -39,7 +39,8 @@ func claimRemovesValue(e *env) {
 	e.free(k)
 }
 
-// claimLeavesTags has writers claim one value after the other: each is told its tags, and so is who looks before one has stored.
+// claimLeavesTags has writers claim one value after the other: each is told its tags, and so is who
+// looks before one has stored.
 func claimLeavesTags(e *env) {
 	k := e.key("k")
 	for name, f := range e.tagged() {

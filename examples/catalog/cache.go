@@ -17,16 +17,16 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A shop would keep the defaults, which are far shorter. Here all replicas, often the clients and even Redis compete
-// for the processors of one machine: an answer that comes late must not pass for a Redis that is down, nor a renewal
-// that comes late for a leader that died.
+// A shop would keep the defaults, which are far shorter. Here all replicas, often the clients and
+// even Redis compete for the processors of one machine: an answer that comes late must not pass for
+// a Redis that is down, nor a renewal that comes late for a leader that died.
 const (
 	redisTimeout = 4 * time.Second
 	leaseTTL     = 12 * time.Second
 )
 
-// The outbox's relay. Its database is on this machine, so it can look often; another process' relay takes over when its lease
-// is over.
+// The outbox's relay. Its database is on this machine, so it can look often; another process' relay
+// takes over when its lease is over.
 const (
 	relayLease = 2 * time.Second
 	relayPoll  = 20 * time.Millisecond
@@ -48,8 +48,8 @@ const (
 	pageCache     = "pages"
 )
 
-// caches are one replica's: of the tree, of single categories, and of the page that is made of the tree. The outbox tells
-// them, and those of the other replicas, what is not so any more.
+// caches are one replica's: of the tree, of single categories, and of the page that is made of the
+// tree. The outbox tells them, and those of the other replicas, what is not so any more.
 type caches struct {
 	origin     *origin
 	box        *outbox.Box
@@ -63,8 +63,9 @@ type caches struct {
 	pages      *middleware.Cache
 }
 
-// openCaches dials Redis, so that a wrong address is found at the start. It ends early when ctx does. What the caches do is
-// told to the observer, and what is asked of the tree's also counted in t.
+// openCaches dials Redis, so that a wrong address is found at the start. It ends early when ctx
+// does. What the caches do is told to the observer, and what is asked of the tree's also counted in
+// t.
 func openCaches(ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally) (*caches, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: f.redisAddr})
 	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: redisTimeout, Logger: f.log})
@@ -139,8 +140,8 @@ func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
 	return nil
 }
 
-// category returns one category with its children. That there is none is kept, too, so that the database isn't asked each
-// time for what it doesn't have.
+// category returns one category with its children. That there is none is kept, too, so that the
+// database isn't asked each time for what it doesn't have.
 func (c *caches) category(ctx context.Context, id int) (category, error) {
 	r, err := c.categories.GetEntry(ctx, strconv.Itoa(id), func(ctx context.Context, _ cacheguard.Result[category]) (cacheguard.Entry[category], error) {
 		own, err := c.origin.category(ctx, id)
@@ -156,9 +157,10 @@ func (c *caches) category(ctx context.Context, id int) (category, error) {
 // tagOf is the tag of what has the name of that category in it.
 func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 
-// rename renames a category, and has the caches forget the old name, in one transaction of the database. When it returns
-// without an error no replica answers with the old name any more (see StrongReads). After an untoldError the category is
-// renamed, and the caches will be told, by this process or another. A client that leaves doesn't stop it halfway.
+// rename renames a category, and has the caches forget the old name, in one transaction of the
+// database. When it returns without an error no replica answers with the old name any more (see
+// StrongReads). After an untoldError the category is renamed, and the caches will be told, by this
+// process or another. A client that leaves doesn't stop it halfway.
 func (c *caches) rename(ctx context.Context, id int, name string) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.origin.rename(ctx, id, name, func(ctx context.Context, tx *sql.Tx) error { return c.forget(ctx, tx, id) })
@@ -173,8 +175,8 @@ func (c *caches) rename(ctx context.Context, id int, name string) error {
 	return c.forgetStaged(ctx)
 }
 
-// forget has the caches forget what has the name of that category in it, once tx is committed. The page goes last: it is
-// made of the tree, and must not be made of the old one once more.
+// forget has the caches forget what has the name of that category in it, once tx is committed. The
+// page goes last: it is made of the tree, and must not be made of the old one once more.
 func (c *caches) forget(ctx context.Context, tx *sql.Tx, id int) error {
 	err := c.box.InvalidateTags(ctx, tx, categoryCache, tagOf(id))
 	if err == nil && c.staged == nil {
@@ -186,8 +188,8 @@ func (c *caches) forget(ctx context.Context, tx *sql.Tx, id int) error {
 	return err
 }
 
-// forgetStaged has the tree of a stage forgotten, after the commit: if the process dies before, or this fails, the old one
-// stays until its time is over.
+// forgetStaged has the tree of a stage forgotten, after the commit: if the process dies before, or
+// this fails, the old one stays until its time is over.
 func (c *caches) forgetStaged(ctx context.Context) error {
 	if c.staged == nil {
 		return nil
@@ -198,7 +200,8 @@ func (c *caches) forgetStaged(ctx context.Context) error {
 	return c.pages.Purge(ctx, pagePath)
 }
 
-// untoldError says that something was changed in the database, and that caches could not be told yet.
+// untoldError says that something was changed in the database, and that caches could not be told
+// yet.
 type untoldError struct{ cause error }
 
 func (e *untoldError) Error() string { return "the caches could not be told yet: " + e.cause.Error() }

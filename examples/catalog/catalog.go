@@ -8,7 +8,8 @@ type category struct {
 	Children []category `json:"children,omitempty"` // in the shop's order; none at level 3
 }
 
-// tree is the level-1 categories with all that is below them, in the shop's order. It is what is cached.
+// tree is the level-1 categories with all that is below them, in the shop's order. It is what is
+// cached.
 type tree []category
 
 // arrange makes the tree of rows that are in the order of their places.
@@ -27,8 +28,8 @@ func arrange(rows []row) tree {
 	return grow(0)
 }
 
-// categoryMap is what the shop's menu is drawn from: for each level-1 id its level-2 categories, in the shop's order,
-// each with its level-3 children.
+// categoryMap is what the shop's menu is drawn from: for each level-1 id its level-2 categories, in
+// the shop's order, each with its level-3 children.
 type categoryMap map[int][]category
 
 // byID is the category map. It shares what is below level 1 with the tree.

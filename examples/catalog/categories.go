@@ -23,7 +23,8 @@ const (
 	mostName   = 100  // characters of a category's name
 	mostRename = 4096 // bytes of a request that renames
 
-	// bodyTimeout is how long a client may take to send them: less than the requests that a shop which stops waits for.
+	// bodyTimeout is how long a client may take to send them: less than the requests that a shop
+	// which stops waits for.
 	bodyTimeout = 4 * time.Second
 )
 
@@ -40,7 +41,8 @@ func (s *shop) getCategory(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, c)
 }
 
-// pathID is the id in a request's path. What can't be one is answered here, without a look at cache and database.
+// pathID is the id in a request's path. What can't be one is answered here, without a look at cache
+// and database.
 func pathID(w http.ResponseWriter, r *http.Request) (id int, ok bool) {
 	text := chi.URLParam(r, "id")
 	id, err := strconv.Atoi(text)
@@ -56,8 +58,8 @@ type renaming struct {
 	Name string `json:"name"`
 }
 
-// renameCategory answers when the old name is forgotten everywhere. After 202 it is renamed, and replicas may use the old name
-// until they can be told, which the outbox sees to.
+// renameCategory answers when the old name is forgotten everywhere. After 202 it is renamed, and
+// replicas may use the old name until they can be told, which the outbox sees to.
 func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	id, ok := pathID(w, r)
 	if !ok {

@@ -44,9 +44,10 @@ type database struct {
 	keeper  *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open. Otherwise nil
 }
 
-// openDatabase opens a database, and fills it with the seed's categories if it has none. where is a URL of PostgreSQL, or the
-// file of an SQLite; empty, it is an SQLite in the memory of this process, which is gone when it is closed. Its name is drawn
-// at random, so that several databases can live in one process.
+// openDatabase opens a database, and fills it with the seed's categories if it has none. where is a
+// URL of PostgreSQL, or the file of an SQLite; empty, it is an SQLite in the memory of this
+// process, which is gone when it is closed. Its name is drawn at random, so that several databases
+// can live in one process.
 func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 	d := &database{dialect: sqllock.SQLite}
 	switch {
@@ -83,15 +84,16 @@ func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 	return d, nil
 }
 
-// pragmas are those of each connection to SQLite. A transaction that is going to write says so when it begins, or two
-// that have read could both be refused.
+// pragmas are those of each connection to SQLite. A transaction that is going to write says so when
+// it begins, or two that have read could both be refused.
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_txlock=immediate"
 
 func isPostgres(where string) bool {
 	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
 }
 
-// place is where the URL of a database points to, and nothing else of it: passwords may stand in several places.
+// place is where the URL of a database points to, and nothing else of it: passwords may stand in
+// several places.
 func place(where string) string {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -109,7 +111,8 @@ func fileURI(name string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// fill makes the category table with the seed's categories, all of them or none, unless it is there.
+// fill makes the category table with the seed's categories, all of them or none, unless it is
+// there.
 func (d *database) fill(ctx context.Context) error {
 	tx, err := d.BeginTx(ctx, nil)
 	if err != nil {
@@ -130,7 +133,8 @@ func (d *database) fill(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// claimTable reports whether there is a category table. While it is not, others who look for it wait for tx.
+// claimTable reports whether there is a category table. While it is not, others who look for it
+// wait for tx.
 func (d *database) claimTable(ctx context.Context, tx *sql.Tx) (there bool, err error) {
 	look := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'category'`
 	if d.dialect == sqllock.PostgreSQL {
@@ -167,7 +171,8 @@ func insertSeed(ctx context.Context, tx *sql.Tx, text string) error {
 	return nil
 }
 
-// isTaken reports whether a statement failed because something that must be unique would not have been.
+// isTaken reports whether a statement failed because something that must be unique would not have
+// been.
 func isTaken(err error) bool {
 	var lite *sqlite.Error
 	var postgres *pgconn.PgError
@@ -175,8 +180,9 @@ func isTaken(err error) bool {
 	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique || errors.As(err, &postgres) && postgres.Code == uniqueViolation
 }
 
-// isBusy reports whether a statement failed because SQLite would not wait for another program: busy_timeout does not hold
-// for the change of a file to journal_mode=WAL, which two programs may both want that open a new file at once.
+// isBusy reports whether a statement failed because SQLite would not wait for another program:
+// busy_timeout does not hold for the change of a file to journal_mode=WAL, which two programs may
+// both want that open a new file at once.
 func isBusy(err error) bool {
 	var lite *sqlite.Error
 	const sqliteBusy = 5

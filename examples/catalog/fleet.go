@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fleet is the replicas and what they share. In a shop each replica is a process of its own; here they are together
-// in one, but share no more than processes would: the database and Redis.
+// fleet is the replicas and what they share. In a shop each replica is a process of its own; here
+// they are together in one, but share no more than processes would: the database and Redis.
 type fleet struct {
 	opts      options
 	log       *slog.Logger
@@ -28,7 +28,8 @@ type fleet struct {
 	pageRuns  atomic.Int64
 }
 
-// openFleet makes the database, finds Redis and has every replica listen. It ends early when ctx does.
+// openFleet makes the database, finds Redis and has every replica listen. It ends early when ctx
+// does.
 func openFleet(ctx context.Context, opts options, log *slog.Logger) (*fleet, error) {
 	f := &fleet{opts: opts, log: log, redisAddr: opts.redis}
 	if err := f.open(ctx); err != nil {
@@ -63,7 +64,8 @@ func (f *fleet) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce prints which database and which Redis are used, where the replicas listen and where the lab is, one line each.
+// announce prints which database and which Redis are used, where the replicas listen and where the
+// lab is, one line each.
 func (f *fleet) announce(stdout io.Writer) {
 	fmt.Fprintf(stdout, "database: %s\n", f.db.what)
 	kind := "Redis"

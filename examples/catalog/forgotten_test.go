@@ -20,8 +20,8 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Somebody changes the database and tells no cache. The audit says so within a minute, of which cache and key, and why; and says
-// nothing before.
+// Somebody changes the database and tells no cache. The audit says so within a minute, of which
+// cache and key, and why; and says nothing before.
 func TestForgottenInvalidate(t *testing.T) {
 	opts, err := parseOptions([]string{"-addr", "127.0.0.1:0", "-replicas", "2", "-origin-delay", "1ms", "-ttl", "1h", "-audit", "20"}, nil)
 	if err != nil {

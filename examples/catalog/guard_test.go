@@ -55,7 +55,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// What a library says of a password it was given is hidden, too, however it spells it, and the rest is not.
+// What a library says of a password it was given is hidden, too, however it spells it, and the rest
+// is not.
 func TestHiding(t *testing.T) {
 	var out strings.Builder
 	w := hide(&out, []string{"-db", "postgres://shop:p%40ss%22%2F@h/db?password=o%26ther+one"})

@@ -13,11 +13,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// newHandler makes the router of one replica, which is known by these names beside its addresses. What can be got also answers
-// HEAD, so that curl -I shows what caches did.
+// newHandler makes the router of one replica, which is known by these names beside its addresses.
+// What can be got also answers HEAD, so that curl -I shows what caches did.
 //
-// The browser of somebody who is in the shop's network must not do what another site wants done. So whatever changes something
-// or begins a run is a POST, and those must come from the shop's own pages.
+// The browser of somebody who is in the shop's network must not do what another site wants done. So
+// whatever changes something or begins a run is a POST, and those must come from the shop's own
+// pages.
 func newHandler(names []string, routes ...func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
 	r.Use(known(names...), http.NewCrossOriginProtection().Handler, middleware.GetHead)

@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ask gets a path from a handler whose category map comes from get, and returns what was logged beside the answer.
+// ask gets a path from a handler whose category map comes from get, and returns what was logged
+// beside the answer.
 func ask(ctx context.Context, path string, get func(context.Context) (tree, error), t *tally) (*httptest.ResponseRecorder, string) {
 	var logged bytes.Buffer
 	s := &shop{tree: get, tally: t, log: slog.New(slog.NewTextHandler(&logged, nil))}

@@ -20,7 +20,8 @@ type health struct {
 	Redis    string `json:"redis"` // without it the replica goes on, with its own flights only
 }
 
-// watched serves a replica's health, its metrics and what its caches are doing, for those who watch it.
+// watched serves a replica's health, its metrics and what its caches are doing, for those who watch
+// it.
 func watched(database, redis func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) func(chi.Router) {
 	return func(r chi.Router) {
 		r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +41,9 @@ func watched(database, redis func(context.Context) error, metrics prometheus.Gat
 	}
 }
 
-// stateOf asks a service whether it is there, and sends its state, in a word. Why it is so is for the log. One that is silent must
-// not pass for two, so each has all the time; and go-redis doesn't look at ctx while it waits for an answer.
+// stateOf asks a service whether it is there, and sends its state, in a word. Why it is so is for
+// the log. One that is silent must not pass for two, so each has all the time; and go-redis doesn't
+// look at ctx while it waits for an answer.
 func stateOf(ctx context.Context, ping func(context.Context) error) <-chan string {
 	answered := make(chan error, 1)
 	go func() { answered <- ping(ctx) }()

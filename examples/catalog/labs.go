@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and each other's times.
+	// mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and
+	// each other's times.
 	mostRuns = 4
 
-	// sendTimeout is how long a client of a run may take for what is sent to it at a time. One that is held up for slowAfter is
-	// given up as soon as somebody else needs its place.
+	// sendTimeout is how long a client of a run may take for what is sent to it at a time. One that
+	// is held up for slowAfter is given up as soon as somebody else needs its place.
 	sendTimeout = 5 * time.Second
 	slowAfter   = time.Second
 
@@ -46,7 +47,8 @@ type laboratory struct {
 }
 
 var (
-	// errStopping ends a run, which would last longer than a shop that stops waits for its requests.
+	// errStopping ends a run, which would last longer than a shop that stops waits for its
+	// requests.
 	errStopping = errors.New("the shop is being stopped")
 
 	// errSlow ends one whose client doesn't read.
@@ -108,8 +110,9 @@ func (l *laboratory) missing(s stage.Stage) string {
 	return string(s.Needs)
 }
 
-// run makes a run with the settings of the address, and sends its events as they come: "steps" with some of them, and at the
-// end one "report", or "failed" if it could not be made. A client that leaves ends it, and so does a shop that stops.
+// run makes a run with the settings of the address, and sends its events as they come: "steps" with
+// some of them, and at the end one "report", or "failed" if it could not be made. A client that
+// leaves ends it, and so does a shop that stops.
 func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	settings, err := lab.Parse(r.URL.Query())
 	if err != nil {
@@ -157,8 +160,8 @@ func (l *laboratory) untilStopped(ctx context.Context, end context.CancelCauseFu
 	}
 }
 
-// admit gives a run a place. If there is none, the slowest client loses its own, and not who comes last: a client that doesn't
-// read would keep everybody else out.
+// admit gives a run a place. If there is none, the slowest client loses its own, and not who comes
+// last: a client that doesn't read would keep everybody else out.
 func (l *laboratory) admit(s *stream, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,8 +194,9 @@ func slowest(all map[*stream]struct{}, now time.Time) (out *stream) {
 	return out
 }
 
-// stream is a stream of server-sent events (WHATWG HTML, section 9.2). A client that reads slowly must not slow down what
-// it looks at, so steps wait here, and one that reads too slowly is given up: that ends its run.
+// stream is a stream of server-sent events (WHATWG HTML, section 9.2). A client that reads slowly
+// must not slow down what it looks at, so steps wait here, and one that reads too slowly is given
+// up: that ends its run.
 type stream struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController

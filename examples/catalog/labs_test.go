@@ -127,7 +127,8 @@ func TestLabStageThatLacksSomething(t *testing.T) {
 	}
 }
 
-// A shop that stops doesn't wait for the runs, which last longer than requests may: it ends them, and they clean up.
+// A shop that stops doesn't wait for the runs, which last longer than requests may: it ends them,
+// and they clean up.
 func TestLabRunEndsWhenTheShopStops(t *testing.T) {
 	redis := miniredis.RunT(t)
 	c := start(t, 2, "-redis", redis.Addr())

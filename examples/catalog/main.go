@@ -1,9 +1,10 @@
-// Command catalog serves a shop's category map from a SQL database through cacheguard, and has a lab: a page that runs the
-// stages of the well-known way to a distributed lock, with the fault that shows the flaw of each.
+// Command catalog serves a shop's category map from a SQL database through cacheguard, and has a
+// lab: a page that runs the stages of the well-known way to a distributed lock, with the fault that
+// shows the flaw of each.
 //
-// It starts any number of replicas that share one database and one Redis, as they would in a shop. When many clients
-// ask all of them for the map at once and it is not in Redis, one replica loads it and the others wait for it:
-// /stats.json of any replica shows it.
+// It starts any number of replicas that share one database and one Redis, as they would in a shop.
+// When many clients ask all of them for the map at once and it is not in Redis, one replica loads
+// it and the others wait for it: /stats.json of any replica shows it.
 package main
 
 import (

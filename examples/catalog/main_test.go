@@ -94,8 +94,8 @@ func newClient(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// The promise that the example is there to show: many clients ask all replicas at once for a map that is not in the
-// cache, and the database is asked once.
+// The promise that the example is there to show: many clients ask all replicas at once for a map
+// that is not in the cache, and the database is asked once.
 func TestStampedeOnTheColdMapIsOneLoad(t *testing.T) {
 	const replicas, requests = 4, 500
 	// The load takes so long that on any machine all requests are there before it is over.
@@ -219,7 +219,8 @@ func TestRequestsMayFinishWhenTheCommandIsStopped(t *testing.T) {
 	}
 }
 
-// Who stops the command is told why that took so long, and no handler goes on while its caches are closed.
+// Who stops the command is told why that took so long, and no handler goes on while its caches are
+// closed.
 func TestRequestsThatDontFinishAreNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -38,8 +38,8 @@ const ownStage = "cacheguard"
 
 const maxReplicas = 64
 
-// parseOptions reads the flags. Asked for help, it prints that and returns flag.ErrHelp; any other error names all that
-// is wrong.
+// parseOptions reads the flags. Asked for help, it prints that and returns flag.ErrHelp; any other
+// error names all that is wrong.
 func parseOptions(args []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("catalog", flag.ContinueOnError)
@@ -133,7 +133,8 @@ func (o options) listenAddr(replica int) string {
 	return net.JoinHostPort(o.host, strconv.Itoa(port))
 }
 
-// checkServer says what is wrong with the address of a server; an empty one says that there is none.
+// checkServer says what is wrong with the address of a server; an empty one says that there is
+// none.
 func checkServer(name, addr string) error {
 	if addr == "" {
 		return nil
@@ -157,7 +158,8 @@ func splitAddr(name, addr string) (host string, port int, err error) {
 	return host, int(number), nil
 }
 
-// said is an argument in a message, unless it may have a secret in it: a URL, a user before an address, an assignment.
+// said is an argument in a message, unless it may have a secret in it: a URL, a user before an
+// address, an assignment.
 func said(arg string) string {
 	if strings.ContainsAny(arg, "@=") || strings.Contains(arg, "://") {
 		return ""

@@ -19,8 +19,9 @@ const (
 	sayRenamed = "a category is renamed"
 )
 
-// origin is where categories come from: SQL queries, slowed down to what they take in a shop with a busy database. It counts
-// what it is asked for, whichever replica that is for. It is safe for concurrent use.
+// origin is where categories come from: SQL queries, slowed down to what they take in a shop with a
+// busy database. It counts what it is asked for, whichever replica that is for. It is safe for
+// concurrent use.
 type origin struct {
 	db    *sql.DB
 	delay time.Duration // of each query
@@ -45,8 +46,8 @@ func (o *origin) load(ctx context.Context) (tree, error) {
 	return arrange(rows), nil
 }
 
-// category reads one category and its children, but not theirs. If there is none of that id, the error is
-// cacheguard.ErrNotFound.
+// category reads one category and its children, but not theirs. If there is none of that id, the
+// error is cacheguard.ErrNotFound.
 func (o *origin) category(ctx context.Context, id int) (category, error) {
 	o.categoryLoads.Add(1)
 	if err := wait(ctx, o.delay); err != nil {
@@ -72,8 +73,9 @@ var errTaken = errors.New("another category beside it has that name")
 // renameTimeout is how long the database may take to rename: longer than SQLite waits for its turn.
 const renameTimeout = 8 * time.Second
 
-// rename gives a category a name, and does what else is part of the same transaction. It is committed when rename returns
-// without an error, which may be cacheguard.ErrNotFound or errTaken. It gives up after renameTimeout, for nobody else ends it.
+// rename gives a category a name, and does what else is part of the same transaction. It is
+// committed when rename returns without an error, which may be cacheguard.ErrNotFound or errTaken.
+// It gives up after renameTimeout, for nobody else ends it.
 func (o *origin) rename(ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
 	defer cancel()
@@ -111,7 +113,8 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// readCategories reads what a condition says, parents before their children, children in the shop's order.
+// readCategories reads what a condition says, parents before their children, children in the shop's
+// order.
 func readCategories(ctx context.Context, db queryer, condition string, args ...any) ([]row, error) {
 	found, err := db.QueryContext(ctx,
 		fmt.Sprintf(`SELECT id, COALESCE(parent_id, 0), level, name, sort FROM category %s ORDER BY level, sort, id`, condition), args...)

@@ -43,7 +43,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// revalidated has browsers ask each time: another version of the program may be behind the same address.
+// revalidated has browsers ask each time: another version of the program may be behind the same
+// address.
 func revalidated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
@@ -51,8 +52,9 @@ func revalidated(next http.Handler) http.Handler {
 	})
 }
 
-// unprompted takes the settings out of the lab's address when a script of another site has opened it: with them the page
-// begins a run. Who follows a link wants that, and browsers say so (W3C Fetch Metadata, section 2.3 and 2.4).
+// unprompted takes the settings out of the lab's address when a script of another site has opened
+// it: with them the page begins a run. Who follows a link wants that, and browsers say so (W3C
+// Fetch Metadata, section 2.3 and 2.4).
 func unprompted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
@@ -90,8 +92,8 @@ func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Dur
 			sum := sha256.Sum256(body.Bytes())
 			w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			// Browsers ask each time, for nobody can tell them when something is renamed; the fleet's cache is told, and keeps it
-			// (RFC 9213).
+			// Browsers ask each time, for nobody can tell them when something is renamed; the
+			// fleet's cache is told, and keeps it (RFC 9213).
 			w.Header().Set("Cache-Control", "no-cache")
 			w.Header().Set("CDN-Cache-Control", fmt.Sprintf("max-age=%d", max(1, int(ttl.Seconds()))))
 			_, _ = w.Write(body.Bytes()) // an error means that the client has left
@@ -99,8 +101,8 @@ func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Dur
 	}
 }
 
-// oneHost gives all replicas the host that they would have behind a load balancer. They listen on ports of their own here, and
-// the cache would take each for another site.
+// oneHost gives all replicas the host that they would have behind a load balancer. They listen on
+// ports of their own here, and the cache would take each for another site.
 func oneHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context()) // a copy

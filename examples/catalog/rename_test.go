@@ -48,9 +48,9 @@ func rename(t *testing.T, client *http.Client, url string, id int, body string) 
 	return resp.StatusCode, string(said)
 }
 
-// Readers of all replicas don't see a name that was replaced before they asked, on whatever way they ask, and nothing old stays.
-// The database is asked once for each rename and for each time that the cached map has come to its end, whoever else asks
-// meanwhile.
+// Readers of all replicas don't see a name that was replaced before they asked, on whatever way
+// they ask, and nothing old stays. The database is asked once for each rename and for each time
+// that the cached map has come to its end, whoever else asks meanwhile.
 //
 // With CACHEGUARD_TEST=soak this goes on for a minute, and the map's end comes between the renames.
 func TestNobodyIsToldAnOldName(t *testing.T) {
@@ -180,9 +180,9 @@ func (h *history) add(what string) {
 	h.events = append(h.events, happened{what, time.Now()})
 }
 
-// causes counts why the map was loaded: for a rename; because what was cached had come to its end; or again, because a load
-// began after a rename was committed and before the cache was told, so that its value could not be kept. There must be nothing
-// else, but for the first time.
+// causes counts why the map was loaded: for a rename; because what was cached had come to its end;
+// or again, because a load began after a rename was committed and before the cache was told, so
+// that its value could not be kept. There must be nothing else, but for the first time.
 func (h *history) causes(t *testing.T, ttl time.Duration) (byRename, byEnd, again int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -330,8 +330,8 @@ func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
 	}
 }
 
-// Renamed while Redis doesn't answer, a category has its name, and who has asked is told that others may not know. They are told
-// when Redis answers again, and nobody has to ask for it.
+// Renamed while Redis doesn't answer, a category has its name, and who has asked is told that
+// others may not know. They are told when Redis answers again, and nobody has to ask for it.
 func TestRenamingWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	proxy := newProxy(t, redis.Addr())
@@ -360,8 +360,8 @@ func newProxy(t *testing.T, addr string) *redistest.Proxy {
 	return proxy
 }
 
-// A process that is killed between its commit and the caches' being told has told them all the same, in the outbox, which
-// another process delivers.
+// A process that is killed between its commit and the caches' being told has told them all the
+// same, in the outbox, which another process delivers.
 func TestRenameOutlivesItsProcess(t *testing.T) {
 	redis := redistest.Start(t)
 	proxy := newProxy(t, redis.Addr())
@@ -487,7 +487,8 @@ func TestThePageIsMadeOnce(t *testing.T) {
 	}
 }
 
-// What does not exist is asked for once, whichever replica is asked for it, and what can't exist not at all.
+// What does not exist is asked for once, whichever replica is asked for it, and what can't exist
+// not at all.
 func TestUnknownCategories(t *testing.T) {
 	c := start(t, 3, "-origin-delay", "0s")
 	client := newClient(t)

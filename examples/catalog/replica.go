@@ -26,19 +26,21 @@ type replica struct {
 }
 
 const (
-	// answerTimeout is how long a client may take to read an answer when its handler has taken the longest that it may. The lab's
-	// runs, which last longer, have deadlines of their own.
+	// answerTimeout is how long a client may take to read an answer when its handler has taken the
+	// longest that it may. The lab's runs, which last longer, have deadlines of their own.
 	answerTimeout = 15 * time.Second
 	idleTimeout   = time.Minute
 
-	// readTimeout is how long a request may take to arrive, its body included: what is refused is answered when that is over.
+	// readTimeout is how long a request may take to arrive, its body included: what is refused is
+	// answered when that is over.
 	readTimeout = 8 * time.Second
 
 	// sendBuffer is how much the kernel keeps for a client that doesn't read, on each connection.
 	sendBuffer = 64 << 10
 )
 
-// lean is the server's ConnContext. Without it, Linux lets a client that doesn't read have megabytes before a write waits.
+// lean is the server's ConnContext. Without it, Linux lets a client that doesn't read have
+// megabytes before a write waits.
 func lean(ctx context.Context, conn net.Conn) context.Context {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // a wish
@@ -46,8 +48,8 @@ func lean(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// openReplica listens on addr and opens the replica's caches, so that the first request finds everything ready. It ends
-// early when ctx does.
+// openReplica listens on addr and opens the replica's caches, so that the first request finds
+// everything ready. It ends early when ctx does.
 func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	t := &tally{}
 	metrics, err := promobserver.New(promobserver.Options{})
@@ -92,8 +94,8 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	return r, nil
 }
 
-// serve answers requests until ctx ends and then waits, for grace at most, for those that are under way. Clients of those that
-// are not over then lose their connections.
+// serve answers requests until ctx ends and then waits, for grace at most, for those that are under
+// way. Clients of those that are not over then lose their connections.
 func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 	stopped := make(chan error, 1)
 	abandon := context.AfterFunc(ctx, func() {

@@ -11,7 +11,8 @@ import (
 // hidden stands where a secret was.
 const hidden = "xxxxx"
 
-// What looks like a secret, whoever wrote it: the user and the password of a URL, and what is said to be a password.
+// What looks like a secret, whoever wrote it: the user and the password of a URL, and what is said
+// to be a password.
 var (
 	inAddress = regexp.MustCompile("://[^\\s\"'`]*@")
 	named     = regexp.MustCompile("(?i)([a-z_]*(?:pass|pwd|secret|token)[a-z_]*\\s*=\\s*)('[^']*'|[^\\s&\"'`]+)")
@@ -20,8 +21,8 @@ var (
 // leastSecret is how long a secret is that is looked for everywhere: shorter ones are in all texts.
 const leastSecret = 3
 
-// hiding passes on what is printed and logged, without secrets: those of the arguments, in whatever words a library repeats
-// them, and what looks like one. Each line comes in one Write.
+// hiding passes on what is printed and logged, without secrets: those of the arguments, in whatever
+// words a library repeats them, and what looks like one. Each line comes in one Write.
 type hiding struct {
 	io.Writer
 	secrets *strings.Replacer

@@ -25,8 +25,9 @@ type branch struct {
 	children []*branch
 }
 
-// parseSeed reads the outline of the categories: level-1 names stand at the margin, level-2 names are indented by two
-// spaces and have their level-3 names behind a colon, with commas between them. Lines that begin with # are comments.
+// parseSeed reads the outline of the categories: level-1 names stand at the margin, level-2 names
+// are indented by two spaces and have their level-3 names behind a colon, with commas between them.
+// Lines that begin with # are comments.
 func parseSeed(text string) ([]row, error) {
 	root := &branch{}
 	for i, line := range strings.Split(text, "\n") {
@@ -69,8 +70,8 @@ func (b *branch) add(name string) (*branch, error) {
 	return child, nil
 }
 
-// rows numbers the tree level by level, as if the shop had been planned from the top: the level-1 ids are 1, 2, 3 and
-// so on. The rows come in the order of their ids.
+// rows numbers the tree level by level, as if the shop had been planned from the top: the level-1
+// ids are 1, 2, 3 and so on. The rows come in the order of their ids.
 func (root *branch) rows() []row {
 	type place struct {
 		*branch

@@ -15,18 +15,20 @@ import (
 )
 
 const (
-	// mostSimulations go on at once, for each takes a processor: seconds of it at most, by simulatedSteps for each policy.
+	// mostSimulations go on at once, for each takes a processor: seconds of it at most, by
+	// simulatedSteps for each policy.
 	mostSimulations = 2
 	simulatedSteps  = 1_500_000
 
-	// simulatedTime of a fleet is shown in so many slices. Redis can't be reached for a while in the middle.
+	// simulatedTime of a fleet is shown in so many slices. Redis can't be reached for a while in
+	// the middle.
 	simulatedTime   = time.Hour
 	simulatedSlices = 120
 )
 
-// simulate simulates the fleet that the address describes, once without protection and once with the policy that it names, and
-// answers with both results. Compiled to WebAssembly it would run in the browser, but would have to be built before the shop, or be in
-// its repository.
+// simulate simulates the fleet that the address describes, once without protection and once with
+// the policy that it names, and answers with both results. Compiled to WebAssembly it would run in
+// the browser, but would have to be built before the shop, or be in its repository.
 func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 	c, policies, err := simulated(r.URL.Query())
 	if err != nil {

@@ -77,7 +77,8 @@ func TestSimulatesNot(t *testing.T) {
 	}
 }
 
-// The page of the simulator draws the hour, again when a slider is moved, on a wide screen and on a phone, in light and dark.
+// The page of the simulator draws the hour, again when a slider is moved, on a wide screen and on a
+// phone, in light and dark.
 func TestSimulatorPage(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)

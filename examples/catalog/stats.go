@@ -32,8 +32,8 @@ type results struct {
 	Loaded    int64 `json:"loaded"`    // from the load they began
 }
 
-// tally counts what one replica does for the category map. It is an observer of that cache. The zero tally is ready to use and
-// safe for concurrent use.
+// tally counts what one replica does for the category map. It is an observer of that cache. The
+// zero tally is ready to use and safe for concurrent use.
 type tally struct {
 	requests atomic.Int64
 	events   [256]atomic.Int64 // by kind

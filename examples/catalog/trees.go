@@ -16,7 +16,8 @@ import (
 
 // trees is one replica's way to the tree.
 type trees interface {
-	// get returns the cached one, or the one that a load brings. It is shared: nobody may change it.
+	// get returns the cached one, or the one that a load brings. It is shared: nobody may change
+	// it.
 	get(ctx context.Context) (tree, error)
 
 	close(ctx context.Context) error

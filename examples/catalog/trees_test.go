@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// The shop can be run with each stage, and behaves as the stage does: in a burst each replica loads, or only one.
+// The shop can be run with each stage, and behaves as the stage does: in a burst each replica
+// loads, or only one.
 func TestEachStageProtectsTheMap(t *testing.T) {
 	for _, s := range stage.All() {
 		t.Run(s.Name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// unused are a server's connections on which nothing was sent yet. Browsers open some in advance, and http.Server waits for
-// their first request for five seconds when it is shut down.
+// unused are a server's connections on which nothing was sent yet. Browsers open some in advance,
+// and http.Server waits for their first request for five seconds when it is shut down.
 type unused struct {
 	mu     sync.Mutex // guards what follows
 	conns  map[net.Conn]bool

@@ -17,8 +17,9 @@ const (
 	zookeeperTimeout = 5 * time.Second
 )
 
-// world is what the lab's runs are made in: the shop's Redis and database, three embedded Redis servers that know nothing of
-// each other, one to which Redis fails over, and a ZooKeeper if there is one.
+// world is what the lab's runs are made in: the shop's Redis and database, three embedded Redis
+// servers that know nothing of each other, one to which Redis fails over, and a ZooKeeper if there
+// is one.
 type world struct {
 	lab.World
 	servers []*miniredis.Miniredis // the masters, and the spare

@@ -126,10 +126,12 @@ func (b *Browser) Shoot(t TB, name string) {
 	}
 }
 
-// Axe names the file of axe-core, which looks for what keeps people from using a page. It is not in this repository.
+// Axe names the file of axe-core, which looks for what keeps people from using a page. It is not in
+// this repository.
 const Axe = "CACHEGUARD_AXE"
 
-// Inaccessible is what axe-core finds on the page that is serious: nothing, if it isn't at hand, which the log then says.
+// Inaccessible is what axe-core finds on the page that is serious: nothing, if it isn't at hand,
+// which the log then says.
 func (b *Browser) Inaccessible(t TB) (all []string) {
 	t.Helper()
 	file := os.Getenv(Axe)
@@ -148,7 +150,8 @@ func (b *Browser) Inaccessible(t TB) (all []string) {
 	return all
 }
 
-// Looks has the page be shown to somebody whose window has this width, and who likes it dark, or light.
+// Looks has the page be shown to somebody whose window has this width, and who likes it dark, or
+// light.
 func (b *Browser) Looks(t TB, width int64, dark bool) {
 	t.Helper()
 	scheme := "light"

@@ -44,7 +44,8 @@ func TestQueueIsInOrder(t *testing.T) {
 	})
 }
 
-// Who waits goes on without a slot when it is urged, when its context or its patience ends, and if too many wait already.
+// Who waits goes on without a slot when it is urged, when its context or its patience ends, and if
+// too many wait already.
 func TestQueueHasEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Queue{Max: 1, Most: 2}
@@ -176,8 +177,8 @@ func (p *permits) fleet(log *slog.Logger) *Fleet {
 	return f
 }
 
-// Two processes share a budget of one: who waits gets the permit when it is returned, one that is held is renewed for as long
-// as it is, and none is left behind.
+// Two processes share a budget of one: who waits gets the permit when it is returned, one that is
+// held is renewed for as long as it is, and none is left behind.
 func TestFleetShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &permits{max: 1, ends: map[ID]time.Time{}}
@@ -208,7 +209,8 @@ func TestFleetShares(t *testing.T) {
 	})
 }
 
-// Who waits for a permit goes on when it is urged, and gives up when its context or its patience ends.
+// Who waits for a permit goes on when it is urged, and gives up when its context or its patience
+// ends.
 func TestFleetHasEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &permits{max: 0, ends: map[ID]time.Time{}}

@@ -13,20 +13,23 @@ import (
 )
 
 const (
-	// permitTTL is how long a process that dies keeps its permits from the others. A live one renews them at a third.
+	// permitTTL is how long a process that dies keeps its permits from the others. A live one
+	// renews them at a third.
 	permitTTL = 3 * time.Second
 
-	// renewals is how many permits are renewed side by side: one after another they would not all be in time.
+	// renewals is how many permits are renewed side by side: one after another they would not all
+	// be in time.
 	renewals = 16
 
-	// permitPause is the longest time to wait for a message that a permit was returned until it is looked at again.
+	// permitPause is the longest time to wait for a message that a permit was returned until it is
+	// looked at again.
 	permitPause = 250 * time.Millisecond
 )
 
 // Permits are what a fleet's budget is made of: leases in a store.
 type Permits interface {
-	// Take makes the token a holder for ttl, or renews it if it is one, and reports whether it is. If not, wait is when the
-	// first permit ends by itself.
+	// Take makes the token a holder for ttl, or renews it if it is one, and reports whether it is.
+	// If not, wait is when the first permit ends by itself.
 	Take(ctx context.Context, token ID, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// Return ends the token's permit.
@@ -77,8 +80,8 @@ func (f *Fleet) Returned() {
 	}
 }
 
-// Take takes a permit and returns what returns it. It waits no longer than ctx and patience; when urged is closed, or
-// while the store can't be used, it does without.
+// Take takes a permit and returns what returns it. It waits no longer than ctx and patience; when
+// urged is closed, or while the store can't be used, it does without.
 func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}) (back func(), err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -166,7 +169,8 @@ func (f *Fleet) giveBack(token ID) {
 	_ = f.in.Return(context.Background(), token) // if it fails, its time will be over
 }
 
-// renew prolongs what is held, and ends when that is nothing: most loads are over before their permit has to be.
+// renew prolongs what is held, and ends when that is nothing: most loads are over before their
+// permit has to be.
 func (f *Fleet) renew() {
 	f.mu.Lock()
 	tokens := make([]ID, 0, len(f.held))

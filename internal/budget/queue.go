@@ -1,4 +1,5 @@
-// Package budget bounds how many loads run at a time: in this process, where others wait in a Queue, and in a whole Fleet.
+// Package budget bounds how many loads run at a time: in this process, where others wait in a
+// Queue, and in a whole Fleet.
 package budget
 
 import (
@@ -23,8 +24,9 @@ type Queue struct {
 	waiting list.List // of chan struct{}, closed when the slot is handed over
 }
 
-// Take takes a slot and returns what gives it back, to be called once. It waits no longer than ctx and patience, and only if less
-// than that share of the queue is taken; when urged is closed it does without a slot.
+// Take takes a slot and returns what gives it back, to be called once. It waits no longer than ctx
+// and patience, and only if less than that share of the queue is taken; when urged is closed it
+// does without a slot.
 func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	q.mu.Lock()
 	if q.running < q.Max {
@@ -67,8 +69,8 @@ func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	return release, err
 }
 
-// Try is Take for somebody who can do without a slot, and perhaps has no load for it: it takes one only if it leaves as many free
-// as are taken, and returns nil if not.
+// Try is Take for somebody who can do without a slot, and perhaps has no load for it: it takes one
+// only if it leaves as many free as are taken, and returns nil if not.
 func (q *Queue) Try() (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	moment   = 30 * time.Millisecond // for what must not happen
 )
 
-// The test binary is the server, too: one that sends back what it gets. And it is a program that starts such a server,
-// says where, and waits to be killed.
+// The test binary is the server, too: one that sends back what it gets. And it is a program that
+// starts such a server, says where, and waits to be killed.
 const (
 	serverEnv = "CHILDPROC_SERVER" // the address to listen on
 	parentEnv = "CHILDPROC_PARENT"

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Shared is the one server of a test process: starting one for each of some hundred tests would take longer than the tests.
-// It ends with the test process on Linux; elsewhere, and where goroutines are counted, TestMain has to wrap its tests.
+// Shared is the one server of a test process: starting one for each of some hundred tests would
+// take longer than the tests. It ends with the test process on Linux; elsewhere, and where
+// goroutines are counted, TestMain has to wrap its tests.
 type Shared[S interface{ Stop() error }] struct {
 	Kit   string            // the package, for what is printed
 	Start func() (S, error) // starts a server

@@ -1,5 +1,5 @@
-// Package demand judges what a caller demands of the age of what it reads: a moment on the store's clock, which may have come from
-// anybody.
+// Package demand judges what a caller demands of the age of what it reads: a moment on the store's
+// clock, which may have come from anybody.
 package demand
 
 import (
@@ -36,10 +36,11 @@ type question struct {
 	err  error
 }
 
-// Check returns what is demanded by the moment; 0: nothing, for the store has not said so yet. A moment that is later than the
-// estimate may be somebody's invention, or of a clock that was set, so the store is asked: once for all who wait for that at the
-// same time. Nothing that was committed before this call is later than what the store says then, so no more than that is demanded.
-// While the store can't answer, the moment counts.
+// Check returns what is demanded by the moment; 0: nothing, for the store has not said so yet. A
+// moment that is later than the estimate may be somebody's invention, or of a clock that was set,
+// so the store is asked: once for all who wait for that at the same time. Nothing that was
+// committed before this call is later than what the store says then, so no more than that is
+// demanded. While the store can't answer, the moment counts.
 func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int64) int64 {
 	if moment <= 0 {
 		return 0
@@ -81,8 +82,8 @@ func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, erro
 	}
 }
 
-// work asks questions, one after the other, until nobody waits for the next one. Each takes as long as a step of the store does at
-// most.
+// work asks questions, one after the other, until nobody waits for the next one. Each takes as long
+// as a step of the store does at most.
 func (j *Judge) work(store Clock, cache string) {
 	for {
 		j.mu.Lock()

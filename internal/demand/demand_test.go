@@ -62,7 +62,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Thousands who come while the store is being asked share the next question; none gets what was said before it came.
+// Thousands who come while the store is being asked share the next question; none gets what was
+// said before it came.
 func TestQuestionsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j demand.Judge

@@ -1,9 +1,10 @@
-// Package desk lets a load have a part of its work done by the goroutine of the caller that asked for it. An HTTP handler
-// has to run where the server called it: there its panics, with their stacks, reach those who are waiting for them, and
-// its ResponseWriter is good for as long as it runs.
+// Package desk lets a load have a part of its work done by the goroutine of the caller that asked
+// for it. An HTTP handler has to run where the server called it: there its panics, with their
+// stacks, reach those who are waiting for them, and its ResponseWriter is good for as long as it
+// runs.
 //
-// The caller opens a Desk, passes it along in the context of its call, and closes it when the call has returned. While
-// the call waits for the load, it does the job that the load brings.
+// The caller opens a Desk, passes it along in the context of its call, and closes it when the call
+// has returned. While the call waits for the load, it does the job that the load brings.
 package desk
 
 import (
@@ -13,7 +14,8 @@ import (
 
 // Desk is where one caller takes one job at a time.
 type Desk struct {
-	// Caller is asked by the load. It is set before the desk is passed along. Nil: it may refresh, and hears nothing.
+	// Caller is asked by the load. It is set before the desk is passed along. Nil: it may refresh,
+	// and hears nothing.
 	Caller Caller
 
 	client context.Context // says when the caller has left while a job is done
@@ -24,23 +26,25 @@ type Desk struct {
 
 // Caller is who has opened a desk.
 type Caller interface {
-	// Refreshes reports whether the caller may have a stale value refreshed that it was answered with: another caller's
-	// load could make another value.
+	// Refreshes reports whether the caller may have a stale value refreshed that it was answered
+	// with: another caller's load could make another value.
 	Refreshes(value any) bool
 
-	// Parts reports whether a stale value is one of several, each for some callers: those who may refresh it wait for what
-	// takes its place, and the others have by it what they came for. All callers of one key say the same of a value.
+	// Parts reports whether a stale value is one of several, each for some callers: those who may
+	// refresh it wait for what takes its place, and the others have by it what they came for. All
+	// callers of one key say the same of a value.
 	Parts(value any) bool
 
-	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has announced last, and with each
-	// word after that. It reports true when the caller has by that what it came for.
+	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has
+	// announced last, and with each word after that. It reports true when the caller has by that
+	// what it came for.
 	Hears(word any) bool
 }
 
 type key struct{}
 
-// Open returns a desk. While a job is done, its caller has left when client ends; before that it is the context of the
-// call that counts.
+// Open returns a desk. While a job is done, its caller has left when client ends; before that it is
+// the context of the call that counts.
 func Open(client context.Context) *Desk {
 	return &Desk{client: client, jobs: make(chan func()), closed: make(chan struct{})}
 }
@@ -48,8 +52,8 @@ func Open(client context.Context) *Desk {
 // Close says that the caller takes no jobs any more. It is called once.
 func (d *Desk) Close() { close(d.closed) }
 
-// Do has the caller do the job, and returns when it has begun. It reports false if the desk is closed. It must not be
-// called by the caller's own goroutine.
+// Do has the caller do the job, and returns when it has begun. It reports false if the desk is
+// closed. It must not be called by the caller's own goroutine.
 func (d *Desk) Do(job func()) bool {
 	select {
 	case d.jobs <- job:
@@ -71,7 +75,8 @@ func Parts(ctx context.Context, value any) bool {
 	return d != nil && d.Caller != nil && d.Caller.Parts(value)
 }
 
-// Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the load.
+// Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the
+// load.
 func (d *Desk) Leave() { d.left = true }
 
 // With returns a context that has the desk; nil hides one that is there.
@@ -79,14 +84,16 @@ func With(ctx context.Context, d *Desk) context.Context { return context.WithVal
 
 // Crowd is those who wait for a load in this process.
 type Crowd interface {
-	// Announce tells them something before the load has ended. Who comes later hears the last word alone.
+	// Announce tells them something before the load has ended. Who comes later hears the last word
+	// alone.
 	Announce(word any)
 
 	// Made has the load's result stored whoever leaves from now on.
 	Made()
 }
 
-// Load is what a load offers to the job that it has brought. It is safe for concurrent use, and nil offers nothing.
+// Load is what a load offers to the job that it has brought. It is safe for concurrent use, and nil
+// offers nothing.
 type Load struct {
 	crowd Crowd
 
@@ -98,8 +105,8 @@ type Load struct {
 
 type loadKey struct{}
 
-// WithLoad returns a context for a load that others wait for, and whose slot, which may be nil, a job may keep. End is to be
-// called when the load has returned.
+// WithLoad returns a context for a load that others wait for, and whose slot, which may be nil, a
+// job may keep. End is to be called when the load has returned.
 func WithLoad(ctx context.Context, crowd Crowd, slot func()) (context.Context, *Load) {
 	l := &Load{crowd: crowd, slot: slot}
 	return context.WithValue(ctx, loadKey{}, l), l
@@ -118,15 +125,16 @@ func (l *Load) Announce(word any) {
 	}
 }
 
-// Made says that the load has its result, before it returns: it is stored, whoever leaves from now on.
+// Made says that the load has its result, before it returns: it is stored, whoever leaves from now
+// on.
 func (l *Load) Made() {
 	if l != nil {
 		l.crowd.Made()
 	}
 }
 
-// Keep has the load's slot outlast the load, for a job that goes on, and returns what gives the slot back. It returns nil if the
-// load has no slot any more.
+// Keep has the load's slot outlast the load, for a job that goes on, and returns what gives the
+// slot back. It returns nil if the load has no slot any more.
 func (l *Load) Keep() (release func()) {
 	if l == nil {
 		return nil

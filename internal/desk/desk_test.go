@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// A job is done by the goroutine that takes it; after Close none is taken, and who has waited learns of it.
+// A job is done by the goroutine that takes it; after Close none is taken, and who has waited
+// learns of it.
 func TestDesk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := Open(t.Context())

@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Work waits for the flight of the load that the desk's caller has begun, and does the job that the load may bring.
+// Work waits for the flight of the load that the desk's caller has begun, and does the job that the
+// load may bring.
 func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	select {
 	case job := <-d.jobs:
@@ -39,8 +40,8 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 	return f.Result(ctx)
 }
 
-// Hear waits for the flight of somebody else's load, for a Caller who may get what it came for before that has landed. Until it
-// has all of that it is a member, so that the work goes on for it.
+// Hear waits for the flight of somebody else's load, for a Caller who may get what it came for
+// before that has landed. Until it has all of that it is a member, so that the work goes on for it.
 func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	for {
 		word, next := f.Word()
@@ -59,8 +60,8 @@ func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 	}
 }
 
-// hears has a caller hear a word, and reports whether it has by that what it came for: then it has left the flight, as it has
-// with an error.
+// hears has a caller hear a word, and reports whether it has by that what it came for: then it has
+// left the flight, as it has with an error.
 func hears[T any](f *flight.Flight[T], d *Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.client, func() { f.Leave() })
 	over := true // also by a panic

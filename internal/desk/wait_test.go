@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// led returns a flight that this goroutine leads and whose work goes on elsewhere, and whether that was told that all have left.
+// led returns a flight that this goroutine leads and whose work goes on elsewhere, and whether that
+// was told that all have left.
 func led(t *testing.T) (f *flight.Flight[string], abandoned *bool) {
 	t.Helper()
 	f, abandoned = flight.Solo[string](), new(bool)
@@ -17,7 +18,8 @@ func led(t *testing.T) (f *flight.Flight[string], abandoned *bool) {
 	return f, abandoned
 }
 
-// Who waits does the job that the load brings, and gets what becomes of the load, whether or not there was a job.
+// Who waits does the job that the load brings, and gets what becomes of the load, whether or not
+// there was a job.
 func TestWork(t *testing.T) {
 	for _, job := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,7 +38,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// During a job it is the client that counts, not the call's context; a job that has called Leave doesn't wait for the load.
+// During a job it is the client that counts, not the call's context; a job that has called Leave
+// doesn't wait for the load.
 func TestWorkLeaves(t *testing.T) {
 	for name, leave := range map[string]func(d *Desk, call, client func()){
 		"client":      func(_ *Desk, _, client func()) { client() },
@@ -81,7 +84,8 @@ func TestWorkLeaves(t *testing.T) {
 	}
 }
 
-// Who waits for another's load may have what it came for by a word of that, and stays a member until then.
+// Who waits for another's load may have what it came for by a word of that, and stays a member
+// until then.
 func TestHear(t *testing.T) {
 	for name, c := range map[string]struct {
 		word any

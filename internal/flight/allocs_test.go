@@ -4,8 +4,8 @@ package flight
 
 import "testing"
 
-// A flight is one allocation, and the channel that those who join it wait on is another one. The race detector allocates
-// too.
+// A flight is one allocation, and the channel that those who join it wait on is another one. The
+// race detector allocates too.
 func TestAllocations(t *testing.T) {
 	var g Group[int]
 	alone := testing.AllocsPerRun(1000, func() {

@@ -26,7 +26,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkJoin is a crowd that waits for one result, per member; bare is the same crowd on one channel, the floor.
+// BenchmarkJoin is a crowd that waits for one result, per member; bare is the same crowd on one
+// channel, the floor.
 func BenchmarkJoin(b *testing.B) {
 	const crowd = 1000
 	run := func(b *testing.B, ctx context.Context, begin func() (join func(ready func()), end func())) {

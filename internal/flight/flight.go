@@ -1,11 +1,12 @@
-// Package flight lets the callers of one process that want the same thing share the work for it, each bounded by its
-// own context.
+// Package flight lets the callers of one process that want the same thing share the work for it,
+// each bounded by its own context.
 //
-// It is not built on golang.org/x/sync/singleflight, which can't keep what is promised here: there the first caller's
-// context is everybody's, a panic with DoChan waiters ends the process, runtime.Goexit leaves them with nothing, a
-// caller can't leave, work that nobody waits for goes on, and a newcomer can join a call that was forgotten or is
-// being cancelled. Here the work is split from the waiting: the first caller of a key is told to lead and does the
-// work on its own goroutine, or on another one after DetachTo, and ends the flight with Land; all the others Wait.
+// It is not built on golang.org/x/sync/singleflight, which can't keep what is promised here: there
+// the first caller's context is everybody's, a panic with DoChan waiters ends the process,
+// runtime.Goexit leaves them with nothing, a caller can't leave, work that nobody waits for goes
+// on, and a newcomer can join a call that was forgotten or is being cancelled. Here the work is
+// split from the waiting: the first caller of a key is told to lead and does the work on its own
+// goroutine, or on another one after DetachTo, and ends the flight with Land; all the others Wait.
 package flight
 
 import (
@@ -18,7 +19,8 @@ import (
 
 const shards = 32 // so that flights of different keys seldom meet at one lock
 
-// Group is a set of flights, at most one open for each key. The zero Group is ready to use and safe for concurrent use.
+// Group is a set of flights, at most one open for each key. The zero Group is ready to use and safe
+// for concurrent use.
 type Group[T any] struct {
 	once  sync.Once // makes seed
 	seed  maphash.Seed
@@ -76,7 +78,8 @@ type offer[T any] struct {
 	offered chan struct{} // closed when interim is set; made when somebody waits for it
 }
 
-// now orders the beginnings of flights, of all groups, among each other and with the moments of Now.
+// now orders the beginnings of flights, of all groups, among each other and with the moments of
+// Now.
 var now atomic.Uint64
 
 // Now is a moment, for JoinSince: the flights so far were begun before it.
@@ -85,21 +88,21 @@ func Now() uint64 { return now.Load() }
 // Tick is a moment of its own: after all that Now has returned so far.
 func Tick() uint64 { return now.Add(1) }
 
-// Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader must see to it that
-// Land is called on every path; all others call Wait. At most limit callers are members of a flight (0: no limit; work
-// that holds itself is none); one more gets nil.
+// Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader
+// must see to it that Land is called on every path; all others call Wait. At most limit callers are
+// members of a flight (0: no limit; work that holds itself is none); one more gets nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	return g.join(key, limit, 0, 0)
 }
 
-// JoinSince is Join for somebody who must not get what was found before a moment: a flight that was begun before it is sealed,
-// and there is a new one. The moment is one of Now, or 0: whenever.
+// JoinSince is Join for somebody who must not get what was found before a moment: a flight that was
+// begun before it is sealed, and there is a new one. The moment is one of Now, or 0: whenever.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, 0)
 }
 
-// JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier moment: a flight that it leads was
-// begun then. 0: now.
+// JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier
+// moment: a flight that it leads was begun then. 0: now.
 func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, begun)
 }
@@ -138,9 +141,9 @@ func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
 	return f
 }
 
-// JoinNext is JoinSince for a member of a flight who has got of it what was found before that moment of Now, from before it
-// joined. All such members share one more flight, however late they ask, even when that has landed by then. They have been let
-// in once, so no limit counts.
+// JoinNext is JoinSince for a member of a flight who has got of it what was found before that
+// moment of Now, from before it joined. All such members share one more flight, however late they
+// ask, even when that has landed by then. They have been let in once, so no limit counts.
 func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leader bool) {
 	s := f.shard
 	s.mu.Lock()
@@ -235,9 +238,10 @@ func (f *Flight[T]) Seal() {
 	f.seal()
 }
 
-// DetachTo has the flight's work go on without the leader's goroutine; the leader then waits like the others. abandon is called
-// when the last member has left, also if that was before, and urge, at most once, when a member can't wait for the work to get
-// its turn. It may be called again when the work is done by somebody else.
+// DetachTo has the flight's work go on without the leader's goroutine; the leader then waits like
+// the others. abandon is called when the last member has left, also if that was before, and urge,
+// at most once, when a member can't wait for the work to get its turn. It may be called again when
+// the work is done by somebody else.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
 	f.since.CompareAndSwap(nil, &now)
@@ -281,8 +285,8 @@ func (f *Flight[T]) Urge() {
 // Done returns a channel that is closed when the flight has landed. It is called after DetachTo.
 func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 
-// Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no longer a member. A
-// result that is there already wins.
+// Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no
+// longer a member. A result that is there already wins.
 func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	got, err := f.Result(ctx)
 	if err == nil {
@@ -291,8 +295,9 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return result, err
 }
 
-// Await returns when the flight has landed or ended, the Done of a context, is closed; Outcome says which. It is inlined, which
-// is why it doesn't take the context: thousands of goroutines wait in here at the same time, each on a stack of its own.
+// Await returns when the flight has landed or ended, the Done of a context, is closed; Outcome says
+// which. It is inlined, which is why it doesn't take the context: thousands of goroutines wait in
+// here at the same time, each on a stack of its own.
 func (f *Flight[T]) Await(ended <-chan struct{}) {
 	if ended == nil { // a select over two channels costs twice as much, times the number of callers
 		<-f.done
@@ -323,11 +328,12 @@ func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 	return &f.result, nil
 }
 
-// Since reports whether the result was found after a moment of Now. It is called by a member that has got it.
+// Since reports whether the result was found after a moment of Now. It is called by a member that
+// has got it.
 func (f *Flight[T]) Since(moment uint64) bool { return f.asOf > moment }
 
-// Offer gives the flight something that members who lose patience before it expires get instead of its result. It is
-// called once at most.
+// Offer gives the flight something that members who lose patience before it expires get instead of
+// its result. It is called once at most.
 func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -350,8 +356,8 @@ func (f *Flight[T]) offering() <-chan struct{} {
 	return f.offered
 }
 
-// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has waited for that long. taken
-// says that it did.
+// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has
+// waited for that long. taken says that it did.
 func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -381,7 +387,8 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (res
 	return f.result, false, nil
 }
 
-// Announce has the work tell the members something before it ends. Who joins later hears the last word alone.
+// Announce has the work tell the members something before it ends. Who joins later hears the last
+// word alone.
 func (f *Flight[T]) Announce(word any) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -392,7 +399,8 @@ func (f *Flight[T]) Announce(word any) {
 	}
 }
 
-// Word returns what was announced last, or nil, and a channel that is closed when there is another word.
+// Word returns what was announced last, or nil, and a channel that is closed when there is another
+// word.
 func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -424,15 +432,16 @@ func (f *Flight[T]) LeadAsWork() {
 	f.work++
 }
 
-// LetGo ends the membership of the work, as Leave does that of a caller. It reports whether nobody is left who wants the
-// result.
+// LetGo ends the membership of the work, as Leave does that of a caller. It reports whether nobody
+// is left who wants the result.
 func (f *Flight[T]) LetGo() (last bool) {
 	_, last = f.leave(1)
 	return last
 }
 
-// Leave ends the caller's membership. If it was the last member, the flight is sealed and its work is cancelled:
-// nobody joins work that is being cancelled. It reports false if the flight has landed already.
+// Leave ends the caller's membership. If it was the last member, the flight is sealed and its work
+// is cancelled: nobody joins work that is being cancelled. It reports false if the flight has
+// landed already.
 func (f *Flight[T]) Leave() bool {
 	landed, _ := f.leave(0)
 	return !landed
@@ -461,7 +470,8 @@ func (f *Flight[T]) leave(work int32) (landed, last bool) {
 // Land ends the flight with its result, which all members get. Only the first call counts.
 func (f *Flight[T]) Land(result T) { f.LandAsOf(result, f.born) }
 
-// LandAsOf is Land with a result that was found later than the flight was begun: at that moment of Tick, or after it.
+// LandAsOf is Land with a result that was found later than the flight was begun: at that moment of
+// Tick, or after it.
 func (f *Flight[T]) LandAsOf(result T, moment uint64) {
 	f.shard.mu.Lock()
 	if f.landed {

@@ -87,7 +87,8 @@ func TestSealedTakesNobody(t *testing.T) {
 	}
 }
 
-// Who asks for what was begun after a moment leads a flight of its own when there is one from before it, and joins a later one.
+// Who asks for what was begun after a moment leads a flight of its own when there is one from
+// before it, and joins a later one.
 func TestJoinSince(t *testing.T) {
 	var g Group[int]
 	before := Now()
@@ -207,7 +208,8 @@ func TestJoinNext(t *testing.T) {
 	})
 }
 
-// A member that leaves gets its own context's error; the work goes on for the others, and ends with the last of them.
+// A member that leaves gets its own context's error; the work goes on for the others, and ends with
+// the last of them.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group[int]
@@ -294,8 +296,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestCrowd has members of many keys join, leave, seal and land at random under the race detector: everybody who does
-// not leave gets a result of their own key.
+// TestCrowd has members of many keys join, leave, seal and land at random under the race detector:
+// everybody who does not leave gets a result of their own key.
 func TestCrowd(t *testing.T) {
 	var g Group[string]
 	var wg sync.WaitGroup

@@ -19,23 +19,26 @@
 //	    80       extension
 //	             body
 //
-// The windows are those of the writer, so that a value is treated alike by every process. It is kept for the hard TTL,
-// the soft TTL and the larger of the two.
+// The windows are those of the writer, so that a value is treated alike by every process. It is
+// kept for the hard TTL, the soft TTL and the larger of the two.
 //
-// A tag that begins with a zero byte is a soft one: invalidated, it makes a value stale, and does not remove it.
+// A tag that begins with a zero byte is a soft one: invalidated, it makes a value stale, and does
+// not remove it.
 //
-// The extension is empty, or one byte with the length of a note, the note, and the tags, each with its length in one byte
-// before it. The note is an observer's: what leads to the trace of the load.
+// The extension is empty, or one byte with the length of a note, the note, and the tags, each with
+// its length in one byte before it. The note is an observer's: what leads to the trace of the load.
 //
-// What is not to be shared is no value for anybody: until its soft TTL is over it says that every caller loads for itself
-// (hit-for-miss), and its body is for those loads only, as the previous value.
+// What is not to be shared is no value for anybody: until its soft TTL is over it says that every
+// caller loads for itself (hit-for-miss), and its body is for those loads only, as the previous
+// value.
 //
 // A value with tags that a writer removes leaves a [Remnant] for the value to come.
 //
-// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the header, the extension and
-// the body: a frame that was cut, flipped or written by something else is an error here and a miss in the loader, never a
-// value. Only the mark is not covered, because a store writes it into a frame that is there; whatever stands in it can
-// make a value stale and nothing else. The version is part of the value's name in the store once it is above 1, so that
+// "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the
+// header, the extension and the body: a frame that was cut, flipped or written by something else is
+// an error here and a miss in the loader, never a value. Only the mark is not covered, because a
+// store writes it into a frame that is there; whatever stands in it can make a value stale and
+// nothing else. The version is part of the value's name in the store once it is above 1, so that
 // programs that write different versions don't overwrite each other's values in turn.
 package frame
 
@@ -54,8 +57,8 @@ const Version = 1
 // HeaderSize is the length of a frame with an empty body.
 const HeaderSize = 80
 
-// IDStart and IDEnd bound the load's id inside a frame: frame[IDStart:IDEnd]. Stores compare these bytes to recognise
-// a fill that was applied although its reply was lost.
+// IDStart and IDEnd bound the load's id inside a frame: frame[IDStart:IDEnd]. Stores compare these
+// bytes to recognise a fill that was applied although its reply was lost.
 const (
 	IDStart = 2
 	IDEnd   = 18
@@ -123,8 +126,8 @@ type Extension struct {
 // Hard is how long after Created the value is kept.
 func (h Header) Hard() time.Duration { return h.Soft + max(h.Revalidate, h.IfError) }
 
-// Room returns a new frame with its extension and no body, and with room to append one. It is no frame before Seal has
-// written its header.
+// Room returns a new frame with its extension and no body, and with room to append one. It is no
+// frame before Seal has written its header.
 func Room(a Extension) []byte {
 	size := 0
 	if len(a.Note) > 0 || len(a.Tags) > 0 {
@@ -140,8 +143,8 @@ func Room(a Extension) []byte {
 	return f
 }
 
-// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame already. The extension stays
-// what it is.
+// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame
+// already. The extension stays what it is.
 func Seal(f []byte, h Header) {
 	clear(f[:offExtension])
 	f[0] = Version
@@ -178,15 +181,15 @@ func New(h Header, body []byte) []byte {
 	return f
 }
 
-// Parse returns the header and the body of a frame. The body aliases f. Any error means that f is not a value that
-// this program may use.
+// Parse returns the header and the body of a frame. The body aliases f. Any error means that f is
+// not a value that this program may use.
 func Parse(f []byte) (Header, []byte, error) { return parse(f, true) }
 
 // MaxHead is how many bytes a frame has before its body at most.
 const MaxHead = HeaderSize + 1 + MaxNote + MaxTags*(1+MaxTag)
 
-// Head returns the header of a frame of which only the beginning is at hand, without knowing whether the frame is whole. If the
-// extension is not in there, it returns ErrTruncated.
+// Head returns the header of a frame of which only the beginning is at hand, without knowing
+// whether the frame is whole. If the extension is not in there, it returns ErrTruncated.
 func Head(f []byte) (Header, error) {
 	h, _, err := parse(f, false)
 	return h, err
@@ -259,8 +262,8 @@ func parseExtension(b []byte) (a Extension, ok bool) {
 	return a, a.Tags.valid()
 }
 
-// ID returns the bytes that stand where a frame has the load's id, also of something that is no frame: fewer bytes,
-// or none, where it is too short.
+// ID returns the bytes that stand where a frame has the load's id, also of something that is no
+// frame: fewer bytes, or none, where it is too short.
 func ID(f []byte) []byte {
 	if len(f) <= IDStart {
 		return nil

@@ -79,7 +79,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A flipped bit anywhere is an error: never another value. In the mark it makes the value stale, no more.
+// A flipped bit anywhere is an error: never another value. In the mark it makes the value stale, no
+// more.
 func TestEveryBitCounts(t *testing.T) {
 	for name, g := range golden {
 		f := New(g.header, []byte(g.body))
@@ -224,7 +225,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// What is left of a value is its tags, and an id that is no load's; of what has no tags nothing is left.
+// What is left of a value is its tags, and an id that is no load's; of what has no tags nothing is
+// left.
 func TestRemnant(t *testing.T) {
 	tagged := golden["tagged"]
 	tags := tagged.header.Tags
@@ -298,7 +300,8 @@ func TestSoftTags(t *testing.T) {
 	}
 }
 
-// Who reads values in another language reads the documentation of redisstore: its table is this package's.
+// Who reads values in another language reads the documentation of redisstore: its table is this
+// package's.
 func TestRedisstoreDocumentsThisFrame(t *testing.T) {
 	table := func(file string) string {
 		b, err := os.ReadFile(file)

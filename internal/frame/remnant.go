@@ -1,13 +1,14 @@
 package frame
 
-// Remnant returns what is left in the store of a value that is removed by somebody who is about to store another one in its
-// place: which tags it had, so that the one to come can keep them, whoever stores it. It is nil for a value without tags, and
-// for what is no frame. What is left of a remnant is that remnant.
+// Remnant returns what is left in the store of a value that is removed by somebody who is about to
+// store another one in its place: which tags it had, so that the one to come can keep them, whoever
+// stores it. It is nil for a value without tags, and for what is no frame. What is left of a
+// remnant is that remnant.
 //
-// A remnant is a header of zeros but for the id, which is the value's with its highest bit turned, and the tags as a frame
-// has them. Its version is that of no frame, so it is a value for nobody, and its id is that of no load. It carries no
-// checksum: a tag that nobody gave invalidates too much, never too little. A mark of staleness has its place in it, where it
-// means nothing.
+// A remnant is a header of zeros but for the id, which is the value's with its highest bit turned,
+// and the tags as a frame has them. Its version is that of no frame, so it is a value for nobody,
+// and its id is that of no load. It carries no checksum: a tag that nobody gave invalidates too
+// much, never too little. A mark of staleness has its place in it, where it means nothing.
 func Remnant(f []byte) []byte {
 	if _, ok := RemnantTags(f); ok {
 		return f

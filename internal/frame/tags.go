@@ -2,8 +2,8 @@ package frame
 
 import "fmt"
 
-// Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two equal lists have
-// equal bytes.
+// Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two
+// equal lists have equal bytes.
 type Tags []byte
 
 // MakeTags makes a list of tags. Each has 1 to MaxTag bytes, and there are at most MaxTags.

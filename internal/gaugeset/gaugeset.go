@@ -1,4 +1,5 @@
-// Package gaugeset keeps account of caches that an observer reads gauges of: by name, for several may have one.
+// Package gaugeset keeps account of caches that an observer reads gauges of: by name, for several
+// may have one.
 package gaugeset
 
 import (
@@ -47,8 +48,8 @@ func (s *Set[S]) Attach(name string, read func() S) (detach func()) {
 	}
 }
 
-// Each reads every name there ever was, in order. It reads under the lock, as detach does: between the two a cache would
-// count twice or not at all.
+// Each reads every name there ever was, in order. It reads under the lock, as detach does: between
+// the two a cache would count twice or not at all.
 func (s *Set[S]) Each(tell func(name string, sum S)) {
 	type one struct {
 		name string

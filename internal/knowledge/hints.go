@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Hints are which tags the values have that were seen last, so that their generations are read along with them, in one
-// trip. A wrong hint costs a trip.
+// Hints are which tags the values have that were seen last, so that their generations are read
+// along with them, in one trip. A wrong hint costs a trip.
 type Hints struct {
 	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]] // by the key's hash; nil until a value has tags
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Invalidations is what this process has been told of invalidations by tag. Tags share buckets: that makes somebody ask the
-// store in vain, now and then.
+// Invalidations is what this process has been told of invalidations by tag. Tags share buckets:
+// that makes somebody ask the store in vain, now and then.
 type Invalidations struct {
 	since atomic.Int64  // generations up to this one may have been missed
 	whole atomic.Int64  // generation of the cache
@@ -61,8 +61,8 @@ func (h *Invalidations) After(count uint64, buckets []uint16) bool {
 	return false
 }
 
-// Passes reports whether a value with this stamp is not invalidated, as far as has been heard, and would have been heard
-// of. False means: ask the store.
+// Passes reports whether a value with this stamp is not invalidated, as far as has been heard, and
+// would have been heard of. False means: ask the store.
 func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
 		return false

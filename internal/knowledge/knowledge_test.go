@@ -39,7 +39,8 @@ var (
 	errBad = errors.New("bad")
 )
 
-// A failed load's error is found by the load's id, and shown to others for the grace after the back-off only.
+// A failed load's error is found by the load's id, and shown to others for the grace after the
+// back-off only.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fs Failures
@@ -105,7 +106,8 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Nothing is remembered that came from before a change, or that says nothing; a change that comes later has it forgotten.
+// Nothing is remembered that came from before a change, or that says nothing; a change that comes
+// later has it forgotten.
 func TestPausesEndWithChanges(t *testing.T) {
 	var ps Pauses
 	var c Changes
@@ -128,7 +130,8 @@ func TestPausesEndWithChanges(t *testing.T) {
 	}
 }
 
-// A value passes if it is younger than what was heard of the cache and of its tags, and than what may have been missed.
+// A value passes if it is younger than what was heard of the cache and of its tags, and than what
+// may have been missed.
 func TestInvalidations(t *testing.T) {
 	var h Invalidations
 	of := tags(t, "a")

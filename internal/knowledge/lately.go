@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Lately is the changes of which the store was told not long ago. A server that takes the place of another may not have the
-// last ones. The zero Lately has none; it is safe for concurrent use.
+// Lately is the changes of which the store was told not long ago. A server that takes the place of
+// another may not have the last ones. The zero Lately has none; it is safe for concurrent use.
 type Lately struct {
 	mu     sync.Mutex            // guards what follows
 	byName map[of]*list.Element  // of order
@@ -89,8 +89,9 @@ func (l *Lately) oust() {
 	count.n++
 }
 
-// Again has the store told again of those since then. They stay here: a server that knows them may be followed by another one that
-// doesn't. It returns how many more there were, by and large, for which there was no room.
+// Again has the store told again of those since then. They stay here: a server that knows them may
+// be followed by another one that doesn't. It returns how many more there were, by and large, for
+// which there was no room.
 func (l *Lately) Again(since time.Time, u *Unsent) (more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

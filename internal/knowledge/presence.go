@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// Presence guesses whether a store has a value of a key, so that a process that expects none can ask for the lease at once and save
-// a trip. A wrong guess costs that a value comes by a script. Times are those of this machine's wall clock: if it is set, guesses are wrong.
+// Presence guesses whether a store has a value of a key, so that a process that expects none can
+// ask for the lease at once and save a trip. A wrong guess costs that a value comes by a script.
+// Times are those of this machine's wall clock: if it is set, guesses are wrong.
 //
-// A key may be missing for a reason: its last value was changed or has ended, or nothing is known of it, as of all keys of a new process.
-// For each reason it is measured how often there was nothing. A guess is made for a reason as long as mostly there was.
+// A key may be missing for a reason: its last value was changed or has ended, or nothing is known
+// of it, as of all keys of a new process. For each reason it is measured how often there was
+// nothing. A guess is made for a reason as long as mostly there was.
 type Presence struct {
 	shares [there]share
 	keys   [1 << 12]atomic.Uint64 // by the key's hash: its first bits, and until when there is a value, in ms since 1970
@@ -31,7 +33,8 @@ const (
 	instantBits = 42 // until the year 2109
 	lastInstant = 1<<instantBits - 1
 
-	// rounding is by how much the end of a value may differ from one look to the next, by what a process knows of the store's clock.
+	// rounding is by how much the end of a value may differ from one look to the next, by what a
+	// process knows of the store's clock.
 	rounding = 100
 )
 
@@ -65,7 +68,8 @@ func (p *Presence) Of(key string) Expected {
 // Lacks reports whether the store likely has no value of the key.
 func (p *Presence) Lacks(e Expected) bool { return e.why != there && p.shares[e.why].most() }
 
-// Looked takes note of whether it had one, and for how long that can be used. One that can't stands in the way of a guess all the same.
+// Looked takes note of whether it had one, and for how long that can be used. One that can't stands
+// in the way of a guess all the same.
 func (p *Presence) Looked(e Expected, found bool, left time.Duration) {
 	if e.why != there {
 		p.shares[e.why].count(!found)
@@ -96,8 +100,8 @@ func (p *Presence) Gone(key string) {
 // ForGood is longer than any value stands.
 const ForGood = time.Duration(math.MaxInt64)
 
-// share is of the last looks for one reason those that found nothing: how far it is from half, which it is in the beginning, so that
-// one look decides then.
+// share is of the last looks for one reason those that found nothing: how far it is from half,
+// which it is in the beginning, so that one look decides then.
 type share struct{ v atomic.Int32 }
 
 const whole = 1 << 15

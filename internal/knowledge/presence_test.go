@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Of a key of which nothing is known a value is expected as soon as mostly one was found, and not any more when mostly none was.
+// Of a key of which nothing is known a value is expected as soon as mostly one was found, and not
+// any more when mostly none was.
 func TestPresenceOfUnknownKeys(t *testing.T) {
 	var p Presence
 	if !p.Lacks(p.Of("a")) {
@@ -33,7 +34,8 @@ func TestPresenceOfUnknownKeys(t *testing.T) {
 	}
 }
 
-// A value that was seen is expected until its time is over or the key is changed. Each reason is measured by itself.
+// A value that was seen is expected until its time is over or the key is changed. Each reason is
+// measured by itself.
 func TestPresenceOfKnownKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Presence

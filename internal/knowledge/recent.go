@@ -17,7 +17,8 @@ type term[T any] struct {
 	until time.Time // when there is no use for it any more
 }
 
-// put does nothing if there are too many, or if it doesn't hold still when nobody else changes anything here.
+// put does nothing if there are too many, or if it doesn't hold still when nobody else changes
+// anything here.
 func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func() bool) {
 	now := time.Now()
 	r.mu.Lock()
@@ -66,8 +67,8 @@ func (r *recent[T]) Clear() {
 	clear(r.byKey)
 }
 
-// Failures has the error values of loads that failed in this process, so that callers here can examine the error itself and
-// not only its text.
+// Failures has the error values of loads that failed in this process, so that callers here can
+// examine the error itself and not only its text.
 type Failures struct{ recent[failure] }
 
 type failure struct {
@@ -79,8 +80,8 @@ type failure struct {
 // maxFailures bounds the memory. Of what is not remembered there is the text.
 const maxFailures = 1024
 
-// Remember keeps, for that long, the error of a load that has just failed. Its back-off lasts longer for this process, by the
-// grace, than for others.
+// Remember keeps, for that long, the error of a load that has just failed. Its back-off lasts
+// longer for this process, by the grace, than for others.
 func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration) {
 	over := time.Now().Add(backoff)
 	fs.put(key, failure{load: load, err: err, from: over, to: over.Add(grace)}, keep, maxFailures, nil)
@@ -103,9 +104,10 @@ func (fs *Failures) Recent(key string) error {
 	return f.of.err
 }
 
-// Pauses has the stale values for which this process need not ask for the lease for a while, because another process has it
-// or because the load has failed not long ago. Without it each read of a stale value would cost two steps. It is only used
-// with that very value in hand, so it can't hold up a load after the value was changed.
+// Pauses has the stale values for which this process need not ask for the lease for a while,
+// because another process has it or because the load has failed not long ago. Without it each read
+// of a stale value would cost two steps. It is only used with that very value in hand, so it can't
+// hold up a load after the value was changed.
 type Pauses struct{ recent[pause] }
 
 type pause struct {
@@ -116,8 +118,8 @@ type pause struct {
 // maxPauses bounds the memory. What is not remembered is asked for.
 const maxPauses = 4096
 
-// Remember does nothing if the key was changed since that count was taken, before the store was asked for what is remembered:
-// the answer may be from before the change.
+// Remember does nothing if the key was changed since that count was taken, before the store was
+// asked for what is remembered: the answer may be from before the change.
 func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
@@ -127,7 +129,8 @@ func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []by
 	})
 }
 
-// Find returns whether the value is not to be refreshed now, and the error if that is because a load has failed.
+// Find returns whether the value is not to be refreshed now, and the error if that is because a
+// load has failed.
 func (ps *Pauses) Find(key string, seen []byte) (paused bool, err error) {
 	p, ok := ps.get(key)
 	if !ok || p.of.seen != string(seen) || !time.Now().Before(p.until) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Times remembers when some keys were changed last. The zero Times remembers nothing, until it is begun.
+// Times remembers when some keys were changed last. The zero Times remembers nothing, until it is
+// begun.
 type Times struct {
 	mu    sync.Mutex // guards slots
 	slots []keyTime  // by hash: a key may displace another one

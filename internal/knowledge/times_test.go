@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The last change of a key is remembered, as long as not too many others are, and nothing before it is begun.
+// The last change of a key is remembered, as long as not too many others are, and nothing before it
+// is begun.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var times Times

@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Unsent is the changes of which the store is to be told, for the first time or once more. What they are for may stand there
-// until its TTL is over, and this process doesn't use it. The zero Unsent has none; it is safe for concurrent use.
+// Unsent is the changes of which the store is to be told, for the first time or once more. What
+// they are for may stand there until its TTL is over, and this process doesn't use it. The zero
+// Unsent has none; it is safe for concurrent use.
 type Unsent struct {
 	some atomic.Bool   // there is something to look up
 	now  atomic.Uint64 // counts what was sent, for Has
@@ -92,8 +93,8 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 	u.some.Store(true)
 }
 
-// after is a change that stands for an earlier one, too. What was invalidated stays so, also if the store was told: answers from
-// before that may still be on their way.
+// after is a change that stands for an earlier one, too. What was invalidated stays so, also if the
+// store was told: answers from before that may still be on their way.
 func (c change) after(old change) change {
 	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
 		c.mark = old.mark
@@ -106,8 +107,9 @@ func (c change) after(old change) change {
 // Now is the moment to be given to Has for what the store is asked next.
 func (u *Unsent) Now() uint64 { return u.now.Load() }
 
-// Has reports whether a value that was loaded as of that stamp is from before a change; or if it was only marked stale since,
-// when that was. What the store was told before it was asked for the value doesn't count.
+// Has reports whether a value that was loaded as of that stamp is from before a change; or if it
+// was only marked stale since, when that was. What the store was told before it was asked for the
+// value doesn't count.
 func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
 	if !u.some.Load() {
 		return false, mark
@@ -152,7 +154,8 @@ type Letter struct {
 	AgainTags, AgainKeys []Told
 }
 
-// Letters are all changes of which the store has not been told, in the order in which they were made, with at most so many in one.
+// Letters are all changes of which the store has not been told, in the order in which they were
+// made, with at most so many in one.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of
@@ -198,8 +201,8 @@ func (u *Unsent) Letters(most int) (all []Letter) {
 	return all
 }
 
-// AddKey adds a key that was invalidated, or else marked stale at that time. The windows of all that were marked begin with the
-// first of those times.
+// AddKey adds a key that was invalidated, or else marked stale at that time. The windows of all
+// that were marked begin with the first of those times.
 func (l *Letter) AddKey(key string, mark time.Time) {
 	if mark.IsZero() {
 		l.Gone = append(l.Gone, key)
@@ -210,7 +213,8 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
-// SentKeys says that the store knows of the changes of these keys up to a number, of all or only of the marks.
+// SentKeys says that the store knows of the changes of these keys up to a number, of all or only of
+// the marks.
 func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) {
 	if !u.some.Load() {
 		return 0
@@ -225,7 +229,8 @@ func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) 
 	return sent
 }
 
-// SentTags says that the store knows of the changes of these tags up to a number, without tags of all changes.
+// SentTags says that the store knows of the changes of these tags up to a number, without tags of
+// all changes.
 func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
 	if !u.some.Load() {
 		return 0

@@ -27,8 +27,8 @@ func firstLetter(u *Unsent, most int) (l Letter) {
 	return l
 }
 
-// What the store could not be told counts here, for what is from before it, and still does when the store was told, until it is
-// forgotten.
+// What the store could not be told counts here, for what is from before it, and still does when the
+// store was told, until it is forgotten.
 func TestUnsent(t *testing.T) {
 	var u Unsent
 	a, b := tags(t, "a"), tags(t, "b")
@@ -75,8 +75,8 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// A key that was marked stale is there, but stale; an invalidation holds for both. The windows of those that are sent together
-// begin with the first mark.
+// A key that was marked stale is there, but stale; an invalidation holds for both. The windows of
+// those that are sent together begin with the first mark.
 func TestUnsentMarks(t *testing.T) {
 	var u Unsent
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
@@ -127,7 +127,8 @@ func TestUnsentBound(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, each change is in a letter until it was sent, and none is afterwards.
+// Whatever comes in whatever order, each change is in a letter until it was sent, and none is
+// afterwards.
 func TestUnsentLetters(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var u Unsent
@@ -172,8 +173,9 @@ func TestUnsentLetters(t *testing.T) {
 	}
 }
 
-// What the store was told is repeated whenever messages arrive again, if it is not older than that. Where there is no room the oldest
-// is forgotten, and counted; what is changed once more takes no more room.
+// What the store was told is repeated whenever messages arrive again, if it is not older than that.
+// Where there is no room the oldest is forgotten, and counted; what is changed once more takes no
+// more room.
 func TestLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lately
@@ -217,7 +219,8 @@ func TestLately(t *testing.T) {
 	})
 }
 
-// An answer from before an invalidation was sent may arrive after it, also when the key is marked stale by then.
+// An answer from before an invalidation was sent may arrive after it, also when the key is marked
+// stale by then.
 func TestUnsentMarkAfterAnInvalidation(t *testing.T) {
 	var u Unsent
 	u.AddKeys([]string{"k"}, 10, time.Time{})

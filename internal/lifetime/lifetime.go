@@ -26,7 +26,8 @@ func New() *Life {
 	return l
 }
 
-// Begin counts one more goroutine, for which End is called when it is over, or reports that it may not begin.
+// Begin counts one more goroutine, for which End is called when it is over, or reports that it may
+// not begin.
 func (l *Life) Begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +88,8 @@ func (l *Life) Sleep(d time.Duration) bool {
 	}
 }
 
-// Close lets no more begin, tells those that run, and returns when none does any more. It reports false at once if it was called
-// before.
+// Close lets no more begin, tells those that run, and returns when none does any more. It reports
+// false at once if it was called before.
 func (l *Life) Close() (first bool) {
 	l.mu.Lock()
 	first = !l.closed

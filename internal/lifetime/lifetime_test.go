@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Close tells those that run, waits for all of them and lets no other begin; only the first does anything.
+// Close tells those that run, waits for all of them and lets no other begin; only the first does
+// anything.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, closed := New(), false

@@ -8,8 +8,9 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// BenchmarkHit compares a hit with one of bare otter: what it costs to tell the truth, and what an expiry in otter would
-// cost besides. The caches are nearly full, for only then otter notes which entries were used.
+// BenchmarkHit compares a hit with one of bare otter: what it costs to tell the truth, and what an
+// expiry in otter would cost besides. The caches are nearly full, for only then otter notes which
+// entries were used.
 //
 //	go test ./internal/local -run '^$' -bench Hit -benchtime 200ms -count 5
 func BenchmarkHit(b *testing.B) {

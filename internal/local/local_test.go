@@ -232,7 +232,8 @@ func TestTooHeavy(t *testing.T) {
 	}
 }
 
-// TestBound inserts from several goroutines. In between there are no more entries than Len says there can be.
+// TestBound inserts from several goroutines. In between there are no more entries than Len says
+// there can be.
 func TestBound(t *testing.T) {
 	const bound, putters, each = 100, 4, 1000
 	tier := trusted(t, Config[int]{Entries: bound, Weigh: func(_ string, e *int) uint32 { return uint32(1 + *e%3) }})

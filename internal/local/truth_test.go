@@ -102,7 +102,8 @@ func (w *world) breaks(t *testing.T, noticed bool) {
 	}
 }
 
-// run does all of it at once until the writers have finished, and then looks at what is there at rest.
+// run does all of it at once until the writers have finished, and then looks at what is there at
+// rest.
 func (w *world) run(t *testing.T, breaks int) {
 	const writers, readers, writes = 2, 3, 250
 	var busy, idle sync.WaitGroup
@@ -134,7 +135,8 @@ func (w *world) run(t *testing.T, breaks int) {
 			}
 		})
 	}
-	// Insertions and removals queue up for the lock that they have in common, so that they meet more often.
+	// Insertions and removals queue up for the lock that they have in common, so that they meet
+	// more often.
 	idle.Go(func() {
 		for i := 0; !stop.Load(); i++ {
 			lock(w.Tier, key(i%keys))(func() {})
@@ -158,8 +160,9 @@ func TestNeverOlderThanADrop(t *testing.T) { newWorld(t).run(t, 0) }
 
 func TestNeverOlderThanABreak(t *testing.T) { newWorld(t).run(t, 50) }
 
-// TestDropMeetsPut lets a Put wait for the lock that otter decides under, and a Drop overtake it there, which the lock
-// allows. Whoever comes first, nothing from before the Drop is there after it.
+// TestDropMeetsPut lets a Put wait for the lock that otter decides under, and a Drop overtake it
+// there, which the lock allows. Whoever comes first, nothing from before the Drop is there after
+// it.
 func TestDropMeetsPut(t *testing.T) {
 	tier := trusted(t, Config[int]{Entries: 10})
 	for range 100 {
@@ -178,8 +181,8 @@ func TestDropMeetsPut(t *testing.T) {
 	}
 }
 
-// TestTrustMeetsPut inserts what was asked for before a break, and looks for what was there before it, as long as the
-// tier comes back.
+// TestTrustMeetsPut inserts what was asked for before a break, and looks for what was there before
+// it, as long as the tier comes back.
 func TestTrustMeetsPut(t *testing.T) {
 	tier := trusted(t, Config[int]{Entries: 10})
 	for range 100 {
@@ -214,8 +217,8 @@ func TestTrustMeetsPut(t *testing.T) {
 	}
 }
 
-// lock takes otter's lock for the key, without which there is neither insertion nor removal. As soon as it is released,
-// next is done.
+// lock takes otter's lock for the key, without which there is neither insertion nor removal. As
+// soon as it is released, next is done.
 func lock(tier *Tier[int], key string) (release func(next func())) {
 	cache, locked, gate := tier.now.Load().cache, make(chan struct{}), make(chan func())
 	var wg sync.WaitGroup

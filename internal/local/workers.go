@@ -2,8 +2,9 @@ package local
 
 import "sync"
 
-// workers runs the work that otter leaves for later: to note which entries were used, and to evict. It is done after
-// every few hits, and on a goroutine of its own, for to do it costs as much as these hits.
+// workers runs the work that otter leaves for later: to note which entries were used, and to evict.
+// It is done after every few hits, and on a goroutine of its own, for to do it costs as much as
+// these hits.
 type workers struct {
 	mu      sync.Mutex // guards closed, and that nobody joins running after
 	closed  bool

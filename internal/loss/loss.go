@@ -12,8 +12,9 @@ import (
 // mostDepth is how deep it is looked: values can be circles.
 const mostDepth = 16
 
-// Field returns the path of the first part of a value that isn't the same any more after it was encoded and decoded, or "". Both are only
-// read. An Equal method says what is the same, which a time.Time needs; what has no elements is the same as nil.
+// Field returns the path of the first part of a value that isn't the same any more after it was
+// encoded and decoded, or "". Both are only read. An Equal method says what is the same, which a
+// time.Time needs; what has no elements is the same as nil.
 func Field(before, after any) string {
 	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), mostDepth)
 	if lost && path == "" {

@@ -3,7 +3,8 @@ package mailbox
 
 import "sync"
 
-// Box is what one goroutine is to do. Post is safe for concurrent use, the other methods are that goroutine's.
+// Box is what one goroutine is to do. Post is safe for concurrent use, the other methods are that
+// goroutine's.
 type Box struct {
 	ready chan struct{} // has room for one
 
@@ -35,8 +36,8 @@ func (b *Box) Post(do func()) bool {
 	return true
 }
 
-// Read does what is there, in order, and what is posted meanwhile. One of them may end the goroutine: the others are still there
-// then.
+// Read does what is there, in order, and what is posted meanwhile. One of them may end the
+// goroutine: the others are still there then.
 func (b *Box) Read() {
 	for do := b.take(); do != nil; do = b.take() {
 		do()
@@ -56,7 +57,8 @@ func (b *Box) take() (do func()) {
 	return do
 }
 
-// Close turns what is posted from now on away, and does what was posted before, so that nothing is lost that it brings.
+// Close turns what is posted from now on away, and does what was posted before, so that nothing is
+// lost that it brings.
 func (b *Box) Close() {
 	b.mu.Lock()
 	b.closed = true

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is posted is done once and in order, also what is posted by what is done; nothing is posted to a closed box.
+// What is posted is done once and in order, also what is posted by what is done; nothing is posted
+// to a closed box.
 func TestRead(t *testing.T) {
 	var b Box
 	b.Init()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Every connection is served by a process of its own, a child of the first one and in a group of its own, so a signal
-// to the first one, or to its group, doesn't reach it.
+// Every connection is served by a process of its own, a child of the first one and in a group of
+// its own, so a signal to the first one, or to its group, doesn't reach it.
 
 const (
 	stop = syscall.SIGSTOP
@@ -45,10 +45,12 @@ func alive(pid int) bool {
 	return aliveIn(state)
 }
 
-// aliveIn tells the state of one that lives from that of one that is gone, or that waits for somebody to see its end.
+// aliveIn tells the state of one that lives from that of one that is gone, or that waits for
+// somebody to see its end.
 func aliveIn(state byte) bool { return state != 0 && state != 'Z' && state != 'X' }
 
-// stat reads state and parent from proc_pid_stat(5): they follow the name, which is in brackets and may hold anything.
+// stat reads state and parent from proc_pid_stat(5): they follow the name, which is in brackets and
+// may hold anything.
 func stat(pid int) (state byte, parent int) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// Proxy is a wire in front of a server: bytes pass as they are, until something is to go wrong. Its methods are safe for
-// concurrent use.
+// Proxy is a wire in front of a server: bytes pass as they are, until something is to go wrong. Its
+// methods are safe for concurrent use.
 type Proxy struct {
 	target string
 	door   net.Listener
@@ -29,7 +29,8 @@ type wire struct {
 	struck         chan struct{}
 }
 
-// NewProxy starts a proxy on a loopback port of its own to the server at target, which need not be there.
+// NewProxy starts a proxy on a loopback port of its own to the server at target, which need not be
+// there.
 func NewProxy(target string) (*Proxy, error) {
 	door, err := childproc.ListenAnywhere()
 	if err != nil {
@@ -75,8 +76,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Blackhole turns the blackhole on or off. While it is on, connections are accepted and stay open, and nothing passes.
-// When it is turned off what was sent meanwhile arrives.
+// Blackhole turns the blackhole on or off. While it is on, connections are accepted and stay open,
+// and nothing passes. When it is turned off what was sent meanwhile arrives.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,9 +90,10 @@ func (p *Proxy) Blackhole(on bool) {
 	}
 }
 
-// LoseReply has the next thing that a client sends for which match is true reach the server, and nothing that the server
-// says on that connection from then on reach the client. lost is closed when there is something that is lost. match gets
-// what was read at once, which is one message of the protocol or several.
+// LoseReply has the next thing that a client sends for which match is true reach the server, and
+// nothing that the server says on that connection from then on reach the client. lost is closed
+// when there is something that is lost. match gets what was read at once, which is one message of
+// the protocol or several.
 func (p *Proxy) LoseReply(match func(sent []byte) bool) (lost <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +101,8 @@ func (p *Proxy) LoseReply(match func(sent []byte) bool) (lost <-chan struct{}) {
 	return p.lost
 }
 
-// Executes is for LoseReply: a statement with parameters is carried out. Those without are told from pings by nothing.
+// Executes is for LoseReply: a statement with parameters is carried out. Those without are told
+// from pings by nothing.
 func Executes(sent []byte) bool { return sent[0] == 'B' }
 
 func (p *Proxy) accept() {

@@ -24,13 +24,14 @@ const (
 	Database = "postgres"
 )
 
-// Server is one PostgreSQL on a loopback port of its own, with a cluster of its own, which a restart finds again. It
-// doesn't wait for the disk. Its methods are safe for concurrent use.
+// Server is one PostgreSQL on a loopback port of its own, with a cluster of its own, which a
+// restart finds again. It doesn't wait for the disk. Its methods are safe for concurrent use.
 type Server struct{ *childproc.Server }
 
-// NewServer makes a cluster and starts a server with extra settings, such as "max_connections=10", and returns once
-// clients can connect. On Linux it dies with this process, however that ends. If this process is root, the server runs
-// as the user postgres, for it refuses root. NewServer returns ErrNoServer if there is none to start.
+// NewServer makes a cluster and starts a server with extra settings, such as "max_connections=10",
+// and returns once clients can connect. On Linux it dies with this process, however that ends. If
+// this process is root, the server runs as the user postgres, for it refuses root. NewServer
+// returns ErrNoServer if there is none to start.
 func NewServer(settings ...string) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -81,14 +82,15 @@ func (s *Server) Stop() error {
 	return s.Server.Stop()
 }
 
-// Kill ends the server at once with all its processes, as a crash does, and returns when they are gone. What was
-// committed is there when Restart brings it back.
+// Kill ends the server at once with all its processes, as a crash does, and returns when they are
+// gone. What was committed is there when Restart brings it back.
 func (s *Server) Kill() {
 	pid := s.Pid()
 	if pid == 0 {
 		return
 	}
-	// The first process stops, so that it starts no more, nor sees to it that others go on without the dead.
+	// The first process stops, so that it starts no more, nor sees to it that others go on without
+	// the dead.
 	_ = s.Server.Pause()
 	family := children(pid)
 	for _, child := range family {
@@ -98,15 +100,16 @@ func (s *Server) Kill() {
 	s.gone(family)
 }
 
-// Restart kills the server if it runs and starts it again, on the same port and with the same data. It returns
-// childproc.ErrStopped after Stop.
+// Restart kills the server if it runs and starts it again, on the same port and with the same data.
+// It returns childproc.ErrStopped after Stop.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.Server.Restart()
 }
 
-// Pause stops all processes of the server as SIGSTOP does, and returns when they stand still: connections stay open and
-// are accepted by the kernel, nothing answers. Where it can't be done it returns errors.ErrUnsupported.
+// Pause stops all processes of the server as SIGSTOP does, and returns when they stand still:
+// connections stay open and are accepted by the kernel, nothing answers. Where it can't be done it
+// returns errors.ErrUnsupported.
 func (s *Server) Pause() error {
 	if runtime.GOOS != "linux" {
 		return errors.ErrUnsupported // who its children are is not known
@@ -180,7 +183,8 @@ func initdb(bin, dir, data string) error {
 	return nil
 }
 
-// binaries finds the folder with postgres and initdb. Debian has it outside the PATH, and psql and its kind on it.
+// binaries finds the folder with postgres and initdb. Debian has it outside the PATH, and psql and
+// its kind on it.
 func binaries() (string, error) {
 	if postgres, err := exec.LookPath("postgres"); err == nil {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(postgres), "initdb")); err == nil {

@@ -9,8 +9,8 @@ import (
 // TB is the part of testing.TB that is needed here.
 type TB = childproc.TB
 
-// Start starts a server for one test, with extra settings, and stops it when the test ends. Without a PostgreSQL the
-// test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
+// Start starts a server for one test, with extra settings, and stops it when the test ends. Without
+// a PostgreSQL the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
 func Start(tb TB, settings ...string) *Server {
 	tb.Helper()
 	s, err := NewServer(settings...)
@@ -37,10 +37,12 @@ var shared = childproc.Shared[*Server]{
 	Reuse: func(*Server) error { return nil },
 }
 
-// Shared returns a server that all tests of this process use, with what they have left there, so that each makes tables
-// of its own. One that kills or pauses a server, or changes its settings, does so with Start.
+// Shared returns a server that all tests of this process use, with what they have left there, so
+// that each makes tables of its own. One that kills or pauses a server, or changes its settings,
+// does so with Start.
 //
-// The server ends with the test process on Linux; elsewhere, and where goroutines are counted, TestMain has to call Wrap.
+// The server ends with the test process on Linux; elsewhere, and where goroutines are counted,
+// TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	s, err := shared.Server()

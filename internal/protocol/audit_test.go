@@ -21,8 +21,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// found has, by the mutant that leaves something old for callers to get, what an audit says of it. Others leave nothing old, or not
-// for long, or need a network that copies messages.
+// found has, by the mutant that leaves something old for callers to get, what an audit says of it.
+// Others leave nothing old, or not for long, or need a network that copies messages.
 var found = map[string]cacheguard.Difference{
 	"4: what was loaded under a lost lease is stored": cacheguard.DiffersLate,
 	"6: an invalidation leaves the lease":             cacheguard.DiffersLate,
@@ -35,8 +35,9 @@ var found = map[string]cacheguard.Difference{
 // mutated names, for the fleet, the mutant that it is built with.
 const mutated = "CACHEGUARD_MUTATED"
 
-// TestAudit: in a fleet whose protocol has a defect that leaves something old, the audit says so, and which kind of defect it is. In
-// one without it never says that an answer was wrong. With CACHEGUARD_TEST=soak each such mutant runs.
+// TestAudit: in a fleet whose protocol has a defect that leaves something old, the audit says so,
+// and which kind of defect it is. In one without it never says that an answer was wrong. With
+// CACHEGUARD_TEST=soak each such mutant runs.
 func TestAudit(t *testing.T) {
 	t.Run("sound", func(t *testing.T) {
 		f := &fleet{T: t, runs: 5 * time.Minute}
@@ -188,7 +189,8 @@ func (f *fleet) read(ctx context.Context, c *cacheguard.Cache[int]) {
 	}
 }
 
-// write changes a key at the origin, in any way there is, and says so. It is the only one that does.
+// write changes a key at the origin, in any way there is, and says so. It is the only one that
+// does.
 func (f *fleet) write(ctx context.Context, c *cacheguard.Cache[int], key string) {
 	change := func() int {
 		f.mu.Lock()

@@ -1,6 +1,7 @@
 package protocol
 
-// run is one step of the world: what a process does when something happens, as a driver does it around the real Miss.
+// run is one step of the world: what a process does when something happens, as a driver does it
+// around the real Miss.
 type run struct {
 	*scene
 	world
@@ -89,7 +90,8 @@ func (r *run) landed(p, i int, do Do, landing Landing) {
 	}
 }
 
-// loadApart has callers load for themselves, each for one: what they have waited for is for nobody else.
+// loadApart has callers load for themselves, each for one: what they have waited for is for nobody
+// else.
 func (r *run) loadApart(p int, was flight, callers uint8) {
 	pr := &r.procs[p]
 	for range callers {
@@ -188,7 +190,8 @@ func (r *run) conclusion(f *flight) command {
 	return command{kind: conclude, key: f.key, load: f.token, number: f.number, version: f.load.read, ending: over}
 }
 
-// hasOtherLoad reports whether the slot that a miss has, together with others, is that of another load.
+// hasOtherLoad reports whether the slot that a miss has, together with others, is that of another
+// load.
 func (r *run) hasOtherLoad(p, i int) bool {
 	f := &r.procs[p].flights[i]
 	for j := range r.procs[p].flights {

@@ -83,7 +83,8 @@ func (r *run) describe(e event) string {
 	return fmt.Sprintf("f%d: %s", e.i, name)
 }
 
-// replay has the events of a printed path happen, and returns the world that comes of it and what failed on the way.
+// replay has the events of a printed path happen, and returns the world that comes of it and what
+// failed on the way.
 func (s *scene) replay(t *testing.T, printed string) (w world, bad string) {
 	t.Helper()
 	w = s.first()
@@ -113,7 +114,8 @@ func (s *scene) replay(t *testing.T, printed string) (w world, bad string) {
 	return w, r.bad
 }
 
-// TestReplay replays a path as it is printed: a fill arrives twice, and between the copies the key is invalidated.
+// TestReplay replays a path as it is printed: a fill arrives twice, and between the copies the key
+// is invalidated.
 func TestReplay(t *testing.T) {
 	i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == "late copies" })
 	const printed = "[call.0.0 reach.0.0 reply.0.0 load.0.0 repeat.0.0 arrive.0.0 write.0.7 reachWrite.0.0 reach.0.0 reply.0.0]"

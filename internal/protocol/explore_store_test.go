@@ -169,7 +169,8 @@ func (r *run) voids(key uint8, before Slot) {
 	}
 }
 
-// beginsWithLease checks that a load which begins now has the lease. Then nobody else has it: check would find who believes so.
+// beginsWithLease checks that a load which begins now has the lease. Then nobody else has it: check
+// would find who believes so.
 func (r *run) beginsWithLease(f *flight) {
 	l := r.slots[f.key].At(at(r.now)).Lease
 	if !f.void && (l.Until == 0 || l.Token != id(f.token) || l.Number != int64(f.number)) {
@@ -253,7 +254,8 @@ func (r *run) check() {
 			if f.m.State != Leading || f.void || f.m.Until <= at(r.now) {
 				continue
 			}
-			// It believes with reason that it has the lease, and must not believe so for longer than the store does.
+			// It believes with reason that it has the lease, and must not believe so for longer
+			// than the store does.
 			l := r.slots[f.key].At(at(r.now)).Lease
 			if l.Token != id(f.token) || l.Number != int64(f.number) || l.Until < f.m.Until {
 				r.fail("believesTooLong")

@@ -53,8 +53,9 @@ type node struct {
 
 var seed = maphash.MakeSeed()
 
-// key stands for a world, and for those that differ from it in the order of processes only. That two others have the same
-// among a few million is one chance in a million, and each run draws another seed.
+// key stands for a world, and for those that differ from it in the order of processes only. That
+// two others have the same among a few million is one chance in a million, and each run draws
+// another seed.
 func (s *scene) key(w *world) uint64 {
 	var all [1 + maxProcs]uint64
 	all[0] = maphash.Comparable(seed, w.shared)
@@ -157,8 +158,9 @@ func (s *scene) explore() (is found) {
 	return is
 }
 
-// possible lists what can happen. If only what may just as well not happen can, time passes as long as somebody waits for
-// it, and else the world is at rest: then the list begins with an event that is none.
+// possible lists what can happen. If only what may just as well not happen can, time passes as long
+// as somebody waits for it, and else the world is at rest: then the list begins with an event that
+// is none.
 func (s *scene) possible(w *world, events []event) []event {
 	must := false
 	events = append(events, event{what: whats})
@@ -188,8 +190,9 @@ func path(nodes []node, n int32) (events []event) {
 	return events
 }
 
-// TestExplore lets everything happen to Misses and a Slot that can, in every order, within the bounds of each scene. The big ones
-// are explored without the race detector, which is slow and has nothing to find in a scene: nothing is shared.
+// TestExplore lets everything happen to Misses and a Slot that can, in every order, within the
+// bounds of each scene. The big ones are explored without the race detector, which is slow and has
+// nothing to find in a scene: nothing is shared.
 func TestExplore(t *testing.T) {
 	var big []string
 	var all allTold

@@ -2,10 +2,12 @@ package protocol
 
 import "time"
 
-// The explorer's world: a store that is a real Slot for each key, processes with real Misses, and between them what a driver
-// does about their actions, commands and messages on their way, and a clock that ticks. It is a comparable value.
+// The explorer's world: a store that is a real Slot for each key, processes with real Misses, and
+// between them what a driver does about their actions, commands and messages on their way, and a
+// clock that ticks. It is a comparable value.
 //
-// A token is a small number, and one that nobody knows any more is given out again: else no two worlds would ever be the same.
+// A token is a small number, and one that nobody knows any more is given out again: else no two
+// worlds would ever be the same.
 type token = uint8
 
 const (
@@ -94,8 +96,8 @@ type flight struct {
 	box     message
 }
 
-// isUnderWay reports whether its miss has begun and not landed. While the caller that leads looks up, or asks in the place of that,
-// the flight is not.
+// isUnderWay reports whether its miss has begun and not landed. While the caller that leads looks
+// up, or asks in the place of that, the flight is not.
 func (f *flight) isUnderWay() bool {
 	return f.used && f.m.State != Begun && f.m.State != Landed && !f.m.Unseen
 }
@@ -321,8 +323,9 @@ func (r *run) tidy() {
 	}
 }
 
-// isVain reports whether a command on its way can do nothing any more: its load has no lease, and no question of that load is
-// on its way. (Its grant may be another by now: that it does nothing then is for the store to show.)
+// isVain reports whether a command on its way can do nothing any more: its load has no lease, and
+// no question of that load is on its way. (Its grant may be another by now: that it does nothing
+// then is for the store to show.)
 func (r *run) isVain(c command) bool {
 	asks := func(o command) bool { return (o.kind == lease || o.kind == claim) && o.load == c.load }
 	if asks(c) || c.kind == invalidate || c.kind == mark || r.slots[c.key].Lease.Token == id(c.load) || asks(r.writer.op.kind) {

@@ -5,8 +5,9 @@ import "time"
 // ID is the token of a load.
 type ID [16]byte
 
-// Miss is what one process does about one key between a look-up that found nothing fresh and a result. It decides and does
-// nothing: Step is told what happened and says what to do. It is a comparable value, so that a copy of it is a state.
+// Miss is what one process does about one key between a look-up that found nothing fresh and a
+// result. It decides and does nothing: Step is told what happened and says what to do. It is a
+// comparable value, so that a copy of it is a state.
 //
 // Instants are durations on the clock of the process, from wherever that counts.
 type Miss struct {
@@ -37,8 +38,9 @@ type Config struct {
 	Soft       bool // callers lose patience by themselves and take what is stale then
 }
 
-// MaxRestarts is how often a miss asks again because what it waited for was changed or lost under it. After that its process
-// loads without the lease, so that a key which is invalidated faster than it loads still answers.
+// MaxRestarts is how often a miss asks again because what it waited for was changed or lost under
+// it. After that its process loads without the lease, so that a key which is invalidated faster
+// than it loads still answers.
 const MaxRestarts = 2
 
 // State is what a miss waits for.
@@ -166,8 +168,8 @@ const (
 	LandEnded              // that it has ended: nobody waits, or the cache is closed
 )
 
-// Step takes note of what happened and says what to do. An event that a state does not wait for changes nothing: it is of a
-// question, a load or a wait that is over.
+// Step takes note of what happened and says what to do. An event that a state does not wait for
+// changes nothing: it is of a question, a load or a wait that is over.
 func (m *Miss) Step(e Event) (Do, Landing) {
 	if e.Kind == End {
 		return m.end()
@@ -230,8 +232,9 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	return 0, 0
 }
 
-// asking: granted, lead; held, give the slot back and follow. One that asked in the place of a look-up has not begun if that
-// brought a value, which is looked at first, or no answer, which says nothing about a value that can be read.
+// asking: granted, lead; held, give the slot back and follow. One that asked in the place of a
+// look-up has not begun if that brought a value, which is looked at first, or no answer, which says
+// nothing about a value that can be read.
 func (m *Miss) asking(e Event) (Do, Landing) {
 	unseen := m.Unseen
 	switch m.Unseen = false; {
@@ -280,8 +283,8 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// granted: a lease that has ended by now, because this process stood still, may be another's. It is given back, should it
-// still be there, and so is one that came too late for everybody who waited.
+// granted: a lease that has ended by now, because this process stood still, may be another's. It is
+// given back, should it still be there, and so is one that came too late for everybody who waited.
 func (m *Miss) granted(e Event) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -363,7 +366,8 @@ func (m *Miss) following(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// found takes a value that is there: any that is fresh or, however short its life, the one of the load that was awaited.
+// found takes a value that is there: any that is fresh or, however short its life, the one of the
+// load that was awaited.
 func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 	m.Seen = e.Use
 	switch {
@@ -432,8 +436,8 @@ func (m *Miss) again(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutLease loads for the callers of this process alone. That is never stored: nobody knows whether the key is
-// invalidated meanwhile.
+// withoutLease loads for the callers of this process alone. That is never stored: nobody knows
+// whether the key is invalidated meanwhile.
 func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	if m.Ended {
 		return m.land(do|m.endTurn(), LandEnded)
@@ -468,7 +472,8 @@ func (m *Miss) letGo(do Do) (Do, Landing) {
 	return do | LetGo, 0
 }
 
-// end: nobody waits any more. A question that is out is waited for, and what settles a lease is done all the same.
+// end: nobody waits any more. A question that is out is waited for, and what settles a lease is
+// done all the same.
 func (m *Miss) end() (Do, Landing) {
 	m.Ended = true
 	switch m.State {
@@ -478,7 +483,8 @@ func (m *Miss) end() (Do, Landing) {
 		if m.Claims {
 			return m.land(CancelLoad, LandEnded)
 		}
-		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for themselves
+		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for
+		// themselves
 		return m.land(CancelLoad|Release, LandEnded)
 	case Alone:
 		return m.land(CancelLoad, LandEnded)

@@ -101,8 +101,9 @@ func answer(m Miss, e Event) string {
 	return text
 }
 
-// TestTable compares what each state answers to each event with the table in testdata. It leaves out what changes nothing,
-// and of the misses that are not plain those for which the answer is the plain one.
+// TestTable compares what each state answers to each event with the table in testdata. It leaves
+// out what changes nothing, and of the misses that are not plain those for which the answer is the
+// plain one.
 func TestTable(t *testing.T) {
 	var got bytes.Buffer
 	got.WriteString("What a miss does, by its state and what it is told. What isn't here changes nothing.\n")

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// A mutant breaks one rule in one place, and the check that it is for finds it. The files are the machine, the slot, and for
-// what is the driver's part the driver in the explorer's world.
+// A mutant breaks one rule in one place, and the check that it is for finds it. The files are the
+// machine, the slot, and for what is the driver's part the driver in the explorer's world.
 type mutant struct {
 	rule     string // a number in doc.go, and in short what goes wrong
 	file     string
@@ -468,7 +468,8 @@ func OverlayOf(t *testing.T, rule string) string {
 	return ""
 }
 
-// TestMutants builds each mutant and lets the explorer find it. What no mutant can break would prove nothing.
+// TestMutants builds each mutant and lets the explorer find it. What no mutant can break would
+// prove nothing.
 func TestMutants(t *testing.T) {
 	if testing.Short() || raceEnabled && !childproc.Full() {
 		t.Skip("skipped with -short, and with the race detector unless CACHEGUARD_TEST is full: each mutant is compiled")
@@ -493,8 +494,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestDocHasRules checks that with each rule in the documentation stand the checks of its mutants, and no others, and that
-// each check of the explorer has a mutant, but for those of its own bounds.
+// TestDocHasRules checks that with each rule in the documentation stand the checks of its mutants,
+// and no others, and that each check of the explorer has a mutant, but for those of its own bounds.
 func TestDocHasRules(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

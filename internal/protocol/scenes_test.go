@@ -2,10 +2,12 @@ package protocol
 
 const forGood = 200 // ticks that no scene has
 
-// The scenes. Each has the whole machine and the whole slot, and of what may happen to them a part that can be visited.
+// The scenes. Each has the whole machine and the whole slot, and of what may happen to them a part
+// that can be visited.
 //
-// Calls come at any moment in any process, and loads, commands, answers and messages take as long as they like. What else may
-// happen is in may, each so many times at most in all. Time passes by may.ticks, and without end while everybody waits for it.
+// Calls come at any moment in any process, and loads, commands, answers and messages take as long
+// as they like. What else may happen is in may, each so many times at most in all. Time passes by
+// may.ticks, and without end while everybody waits for it.
 var scenes = []scene{
 	{name: "quiet", processes: 3, together: 2, quiet: true, may: budget{calls: 5}},
 	{name: "quiet slots", processes: 2, together: 2, turns: 1, quiet: true, may: budget{calls: 4}},

@@ -8,11 +8,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Slot is what the store has of one key: its value, and the lease of the load that runs or the record of how the last one
-// ended. Each method is one atomic step of the store. A step is told the instant, and says what its asker is answered and
-// what everybody who listens is told. A Slot is a comparable value, so that a copy of it is a state.
+// Slot is what the store has of one key: its value, and the lease of the load that runs or the
+// record of how the last one ended. Each method is one atomic step of the store. A step is told the
+// instant, and says what its asker is answered and what everybody who listens is told. A Slot is a
+// comparable value, so that a copy of it is a state.
 //
-// Instants are durations on the clock of the store, from wherever that counts. What has an Until is there before it.
+// Instants are durations on the clock of the store, from wherever that counts. What has an Until is
+// there before it.
 type Slot struct {
 	Frame   string
 	Until   time.Duration // of the frame
@@ -28,8 +30,8 @@ type Lease struct {
 	Until  time.Duration
 }
 
-// Waiters are the processes that wait for the end of a lease and want to be told. Those whose leader has died are told of the load
-// that takes its place, unless they have asked again before.
+// Waiters are the processes that wait for the end of a lease and want to be told. Those whose
+// leader has died are told of the load that takes its place, unless they have asked again before.
 type Waiters struct {
 	Inboxes uint64        // a bit for each
 	Until   time.Duration // some time after the lease
@@ -74,7 +76,8 @@ type Reply struct {
 	Ending Ending        // Outcome; Granted: of the record whose place the lease took
 }
 
-// Tells is what a step tells: a change everybody who listens, all else the processes that wait, which were Slot.Waiters before it.
+// Tells is what a step tells: a change everybody who listens, all else the processes that wait,
+// which were Slot.Waiters before it.
 type Tells uint8
 
 const (
@@ -85,8 +88,9 @@ const (
 	TellsChanged               // the key was changed
 )
 
-// Ask asks for the lease. A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed
-// to. A lease that is the asker's own is granted again with the number it has, for the first answer may have been lost.
+// Ask asks for the lease. A value that the asker hasn't seen comes first: beside it somebody may
+// refresh it, or have failed to. A lease that is the asker's own is granted again with the number
+// it has, for the first answer may have been lost.
 func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	*s = s.At(now)
 	mine := s.Lease.Until > 0 && s.Lease.Token == q.Token
@@ -127,8 +131,9 @@ func (s *Slot) leaseUntil(l Lease) {
 	}
 }
 
-// Fill stores a frame and ends the lease, if that still carries the grant: Stored, or refused because the lease is Gone or
-// Taken. A fill that finds a value of its own load is a copy of one that was stored.
+// Fill stores a frame and ends the lease, if that still carries the grant: Stored, or refused
+// because the lease is Gone or Taken. A fill that finds a value of its own load is a copy of one
+// that was stored.
 func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl time.Duration) (Kind, Tells) {
 	*s = s.At(now)
 	if k := s.holding(token, number); k != Renewed {
@@ -141,8 +146,8 @@ func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl
 	return Stored, s.endLease(TellsFilled)
 }
 
-// Conclude ends the lease without a value, if it still carries the grant, and leaves a record for keep, unless that is zero.
-// With drop the value goes, too.
+// Conclude ends the lease without a value, if it still carries the grant, and leaves a record for
+// keep, unless that is zero. With drop the value goes, too.
 func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration) Tells {
 	*s = s.At(now)
 	if s.holding(token, number) != Renewed {
@@ -177,8 +182,9 @@ func (s *Slot) Release(now time.Duration, token ID) Tells {
 	return s.endLease(TellsReleased)
 }
 
-// Claim removes the value, but for what is left of one with tags, and takes the lease over from whoever holds it. A copy of a claim keeps the number of the first:
-// with a new one the first one's fill would be refused. It keeps the time, too, which the claimer counts from before it asked.
+// Claim removes the value, but for what is left of one with tags, and takes the lease over from
+// whoever holds it. A copy of a claim keeps the number of the first: with a new one the first one's
+// fill would be refused. It keeps the time, too, which the claimer counts from before it asked.
 func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duration) (int64, Tells) {
 	*s = s.At(now)
 	if left := frame.Remnant([]byte(s.Frame)); left != nil {
@@ -199,8 +205,8 @@ func (s *Slot) Invalidate() Tells {
 	return TellsChanged
 }
 
-// MarkStale writes the mark into the frame where as many zeros stand, and ends the lease: what it loads may be older than what
-// the mark is for.
+// MarkStale writes the mark into the frame where as many zeros stand, and ends the lease: what it
+// loads may be older than what the mark is for.
 func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	*s = s.At(now)
 	if f, end := s.Frame, at+len(mark); len(f) >= end && strings.Trim(f[at:end], "\x00") == "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dials is what is known of how a client's connections are made. go-redis dials on another goroutine, and again and again, and a
-// step that waits for that until its time is over hears of its own time only.
+// dials is what is known of how a client's connections are made. go-redis dials on another
+// goroutine, and again and again, and a step that waits for that until its time is over hears of
+// its own time only.
 type dials struct {
 	mu      sync.Mutex // guards what follows
 	made    bool       // the last dial that ended has made a connection
@@ -74,8 +75,8 @@ func (d *dials) ended(addr string, err error) {
 	}
 }
 
-// last returns the dial that failed last, if it did so not long ago; whether one takes long now; and whether the last one
-// has made a connection.
+// last returns the dial that failed last, if it did so not long ago; whether one takes long now;
+// and whether the last one has made a connection.
 func (d *dials) last() (failed failure, takes, made bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +86,8 @@ func (d *dials) last() (failed failure, takes, made bool) {
 	return failed, d.pending > 0 && time.Since(d.since) > longDial, d.made
 }
 
-// dialsOf are the dials of a client, seen from the first link or locker on it on. Of a client of the user's own type nothing is seen.
+// dialsOf are the dials of a client, seen from the first link or locker on it on. Of a client of
+// the user's own type nothing is seen.
 func dialsOf(rdb redis.UniversalClient) *dials {
 	switch c := rdb.(type) {
 	case *redis.Client:

@@ -10,9 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// View is a client on the same connections whose calls end at their context's deadline and after the timeout. go-redis doesn't give
-// it the client's hooks, which may be the user's traces and metrics. Those that the client has by now see its commands all the same:
-// they go through the client, whose last hook, the tail, hands them back to the view.
+// View is a client on the same connections whose calls end at their context's deadline and after
+// the timeout. go-redis doesn't give it the client's hooks, which may be the user's traces and
+// metrics. Those that the client has by now see its commands all the same: they go through the
+// client, whose last hook, the tail, hands them back to the view.
 func View(c *redis.Client, timeout time.Duration) *redis.Client {
 	view := c.WithTimeout(timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -47,7 +48,8 @@ func (h head) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// Handed is what a view does with a command that it hands to its client: a part of that one's context.
+// Handed is what a view does with a command that it hands to its client: a part of that one's
+// context.
 type Handed struct {
 	one  redis.ProcessHook
 	many redis.ProcessPipelineHook
@@ -63,7 +65,8 @@ func (h *Handed) Value(of context.Context, key any) any {
 
 type handedKey struct{}
 
-// Carrier is a context of a single command that has this part already, which saves an allocation. Its Value has to be that of the part.
+// Carrier is a context of a single command that has this part already, which saves an allocation.
+// Its Value has to be that of the part.
 type Carrier interface{ Carries() *Handed }
 
 // carrying is any other context.

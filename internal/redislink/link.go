@@ -1,5 +1,6 @@
-// Package redislink is how this module speaks to Redis through a client that is its user's: steps that end in time
-// whatever the client does with contexts, and a subscription that notices when it is dead.
+// Package redislink is how this module speaks to Redis through a client that is its user's: steps
+// that end in time whatever the client does with contexts, and a subscription that notices when it
+// is dead.
 package redislink
 
 import (
@@ -25,10 +26,12 @@ type Link struct {
 	limit atomic.Pointer[limit] // of the step that began last
 }
 
-// New makes a link whose steps take at most timeout, or says what is wrong with the client. It never dials.
+// New makes a link whose steps take at most timeout, or says what is wrong with the client. It
+// never dials.
 //
-// A client without ContextTimeoutEnabled has calls that last up to its ReadTimeout whatever the context says; the link
-// then goes through a View of a single server's client, and calls another one aside, which costs a goroutine for each step.
+// A client without ContextTimeoutEnabled has calls that last up to its ReadTimeout whatever the
+// context says; the link then goes through a View of a single server's client, and calls another
+// one aside, which costs a goroutine for each step.
 func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -78,8 +81,8 @@ func (l *Link) view(c *redis.Client) *redis.Client {
 // Client is the user's client, whose calls need not end in time.
 func (l *Link) Client() redis.UniversalClient { return l.rdb }
 
-// Direct is a client of the same server whose calls end with their context, or nil if that can't be had: it is a
-// cluster's, or of a type of the user's own.
+// Direct is a client of the same server whose calls end with their context, or nil if that can't be
+// had: it is a cluster's, or of a type of the user's own.
 func (l *Link) Direct() *redis.Client { return l.direct }
 
 // IsCluster reports whether the client is a cluster's.
@@ -88,8 +91,9 @@ func (l *Link) IsCluster() bool {
 	return ok
 }
 
-// Node is the node of a cluster that has a name, as far as the client knows, or nil: there is a server only, the client
-// is of a type of the user's own, or it knows nothing yet and would have to ask.
+// Node is the node of a cluster that has a name, as far as the client knows, or nil: there is a
+// server only, the client is of a type of the user's own, or it knows nothing yet and would have to
+// ask.
 func (l *Link) Node(name string) *redis.Client {
 	c, ok := l.rdb.(*redis.ClusterClient)
 	if !ok || !l.routed.Load() {
@@ -102,17 +106,18 @@ func (l *Link) Node(name string) *redis.Client {
 	return node
 }
 
-// reroute has a cluster client ask, aside, which node has what. By itself it does so when a node sends it to another
-// one, and once a minute: a master that is dead sends nobody anywhere, and its replica would not be found for so long.
-// Asking too often is the client's to prevent, which it does.
+// reroute has a cluster client ask, aside, which node has what. By itself it does so when a node
+// sends it to another one, and once a minute: a master that is dead sends nobody anywhere, and its
+// replica would not be found for so long. Asking too often is the client's to prevent, which it
+// does.
 func (l *Link) reroute(ctx context.Context) {
 	if c, ok := l.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(ctx)
 	}
 }
 
-// Twice sends a step, and once more if no answer came within half of the timeout: it must recognise what it did before.
-// The step gets the client to use.
+// Twice sends a step, and once more if no answer came within half of the timeout: it must recognise
+// what it did before. The step gets the client to use.
 func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	for range 2 {
 		v, err = Once(ctx, l, step)
@@ -127,8 +132,9 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 	return v, err
 }
 
-// Once runs a step within half of the timeout: on this goroutine where the client's calls end with their context, for
-// another goroutine would have to wait for a processor just when thousands of callers have woken up; otherwise aside.
+// Once runs a step within half of the timeout: on this goroutine where the client's calls end with
+// their context, for another goroutine would have to wait for a processor just when thousands of
+// callers have woken up; otherwise aside.
 func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
 	ctx, cancel := l.limited(ctx)
 	defer cancel()
@@ -143,14 +149,16 @@ func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.
 	return v, err
 }
 
-// limited returns a context that ends with ctx, and after half of the timeout or up to a sixteenth sooner.
+// limited returns a context that ends with ctx, and after half of the timeout or up to a sixteenth
+// sooner.
 func (l *Link) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	half := l.timeout / 2
 	if ctx.Done() != nil {
 		return context.WithTimeout(ctx, half)
 	}
-	// Steps that begin at about the same time have one timer: one for each would, as the next to go off, wake a processor
-	// that looks after timers, just to be stopped again when the answer is there.
+	// Steps that begin at about the same time have one timer: one for each would, as the next to go
+	// off, wake a processor that looks after timers, just to be stopped again when the answer is
+	// there.
 	now := time.Now()
 	last := l.limit.Load()
 	if last == nil || last.until.Sub(now) < half-half/16 {
@@ -182,8 +190,9 @@ func (c limited) Value(key any) any {
 	return c.Context.Value(key) // by which package context knows its own
 }
 
-// Prompt reports whether a step is likely to be answered soon, on the goroutine that asks for it: the one before was, and
-// ctx leaves the time for it. Then a caller that can't be called away from it still hears of its context's end in time.
+// Prompt reports whether a step is likely to be answered soon, on the goroutine that asks for it:
+// the one before was, and ctx leaves the time for it. Then a caller that can't be called away from
+// it still hears of its context's end in time.
 func (l *Link) Prompt(ctx context.Context) bool {
 	if !l.answers.Load() || ctx.Err() != nil {
 		return false
@@ -218,11 +227,13 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 	}
 }
 
-// ErrExhausted says that a step may not have been sent at all: all connections of the client were in use.
+// ErrExhausted says that a step may not have been sent at all: all connections of the client were
+// in use.
 var ErrExhausted = errors.New("all connections of the Redis client are in use")
 
-// Exhausted wraps ErrExhausted around the error of a step that has waited for a connection until its time was over. A step
-// that has got one ends with an error of the network, unless the client asks again by itself.
+// Exhausted wraps ErrExhausted around the error of a step that has waited for a connection until
+// its time was over. A step that has got one ends with an error of the network, unless the client
+// asks again by itself.
 func Exhausted(rdb *redis.Client, err error) error {
 	if err != context.DeadlineExceeded && !errors.Is(err, redis.ErrPoolTimeout) {
 		return err

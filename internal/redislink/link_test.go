@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A step of a caller who waits for as long as it takes ends after half of the timeout, or up to a sixteenth sooner, whatever
-// steps began before it.
+// A step of a caller who waits for as long as it takes ends after half of the timeout, or up to a
+// sixteenth sooner, whatever steps began before it.
 func TestStepsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const half = 160 * time.Millisecond

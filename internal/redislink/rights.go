@@ -27,7 +27,8 @@ var (
 	commandOfLine  = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
 )
 
-// Sources are the texts of scripts, line by line, by hash: of what fails inside a script Redis says only on which line.
+// Sources are the texts of scripts, line by line, by hash: of what fails inside a script Redis says
+// only on which line.
 type Sources map[string][]string
 
 // NewSources returns the sources of scripts with these texts.
@@ -40,8 +41,8 @@ func NewSources(texts ...string) Sources {
 	return s
 }
 
-// failed returns the command that an error of a script is about, and which of the script's keys it has: 0 if that isn't
-// known.
+// failed returns the command that an error of a script is about, and which of the script's keys it
+// has: 0 if that isn't known.
 func (s Sources) failed(text string) (command string, key int) {
 	where := lineOfScript.FindStringSubmatch(text)
 	if where == nil {
@@ -76,8 +77,9 @@ func Refused(err error) bool {
 	return err != nil && (errors.Is(err, errRights) || refusal.MatchString(err.Error()))
 }
 
-// Explained adds to an error what Redis leaves out: to a refusal by its access control the rule that would allow the step,
-// to one about a wrong type the key, of those that the step was sent with.
+// Explained adds to an error what Redis leaves out: to a refusal by its access control the rule
+// that would allow the step, to one about a wrong type the key, of those that the step was sent
+// with.
 func (r Rules) Explained(err error, keys ...any) error {
 	switch {
 	case errors.Is(err, errRights):
@@ -98,7 +100,8 @@ func (r Rules) Explained(err error, keys ...any) error {
 	return err
 }
 
-// missing is the rule that would allow what was refused, or empty. command is the one that was refused, if that is known.
+// missing is the rule that would allow what was refused, or empty. command is the one that was
+// refused, if that is known.
 func (r Rules) missing(text, command string) string {
 	if named := refusedCommand.FindStringSubmatch(text); named != nil {
 		return "+" + named[1]
@@ -131,10 +134,12 @@ var tryLua string
 
 var tryScript = redis.NewScript(tryLua)
 
-// Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns an error that names all
-// rights that the user lacks, as ACL SETUSER takes them, and wraps ErrReplica if the server is a replica. A command that fails for another reason counts as
-// allowed, so commands can be ones that change nothing. key is in the slot of all their keys: of a cluster the node that has it is asked. If ctx ends first, or a step fails
-// otherwise, the error names the step.
+// Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns
+// an error that names all rights that the user lacks, as ACL SETUSER takes them, and wraps
+// ErrReplica if the server is a replica. A command that fails for another reason counts as allowed,
+// so commands can be ones that change nothing. key is in the slot of all their keys: of a cluster
+// the node that has it is asked. If ctx ends first, or a step fails otherwise, the error names the
+// step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
 	var first, replica error // the first that was refused; that of a server which is a replica

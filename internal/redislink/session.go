@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// session is one connection of a subscription. What is sent on it follows what is wanted; what stands follows the server.
+// session is one connection of a subscription. What is sent on it follows what is wanted; what
+// stands follows the server.
 type session struct {
 	sub    *Subscription
 	ps     *redis.PubSub
@@ -23,7 +24,8 @@ type session struct {
 	keeping sync.WaitGroup // and this is for its end
 }
 
-// errAgain says that the client has subscribed again by itself. Messages may have been lost, so it counts as a break.
+// errAgain says that the client has subscribed again by itself. Messages may have been lost, so it
+// counts as a break.
 var errAgain = errors.New("the connection was made anew")
 
 var errSilent = errors.New("no answer to a PING")
@@ -90,8 +92,8 @@ func (s *session) begin(ctx context.Context) error {
 	return s.ps.PSubscribe(ctx, s.sub.pattern)
 }
 
-// confirmed takes a confirmation of the server. Only with the last one of the first is it certain that nothing published from
-// here on is missed. What was published before may have been.
+// confirmed takes a confirmation of the server. Only with the last one of the first is it certain
+// that nothing published from here on is missed. What was published before may have been.
 func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standing func()) error {
 	sub := s.sub
 	sub.mu.Lock()
@@ -137,8 +139,8 @@ func (s *session) end() {
 	s.keeping.Wait()
 }
 
-// Join has the messages of a channel arrive, too, and reports whether they do already. If not, Ear.Restored or Ear.Joined is told
-// when they do.
+// Join has the messages of a channel arrive, too, and reports whether they do already. If not,
+// Ear.Restored or Ear.Joined is told when they do.
 func (sub *Subscription) Join(channel string) bool {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -172,7 +174,8 @@ func (sub *Subscription) Stands(channel string) bool {
 	return stands
 }
 
-// follow begins to tell the server what is wanted by now, unless that is under way. It needs sub.mu.
+// follow begins to tell the server what is wanted by now, unless that is under way. It needs
+// sub.mu.
 func (s *session) follow() {
 	if !s.keepsUp {
 		s.keepsUp = true

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// silence is how long nothing may come before a PING is sent, and then how long its answer may take. go-redis
-	// itself waits for ever on a half-open connection: nobody there waits for the answer. Twice this and a dial stays
-	// below the two seconds in which a break must be noticed.
+	// silence is how long nothing may come before a PING is sent, and then how long its answer may
+	// take. go-redis itself waits for ever on a half-open connection: nobody there waits for the
+	// answer. Twice this and a dial stays below the two seconds in which a break must be noticed.
 	silence = 700 * time.Millisecond
 
 	firstPause = 20 * time.Millisecond // before subscribing again
@@ -26,8 +26,9 @@ const (
 
 // Ear is who a subscription tells, on its own goroutine, one after another.
 type Ear struct {
-	// Restored is told when messages arrive from now on: for the first time, and after each break, in which some may
-	// have been lost. Those of all channels do that the subscription had when it began to subscribe.
+	// Restored is told when messages arrive from now on: for the first time, and after each break,
+	// in which some may have been lost. Those of all channels do that the subscription had when it
+	// began to subscribe.
 	Restored func(ctx context.Context)
 
 	// Joined is told when messages of a channel that came later arrive from now on. It may be nil.
@@ -36,7 +37,8 @@ type Ear struct {
 	// Heard is told each message.
 	Heard func(payload string)
 
-	// Lost is told why messages don't arrive any more, also when a try to subscribe again has failed.
+	// Lost is told why messages don't arrive any more, also when a try to subscribe again has
+	// failed.
 	Lost func(err error)
 
 	// NowAndThen is called after each message, and about every second without one. It may be nil.
@@ -61,8 +63,8 @@ type Subscription struct {
 	at     *session            // nil while it doesn't stand
 }
 
-// Subscribe begins a subscription to channels and, unless it is empty, to a pattern of channels, and doesn't wait for it. Stop
-// ends it.
+// Subscribe begins a subscription to channels and, unless it is empty, to a pattern of channels,
+// and doesn't wait for it. Stop ends it.
 func (l *Link) Subscribe(ear Ear, pattern string, channels ...string) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	sub := &Subscription{
@@ -89,7 +91,8 @@ func (sub *Subscription) Last() error {
 	return sub.last
 }
 
-// Stop ends the subscription, and waits for it, but not for a cluster client that dials without looking at its context.
+// Stop ends the subscription, and waits for it, but not for a cluster client that dials without
+// looking at its context.
 func (sub *Subscription) Stop() {
 	sub.cancel()
 	timer := time.NewTimer(2 * sub.link.timeout)
@@ -129,8 +132,9 @@ func (sub *Subscription) run(ctx context.Context) {
 	}
 }
 
-// client is what to subscribe with. Every node of a cluster has all messages, but go-redis subscribes at the one that has
-// the channel's slot, also when it is dead: after a break it is any node.
+// client is what to subscribe with. Every node of a cluster has all messages, but go-redis
+// subscribes at the one that has the channel's slot, also when it is dead: after a break it is any
+// node.
 func (sub *Subscription) client(ctx context.Context, again bool) redis.UniversalClient {
 	l := sub.link
 	switch c := l.rdb.(type) {
@@ -164,9 +168,10 @@ func (sub *Subscription) client(ctx context.Context, again bool) redis.Universal
 
 var errElsewhere = errors.New("another server is the master now")
 
-// elsewhere reports whether commands go to another server than messages come from. When sentinels make another server
-// the master, go-redis takes its commands there and leaves a subscription where it is; the old master may be alive, and
-// not told of its fate for many seconds, in which it has no messages and answers every PING.
+// elsewhere reports whether commands go to another server than messages come from. When sentinels
+// make another server the master, go-redis takes its commands there and leaves a subscription where
+// it is; the old master may be alive, and not told of its fate for many seconds, in which it has no
+// messages and answers every PING.
 func (sub *Subscription) elsewhere(ctx context.Context) bool {
 	here := sub.server.Load()
 	if here == nil || *here == "" || time.Since(sub.checked) < silence {

@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trouble is an error of a step with the server that it is about and its cause, in words that people know.
+// Trouble is an error of a step with the server that it is about and its cause, in words that
+// people know.
 type Trouble struct {
 	Server string // host:port, as far as it is known
 	Cause  string
@@ -30,8 +31,9 @@ func (t *Trouble) Unwrap() error { return t.Err }
 // Where returns what a log line says besides the error.
 func (t *Trouble) Where() (server, cause string) { return t.Server, t.Cause }
 
-// Told makes a Trouble of a step's error, unless it is one already. If the server hasn't answered, and a dial has failed or takes
-// long, that is the cause: the step knows only that its time is over.
+// Told makes a Trouble of a step's error, unless it is one already. If the server hasn't answered,
+// and a dial has failed or takes long, that is the cause: the step knows only that its time is
+// over.
 func (l *Link) Told(err error) error {
 	var already *Trouble
 	if err == nil || errors.As(err, &already) {
@@ -60,7 +62,8 @@ func (l *Link) Told(err error) error {
 	return &Trouble{l.Server(), "no answer in time", err}
 }
 
-// joined wraps both errors. What a dial has asked of a Sentinel may be an answer, which this step has not got.
+// joined wraps both errors. What a dial has asked of a Sentinel may be an answer, which this step
+// has not got.
 func joined(dial, err error) error {
 	switch {
 	case errors.Is(err, dial):
@@ -74,7 +77,8 @@ func joined(dial, err error) error {
 // failover is what go-redis calls the server of a client of Sentinels.
 const failover = "FailoverClient"
 
-// Server names the server that steps go to: host:port, or the nodes that a client of a cluster knows from the start.
+// Server names the server that steps go to: host:port, or the nodes that a client of a cluster
+// knows from the start.
 func (l *Link) Server() string {
 	switch c := l.rdb.(type) {
 	case *redis.Client:
@@ -140,7 +144,8 @@ func causeOfBreak(err error) string {
 	return "no connection"
 }
 
-// answers are the causes that a server names, by how what it says begins. A script's error has another beginning.
+// answers are the causes that a server names, by how what it says begins. A script's error has
+// another beginning.
 var answers = []struct {
 	says  *regexp.Regexp
 	cause string

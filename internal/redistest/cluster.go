@@ -310,7 +310,8 @@ func inOrder(ctx context.Context, node *Server) error {
 	return err
 }
 
-// known is nil if the node has a connection to all nodes, doesn't doubt any, and knows which are replicas.
+// known is nil if the node has a connection to all nodes, doesn't doubt any, and knows which are
+// replicas.
 func (c *Cluster) known(ctx context.Context, node *Server) error {
 	list, err := text(ctx, node, "CLUSTER", "NODES")
 	if err != nil {

@@ -79,7 +79,8 @@ func (m *Move) End(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The new master first, then the old one: in the other order there would be a moment in which nobody has the slot.
+	// The new master first, then the old one: in the other order there would be a moment in which
+	// nobody has the slot.
 	for _, node := range append([]*Server{m.to, m.from}, m.c.answering(ctx)...) {
 		role, err := ask(ctx, node, "ROLE")
 		if err != nil {

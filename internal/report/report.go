@@ -1,5 +1,6 @@
-// Package report writes the log lines of this module. Each line says what happened, why, in words, what that means for
-// callers, and which part of docs/operations.md has more. No line has a key: an error names the server and the cause.
+// Package report writes the log lines of this module. Each line says what happened, why, in words,
+// what that means for callers, and which part of docs/operations.md has more. No line has a key: an
+// error names the server and the cause.
 package report
 
 import (
@@ -16,8 +17,8 @@ import (
 // Page is where a Line's See is found.
 const Page = "docs/operations.md"
 
-// Line is what the log says of one thing. All of it is constant: what differs are the arguments of Log. A test of package
-// cacheguard finds every Line in the source and on the page.
+// Line is what the log says of one thing. All of it is constant: what differs are the arguments of
+// Log. A test of package cacheguard finds every Line in the source and on the page.
 type Line struct {
 	Level slog.Level
 	Text  string // what happened, with the package before it
@@ -25,8 +26,8 @@ type Line struct {
 	See   string // the heading on the page
 }
 
-// Log writes the line. An argument that is an error is written as Text, with the server and the cause before it if the error
-// knows them.
+// Log writes the line. An argument that is an error is written as Text, with the server and the
+// cause before it if the error knows them.
 func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) { l.log(ctx, to, args) }
 
 func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
@@ -68,8 +69,9 @@ func Where(err error) (server, cause string) {
 	return "", ""
 }
 
-// Text is an error without what callers of this module have put around it, such as the name of a key: the error that knows its
-// server and its cause, or else what stands at the bottom of the chain.
+// Text is an error without what callers of this module have put around it, such as the name of a
+// key: the error that knows its server and its cause, or else what stands at the bottom of the
+// chain.
 func Text(err error) string {
 	if known := located(nil); errors.As(err, &known) {
 		return known.Error()
@@ -77,8 +79,9 @@ func Text(err error) string {
 	return strings.Join(bottom(nil, err), "; ")
 }
 
-// bottom appends the texts of the errors that wrap no other one, each once. Only what packages fmt and errors have put around
-// them is taken off: a type of its own, such as that of a failed dial, says what the one below doesn't.
+// bottom appends the texts of the errors that wrap no other one, each once. Only what packages fmt
+// and errors have put around them is taken off: a type of its own, such as that of a failed dial,
+// says what the one below doesn't.
 func bottom(found []string, err error) []string {
 	switch wraps := err.(type) {
 	case interface{ Unwrap() []error }:

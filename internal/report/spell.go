@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Spell is a time of trouble as the log tells it: one line says that it has begun, and one that it is over. Of trouble that comes and
-// goes only the first few times in a minute are told. Its methods may be called by any number of goroutines; the zero value is a time
-// without trouble.
+// Spell is a time of trouble as the log tells it: one line says that it has begun, and one that it
+// is over. Of trouble that comes and goes only the first few times in a minute are told. Its
+// methods may be called by any number of goroutines; the zero value is a time without trouble.
 type Spell struct {
 	told atomic.Bool
 
@@ -24,7 +24,8 @@ const (
 	spellsIn   = time.Minute
 )
 
-// Begin has the log say that there is trouble, unless it was told, or told too often lately: it is called again as long as there is.
+// Begin has the log say that there is trouble, unless it was told, or told too often lately: it is
+// called again as long as there is.
 func (s *Spell) Begin(ctx context.Context, line Line, to *slog.Logger, args ...any) {
 	if !s.told.Load() && s.begins(time.Now()) {
 		line.log(ctx, to, args)

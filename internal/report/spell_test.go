@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// However often trouble comes and goes, the log has a few lines of it in a minute, each beginning has its end, and trouble that stays
-// is told in the end.
+// However often trouble comes and goes, the log has a few lines of it in a minute, each beginning
+// has its end, and trouble that stays is told in the end.
 func TestSpell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer

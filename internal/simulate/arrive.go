@@ -23,7 +23,8 @@ func (s *simulation) request(k *key) {
 	}
 }
 
-// arrive is a request for a key without a value, and plans the next one that isn't in a flight already.
+// arrive is a request for a key without a value, and plans the next one that isn't in a flight
+// already.
 func (s *simulation) arrive(k *key) {
 	if r, ok := s.idle(k); ok {
 		s.ask(s.begin(k, r, 1))
@@ -31,7 +32,8 @@ func (s *simulation) arrive(k *key) {
 	s.follow(k)
 }
 
-// follow plans the next one. What was planned before is void: the rate depends on how many processes have a flight.
+// follow plans the next one. What was planned before is void: the rate depends on how many
+// processes have a flight.
 func (s *simulation) follow(k *key) {
 	k.chain++
 	up := s.replicas.up

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// bulk is what is counted slot by slot instead of being simulated one by one: hits, and the keys that are asked for so
-// seldom that hardly ever a request comes during a load of theirs.
+// bulk is what is counted slot by slot instead of being simulated one by one: hits, and the keys
+// that are asked for so seldom that hardly ever a request comes during a load of theirs.
 type bulk struct {
 	s    *simulation
 	slot int64 // length
 	now  int   // number of the slot
 
-	// Of the keys that are simulated one by one, the share of requests that find a fresh value: all of a slot have that of
-	// steady, and each slot its part besides.
+	// Of the keys that are simulated one by one, the share of requests that find a fresh value: all
+	// of a slot have that of steady, and each slot its part besides.
 	steady float64
 	change []float64
 	part   []float64
@@ -58,8 +58,8 @@ func newBulk(s *simulation) *bulk {
 	return b
 }
 
-// head is how many keys are simulated one by one: those that expect more than a request in a thousand loads during the
-// load itself, but not so many that more than OneByOne values expire.
+// head is how many keys are simulated one by one: those that expect more than a request in a
+// thousand loads during the load itself, but not so many that more than OneByOne values expire.
 func (b *bulk) head(z zipf) (n int) {
 	s := b.s
 	mean := s.demand.during(0, s.end) / float64(s.end)
@@ -186,7 +186,8 @@ func (b *bulk) tail(requests float64) (n counts) {
 	return n
 }
 
-// without is what so many requests do when Redis doesn't answer them: each process loads for itself, without storing.
+// without is what so many requests do when Redis doesn't answer them: each process loads for
+// itself, without storing.
 func (b *bulk) without(requests float64) (n counts) {
 	s := b.s
 	n.alone = true
@@ -214,7 +215,8 @@ func (b *bulk) without(requests float64) (n counts) {
 	return n
 }
 
-// originWait puts the loads into the queues of the fleet's budget and of the origin, and returns how long they wait there.
+// originWait puts the loads into the queues of the fleet's budget and of the origin, and returns
+// how long they wait there.
 func (b *bulk) originWait(n *counts) int64 {
 	s := b.s
 	loads, wait, dropped := float64(n.loads), 0.0, 0.0
@@ -258,8 +260,8 @@ func (b *bulk) originWait(n *counts) int64 {
 // line is the loads that wait at the origin, as a fluid.
 type line struct{ waiting, debt float64 }
 
-// pass has n loads come in a slot in which so many can begin. It returns how long they wait on average, how many begin,
-// and how many are given up because more than most would wait.
+// pass has n loads come in a slot in which so many can begin. It returns how long they wait on
+// average, how many begin, and how many are given up because more than most would wait.
 func (l *line) pass(n, room, slot, most float64) (wait, begun, dropped float64) {
 	before := l.waiting
 	begun = min(before+n, room)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Burst is a stampede on one machine: the callers of all processes ask for one cold key at the same moment.
+// Burst is a stampede on one machine: the callers of all processes ask for one cold key at the same
+// moment.
 type Burst struct {
 	Seed      uint64
 	Processes int

@@ -17,7 +17,8 @@ func TestBurst(t *testing.T) {
 		if r.Loads != loads || len(r.Latency) != 400 || slices.Min(r.Latency) < int64(b.Load) {
 			t.Errorf("%s: %d loads, want %d; %d callers got an answer, the first after %v", name, r.Loads, loads, len(r.Latency), time.Duration(slices.Min(r.Latency)))
 		}
-		// Two cores do what all callers and commands take, at the least; who polls is late by a poll.
+		// Two cores do what all callers and commands take, at the least; who polls is late by a
+		// poll.
 		most := slices.Max(r.Latency) - int64(b.Load)
 		work := int64(b.Start*400)/2 + r.Commands*int64(b.Client+b.Command)/2
 		if name != "lock" && (most < work || most > 3*work+int64(2*time.Millisecond)) || name == "lock" && most > int64(b.PollMost+5*time.Millisecond) {

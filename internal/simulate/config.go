@@ -66,10 +66,11 @@ type Costs struct {
 	Wake      time.Duration `json:"wakeNanos"`      // processor time for each caller that is woken
 }
 
-// Default is what the command simulates unless told otherwise. Its costs are those of one machine with two cores and
-// Redis 7.0.15 on the loopback device: a round trip between idle processes, and the processor time of the server for a
-// command among many. A message's are those of a write to each subscriber's connection: PUBLISH took 4.7 µs for each of
-// 100 subscribers, 6.4 of 500 and 7.1 of 1000. Noise, Wake and Sigma are assumed.
+// Default is what the command simulates unless told otherwise. Its costs are those of one machine
+// with two cores and Redis 7.0.15 on the loopback device: a round trip between idle processes, and
+// the processor time of the server for a command among many. A message's are those of a write to
+// each subscriber's connection: PUBLISH took 4.7 µs for each of 100 subscribers, 6.4 of 500 and 7.1
+// of 1000. Noise, Wake and Sigma are assumed.
 func Default() Config {
 	return Config{
 		Seed: 1, Replicas: 500, Keys: 1_000_000, Zipf: 1, Low: 5_000, High: 30_000, Day: 24 * time.Hour, Time: 24 * time.Hour,

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// demand is the requests of the whole fleet a second: a sine between the least, at the beginning, and the most.
+// demand is the requests of the whole fleet a second: a sine between the least, at the beginning,
+// and the most.
 type demand struct {
 	low, high float64
 	period    time.Duration
@@ -27,8 +28,8 @@ func (d demand) during(from, to int64) float64 {
 // never is a moment after all others.
 const never = math.MaxInt64 / 4
 
-// next draws when something of this share is asked for next, from a moment on: candidates at the highest rate, of which
-// those stand that the rate of their moment confirms.
+// next draws when something of this share is asked for next, from a moment on: candidates at the
+// highest rate, of which those stand that the rate of their moment confirms.
 func (d demand) next(r random, share float64, from int64) int64 {
 	most := max(d.low, d.high) / 1e9
 	if most*share <= 0 {

@@ -1,6 +1,7 @@
 package simulate
 
-// events is what is to happen, the earliest first, and of those at the same moment what was planned first.
+// events is what is to happen, the earliest first, and of those at the same moment what was planned
+// first.
 type events struct {
 	heap    []event
 	planned uint64

@@ -2,7 +2,8 @@ package simulate
 
 import "math"
 
-// gate lets so many in at a time; the others wait in line. It is the origin's capacity, and the fleet's budget.
+// gate lets so many in at a time; the others wait in line. It is the origin's capacity, and the
+// fleet's budget.
 type gate struct {
 	cap   int // 0: no limit
 	bulk  int // of these, taken by what is not simulated one by one
@@ -13,7 +14,8 @@ type gate struct {
 	first int // of the line
 }
 
-// enter calls begin when there is room: at once, or later. It returns false if too many are waiting.
+// enter calls begin when there is room: at once, or later. It returns false if too many are
+// waiting.
 func (g *gate) enter(begin func()) bool {
 	if g.cap > 0 && g.in+g.bulk >= g.cap {
 		if g.queue > 0 && g.waiting() >= g.queue {
@@ -52,8 +54,8 @@ func (g *gate) admit() {
 // waiting is how many are in line.
 func (g *gate) waiting() int { return len(g.line) - g.first }
 
-// carry has so many places be taken by what is not simulated one by one, as far as there is room, and leaves at least one
-// to the others.
+// carry has so many places be taken by what is not simulated one by one, as far as there is room,
+// and leaves at least one to the others.
 func (g *gate) carry(places float64) {
 	n := int(math.Ceil(places))
 	if g.cap > 0 {

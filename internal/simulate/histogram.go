@@ -2,8 +2,8 @@ package simulate
 
 import "math/bits"
 
-// Histogram counts durations in buckets that are at most 1/64 of their value wide, so that a quantile is off by at most
-// 1/128. The zero value is empty.
+// Histogram counts durations in buckets that are at most 1/64 of their value wide, so that a
+// quantile is off by at most 1/128. The zero value is empty.
 type Histogram struct {
 	counts []int64
 	total  int64
@@ -11,7 +11,8 @@ type Histogram struct {
 	max    int64
 }
 
-// below is up to where each value has a bucket of its own, and half as many buckets follow for each power of two.
+// below is up to where each value has a bucket of its own, and half as many buckets follow for each
+// power of two.
 const (
 	belowBits = 7
 	below     = 1 << belowBits

@@ -1,6 +1,7 @@
 package simulate
 
-// host is one machine on which all processes run, and Redis too: its cores take up work in the order in which it comes.
+// host is one machine on which all processes run, and Redis too: its cores take up work in the
+// order in which it comes.
 type host struct {
 	cores  []int64 // when each has done what it has
 	client int64   // processor time for sending a command, and for its answer, half each

@@ -100,8 +100,9 @@ func (s *simulation) fill(f *flight) {
 	})
 }
 
-// early plans the first lot that says a value should be refreshed before it expires. A reader who comes when it is fresh
-// for another t does so with probability e^(-t/(beta took)): at a rate of readers, the moment of the first is a draw.
+// early plans the first lot that says a value should be refreshed before it expires. A reader who
+// comes when it is fresh for another t does so with probability e^(-t/(beta took)): at a rate of
+// readers, the moment of the first is a draw.
 func (s *simulation) early(k *key, took int64) {
 	if !s.policy.Early {
 		return
@@ -121,7 +122,8 @@ func (s *simulation) early(k *key, took int64) {
 		if k.turn != turn || s.outage.has(s.now) || k.held(s.now) {
 			return
 		}
-		// The reader itself is one of the hits. Those whose lots say so while it loads ask for the lease in vain.
+		// The reader itself is one of the hits. Those whose lots say so while it loads ask for the
+		// lease in vain.
 		f := s.begin(k, s.replicas.any(s.random), 0)
 		if k.flights[f.replica] == f {
 			delete(k.flights, f.replica)
@@ -134,7 +136,8 @@ func (s *simulation) early(k *key, took int64) {
 	})
 }
 
-// expire has the lease of a flight end by itself, for nobody renews it any more, and those who wait ask again then.
+// expire has the lease of a flight end by itself, for nobody renews it any more, and those who wait
+// ask again then.
 func (s *simulation) expire(f *flight) {
 	k := f.key
 	if k.holder != f || !s.policy.Lease {

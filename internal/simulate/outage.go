@@ -16,7 +16,8 @@ func (s *simulation) planOutage() {
 	s.plan(from, s.cut)
 }
 
-// cut begins the failover. Who waits for a message hears that none will come, and asks again, in vain.
+// cut begins the failover. Who waits for a message hears that none will come, and asks again, in
+// vain.
 func (s *simulation) cut() {
 	for i := range s.replicas.trouble {
 		s.replicas.trouble[i] = 0

@@ -13,8 +13,8 @@ func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 0x
 // exponential draws a time with this mean in nanoseconds.
 func (r random) exponential(mean float64) float64 { return r.ExpFloat64() * mean }
 
-// walked is up to which mean a count is drawn exactly. Beyond it a rounded normal takes its place, whose mean and variance
-// are the same.
+// walked is up to which mean a count is drawn exactly. Beyond it a rounded normal takes its place,
+// whose mean and variance are the same.
 const walked = 30
 
 // poisson draws a count with this mean.

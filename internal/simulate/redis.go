@@ -1,8 +1,9 @@
 package simulate
 
-// redis is one server with a queue: commands wait for those before them. What is asked of it one command at a time has
-// its place in the queue. The rest is a stream that takes a share of the server; whoever comes finds as much of it waiting
-// as a queue with Poisson arrivals has on average over time, a draw each.
+// redis is one server with a queue: commands wait for those before them. What is asked of it one
+// command at a time has its place in the queue. The rest is a stream that takes a share of the
+// server; whoever comes finds as much of it waiting as a queue with Poisson arrivals has on average
+// over time, a draw each.
 type redis struct {
 	free  int64 // when the work that came one by one is done
 	busy  float64
@@ -18,8 +19,8 @@ type stream struct {
 // most share that a stream may take: beyond it what waits grows, which is counted as work.
 const mostStream = 0.98
 
-// carry has the server carry these streams from now on. What is more than it can do in a time of this length is work
-// that waits, and at most so much of it: whoever gives up asks no more.
+// carry has the server carry these streams from now on. What is more than it can do in a time of
+// this length is work that waits, and at most so much of it: whoever gives up asks no more.
 func (q *redis) carry(now int64, length, atMost int64, kinds ...stream) {
 	q.kinds, q.busy = append(q.kinds[:0], kinds...), 0
 	for _, k := range kinds {
@@ -46,8 +47,8 @@ func (q *redis) serve(r random, now, service int64) (done int64) {
 	return now + wait + service
 }
 
-// stream draws what of the streams is waiting. In a queue with Poisson arrivals that is the rest of as many services as a
-// geometric draw says, by Pollaczek and Khinchin.
+// stream draws what of the streams is waiting. In a queue with Poisson arrivals that is the rest of
+// as many services as a geometric draw says, by Pollaczek and Khinchin.
 func (q *redis) stream(r random) (wait int64) {
 	for q.busy > 0 && r.Float64() < q.busy {
 		draw := r.Float64() * q.busy

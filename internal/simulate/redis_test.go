@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestRedisIsAQueue compares with the waiting time of a queue with Poisson arrivals and a constant service time: half of
-// share * service / (1 - share). It is the same whether commands come one by one, as a stream, or both.
+// TestRedisIsAQueue compares with the waiting time of a queue with Poisson arrivals and a constant
+// service time: half of share * service / (1 - share). It is the same whether commands come one by
+// one, as a stream, or both.
 func TestRedisIsAQueue(t *testing.T) {
 	const service, n = 10_000, 400_000
 	for _, c := range []struct{ single, stream float64 }{{0.5, 0}, {0.9, 0}, {0.2, 0.6}, {0.6, 0.2}, {0.01, 0.8}} {
@@ -32,7 +33,8 @@ func TestRedisIsAQueue(t *testing.T) {
 	}
 }
 
-// TestStreamOfTwoKinds is Pollaczek and Khinchin: the wait is the sum of share * service of each kind, by 2 (1 - share).
+// TestStreamOfTwoKinds is Pollaczek and Khinchin: the wait is the sum of share * service of each
+// kind, by 2 (1 - share).
 func TestStreamOfTwoKinds(t *testing.T) {
 	r := newRandom(12)
 	var q redis

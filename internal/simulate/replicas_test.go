@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestRestartingReplicasServeNobody: in a deploy each is down once, and meanwhile nothing is asked of it.
+// TestRestartingReplicasServeNobody: in a deploy each is down once, and meanwhile nothing is asked
+// of it.
 func TestRestartingReplicasServeNobody(t *testing.T) {
 	c := calm()
 	c.Deploys, c.DeployTime, c.Down, c.Replicas = 1, 100*time.Second, 20*time.Second, 10

@@ -2,7 +2,8 @@ package simulate
 
 import "time"
 
-// Result is what one policy showed. Each request is answered once: fresh, loaded, stale, or with an error.
+// Result is what one policy showed. Each request is answered once: fresh, loaded, stale, or with an
+// error.
 type Result struct {
 	Policy string        `json:"policy"`
 	Until  time.Duration `json:"untilNanos"` // what was simulated: less than was to be if it took too many steps

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The slices have all loads between them, each its own share of the time, and show when Redis was away.
+// The slices have all loads between them, each its own share of the time, and show when Redis was
+// away.
 func TestSeries(t *testing.T) {
 	c := Default()
 	c.Replicas, c.Keys, c.Low, c.High, c.Time, c.Deploys = 20, 1000, 500, 500, time.Hour, 0

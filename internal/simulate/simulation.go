@@ -89,7 +89,8 @@ func (s *simulation) after(d int64, do func()) { s.plan(s.now+d, do) }
 // noise is what scheduling adds.
 func (s *simulation) noise() int64 { return int64(s.exponential(float64(s.Costs.Noise))) }
 
-// settle gives a key the state that it has on average over time, as if the simulation had been running before it began.
+// settle gives a key the state that it has on average over time, as if the simulation had been
+// running before it began.
 func (s *simulation) settle(k *key) {
 	gap := 1 / (k.share * s.demand.at(0))
 	if ttl := float64(s.TTL); s.Float64() < ttl/(ttl+gap) {
@@ -115,7 +116,8 @@ func (s *simulation) expect(k *key, from int64) {
 	}
 }
 
-// value gives a key a value that is fresh for so long, and plans when somebody sees that it is not any more.
+// value gives a key a value that is fresh for so long, and plans when somebody sees that it is not
+// any more.
 func (s *simulation) value(k *key, ttl int64) {
 	if left := k.freshUntil; left > s.now {
 		s.bulk.fresh(s.now, left, -k.share)
@@ -165,5 +167,6 @@ func (s *simulation) calmPeak() (most int64) {
 	return most
 }
 
-// slotOf is the length of the time in which what is counted in bulk doesn't change: a second, or less if values live only for some.
+// slotOf is the length of the time in which what is counted in bulk doesn't change: a second, or
+// less if values live only for some.
 func slotOf(ttl time.Duration) int64 { return int64(min(time.Second, ttl/20)) }

@@ -63,7 +63,8 @@ func TestTheSameSeedIsTheSameRun(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsAnsweredOnce: as many are counted as are to come, each has one answer and one latency.
+// TestEachRequestIsAnsweredOnce: as many are counted as are to come, each has one answer and one
+// latency.
 func TestEachRequestIsAnsweredOnce(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"everything":  func(*Config) {},
@@ -107,7 +108,8 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// TestRenewal: a key is loaded each time that its TTL, the gap to the next request and the load are over.
+// TestRenewal: a key is loaded each time that its TTL, the gap to the next request and the load are
+// over.
 func TestRenewal(t *testing.T) {
 	for _, rate := range []float64{0.02, 0.2, 5} {
 		for _, oneByOne := range []int{0, 10_000_000} {
@@ -129,7 +131,8 @@ func TestRenewal(t *testing.T) {
 				cycle += c.Load.Seconds()
 			}
 			want := float64(keys) * c.Time.Seconds() / cycle
-			// The number of renewals varies by no more than that of Poisson events; slots cost half a second of TTL.
+			// The number of renewals varies by no more than that of Poisson events; slots cost half
+			// a second of TTL.
 			near(t, "loads", float64(r.Loads), want, math.Sqrt(want)/2+want*0.001)
 		}
 	}
@@ -149,8 +152,8 @@ func values(t *testing.T, c Config, p Policy) (r Result, turns float64) {
 	return s.report(), float64(s.keys[0].turn) - 1 // the first one was there at the beginning
 }
 
-// TestLoadsOfAnExpiry: without protection every request during the load loads, with flights every process that has one,
-// and with a lock or a lease one does.
+// TestLoadsOfAnExpiry: without protection every request during the load loads, with flights every
+// process that has one, and with a lock or a lease one does.
 func TestLoadsOfAnExpiry(t *testing.T) {
 	c := calm()
 	c.Low, c.High, c.Time, c.Replicas = 50, 50, 10*time.Hour, 10
@@ -182,7 +185,8 @@ func TestStaleAndEarly(t *testing.T) {
 	if stale.Loaded != 0 || stale.Stale == 0 {
 		t.Errorf("with a stale window %d waited, %d got a stale value", stale.Loaded, stale.Stale)
 	}
-	// During a refresh all get the stale value: 50 a second for a load and a round trip or two, and the one who began it.
+	// During a refresh all get the stale value: 50 a second for a load and a round trip or two, and
+	// the one who began it.
 	want := float64(stale.Loads) * (1 + 50*0.1003)
 	near(t, "stale answers", float64(stale.Stale), want, math.Sqrt(want)+want*0.004)
 
@@ -191,7 +195,8 @@ func TestStaleAndEarly(t *testing.T) {
 	if early.Loaded != 0 || float64(early.Stale) > 1e-4*float64(early.Requests) {
 		t.Errorf("with early refresh %d waited, %d of %d got a stale value", early.Loaded, early.Stale, early.Requests)
 	}
-	// The first of the lots falls beta took ln(lots) before expiry, and Euler's constant times that sooner than on average.
+	// The first of the lots falls beta took ln(lots) before expiry, and Euler's constant times that
+	// sooner than on average.
 	lead := 0.1 * (math.Log(1000*0.1) + 0.5772)
 	want = c.Time.Seconds() / (10 - lead + 0.1)
 	near(t, "early refreshes", float64(early.Loads), want, want*0.002)
@@ -229,8 +234,8 @@ func TestInBulkAsOneByOne(t *testing.T) {
 	}
 }
 
-// TestNoRequestIsCountedTwice: who still waits when the value is there is no hit, and when a flight ends without a value
-// the next request of its process begins another one.
+// TestNoRequestIsCountedTwice: who still waits when the value is there is no hit, and when a flight
+// ends without a value the next request of its process begins another one.
 func TestNoRequestIsCountedTwice(t *testing.T) {
 	slow := calm()
 	slow.TTL, slow.Load, slow.Time = 2*time.Second, time.Second, 10*time.Hour
@@ -290,7 +295,8 @@ func TestKillFreesTheOrigin(t *testing.T) {
 	}
 }
 
-// TestDeploy: what a process leads dies with it, and somebody else loads when the lease has run out.
+// TestDeploy: what a process leads dies with it, and somebody else loads when the lease has run
+// out.
 func TestDeploy(t *testing.T) {
 	c := calm()
 	c.Replicas, c.Low, c.High, c.Time, c.TTL, c.Load = 4, 200, 200, 10*time.Minute, time.Second, 5*time.Second
@@ -309,7 +315,8 @@ func TestDeploy(t *testing.T) {
 		if without.MostOfOne != 1 || with.MostOfOne < 2 {
 			t.Errorf("%s: %d loads of one key when leaders die, %d when not", name, with.MostOfOne, without.MostOfOne)
 		}
-		// Who came when the load began waits for it in vain, then for the lease, then for another load, perhaps twice.
+		// Who came when the load began waits for it in vain, then for the lease, then for another
+		// load, perhaps twice.
 		lease := map[string]time.Duration{"lease": c.Lease * 2 / 3, "lock": c.Lock - c.Load}[name]
 		if least := int64(c.Load + lease); with.All.Max < least || without.All.Max > int64(c.Load+300*time.Millisecond) {
 			t.Errorf("%s: the longest wait is %v when leaders die, %v when not", name, time.Duration(with.All.Max), time.Duration(without.All.Max))
@@ -360,7 +367,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestTheBudgetIsNeverExceeded: neither that of the fleet nor the origin's capacity, and they are made use of.
+// TestTheBudgetIsNeverExceeded: neither that of the fleet nor the origin's capacity, and they are
+// made use of.
 func TestTheBudgetIsNeverExceeded(t *testing.T) {
 	for _, oneByOne := range []int{0, 5_000, 10_000_000} {
 		c := mixed()

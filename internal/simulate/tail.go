@@ -2,8 +2,9 @@ package simulate
 
 import "math"
 
-// tail is a class of keys that are asked for seldom. How many of them have a value is what counts, not which: each
-// key without one is asked for in a slot with the same probability. Values expire at the ends of slots.
+// tail is a class of keys that are asked for seldom. How many of them have a value is what counts,
+// not which: each key without one is asked for in a slot with the same probability. Values expire
+// at the ends of slots.
 type tail struct {
 	class
 	fresh, stale int64
@@ -75,7 +76,8 @@ func (t *tail) draw(s *simulation, requests float64, n *counts) {
 	further := float64(cold+t.stale) * (each - asked)
 	t.stale -= refreshed
 
-	// Of further requests for the same keys in the slot those come during the load that fall into it.
+	// Of further requests for the same keys in the slot those come during the load that fall into
+	// it.
 	during := each / float64(s.bulk.slot) * float64(s.Load)
 	more := s.poisson(float64(missed) * during)
 	moreStale := s.poisson(float64(refreshed) * during)

@@ -2,7 +2,8 @@ package simulate
 
 import "math"
 
-// zipf is the popularity of keys: the share of rank i, which counts from 1, is i^-s over the sum of all.
+// zipf is the popularity of keys: the share of rank i, which counts from 1, is i^-s over the sum of
+// all.
 type zipf struct {
 	s   float64
 	n   int
@@ -15,8 +16,8 @@ func newZipf(n int, s float64) zipf {
 	return z
 }
 
-// exactRanks are added one by one. Those after them are an integral, by Euler and Maclaurin, which is off by less than
-// 1e-12 of the sum.
+// exactRanks are added one by one. Those after them are an integral, by Euler and Maclaurin, which
+// is off by less than 1e-12 of the sum.
 const exactRanks = 10_000
 
 // upTo is the sum of i^-s for the first n ranks.
@@ -49,8 +50,8 @@ type class struct {
 	share      float64 // of one of them, on average
 }
 
-// classes divides the ranks from one to another so that the first one of a class is asked for about a fifth more often
-// than its last one.
+// classes divides the ranks from one to another so that the first one of a class is asked for about
+// a fifth more often than its last one.
 func (z zipf) classes(from, to int) (all []class) {
 	width := 1.0
 	if z.s > 0 {

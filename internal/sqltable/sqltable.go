@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Most is how many bytes a name has at most: as PostgreSQL has for an identifier, and for a channel, which is called like
-// the table.
+// Most is how many bytes a name has at most: as PostgreSQL has for an identifier, and for a
+// channel, which is called like the table.
 const Most = 63
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// Wrong returns what is wrong with the name of a table, or nil. The error goes on where its reader has been told of what.
+// Wrong returns what is wrong with the name of a table, or nil. The error goes on where its reader
+// has been told of what.
 func Wrong(table string) error {
 	switch {
 	case len(table) > Most:

@@ -1,4 +1,5 @@
-// Package striped counts what happens so often, on so many goroutines, that they would wait for each other's counting.
+// Package striped counts what happens so often, on so many goroutines, that they would wait for
+// each other's counting.
 package striped
 
 import (
@@ -9,9 +10,10 @@ import (
 // Most is how many a Counters has.
 const Most = 4
 
-// Counters is a few counters, each in many slots. Each goroutine has a slot by where its stack is, so that goroutines that
-// run at the same time seldom write to one cache line. A slot drawn at random for each count would as often as not be
-// one that another processor wrote last. The zero Counters is ready to use and safe for concurrent use.
+// Counters is a few counters, each in many slots. Each goroutine has a slot by where its stack is,
+// so that goroutines that run at the same time seldom write to one cache line. A slot drawn at
+// random for each count would as often as not be one that another processor wrote last. The zero
+// Counters is ready to use and safe for concurrent use.
 type Counters struct {
 	slots [slots]slot
 }

@@ -6,15 +6,17 @@ import (
 )
 
 const (
-	// mostDebts bounds what is kept for a system that doesn't answer. What is beyond ends by itself.
+	// mostDebts bounds what is kept for a system that doesn't answer. What is beyond ends by
+	// itself.
 	mostDebts = 10_000
 
 	mostDebtPause = time.Second
 )
 
-// Debts are locks that a system may have and that nobody holds any more, because it didn't answer when they were given
-// back: it may carry out late, after a pause, what gave it the lock. They are given back again until it answers. There is
-// one goroutine for all of them while there are any: a system that is down must not cost one for each lock.
+// Debts are locks that a system may have and that nobody holds any more, because it didn't answer
+// when they were given back: it may carry out late, after a pause, what gave it the lock. They are
+// given back again until it answers. There is one goroutine for all of them while there are any: a
+// system that is down must not cost one for each lock.
 type Debts struct {
 	keeper *Keeper
 	pause  time.Duration // before the first try
@@ -29,13 +31,14 @@ type debt struct {
 	pay   func() bool // reports whether the system has answered
 }
 
-// NewDebts returns debts without any. There is a pause before each try to pay while the system doesn't answer, twice as
-// long each time, up to a second.
+// NewDebts returns debts without any. There is a pause before each try to pay while the system
+// doesn't answer, twice as long each time, up to a second.
 func NewDebts(keeper *Keeper, pause time.Duration) *Debts {
 	return &Debts{keeper: keeper, pause: pause}
 }
 
-// Owe has pay be called until it reports that the system has answered, until then, or until the keeper is closed.
+// Owe has pay be called until it reports that the system has answered, until then, or until the
+// keeper is closed.
 func (o *Debts) Owe(until time.Time, pay func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

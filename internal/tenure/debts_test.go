@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Debts are paid when the system answers again, the oldest first; those that have ended by themselves no more.
+// Debts are paid when the system answers again, the oldest first; those that have ended by
+// themselves no more.
 func TestDebts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pause = 50 * time.Millisecond

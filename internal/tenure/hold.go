@@ -42,7 +42,8 @@ func (h *Hold) Token() int64 { return h.tenure.terms.Token }
 // Lost is closed when the lock is lost.
 func (h *Hold) Lost() <-chan struct{} { return h.tenure.lost }
 
-// Until is when the lock ends if nothing renews it, as it was when it was last known to be held; zero: it has no end.
+// Until is when the lock ends if nothing renews it, as it was when it was last known to be held;
+// zero: it has no end.
 func (h *Hold) Until() time.Time {
 	h.tenure.mu.Lock()
 	defer h.tenure.mu.Unlock()

@@ -229,7 +229,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// A release on the goroutine of Unlock holds up that one Unlock and no other, and none whose context has ended.
+// A release on the goroutine of Unlock holds up that one Unlock and no other, and none whose
+// context has ended.
 func TestPromptRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

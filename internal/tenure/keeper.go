@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Keeper has the tenures of one locker, and the work that is done for them. Make one with NewKeeper.
+// Keeper has the tenures of one locker, and the work that is done for them. Make one with
+// NewKeeper.
 type Keeper struct {
 	life  context.Context // ends with Close; it is nobody's but the keeper's
 	close context.CancelFunc
@@ -26,8 +27,9 @@ func NewKeeper() *Keeper {
 	return k
 }
 
-// Enter begins an acquisition, or returns ErrClosed. The context it returns ends with ctx and when the keeper is closed;
-// leave ends the acquisition, after Begin if there is one. Close waits for it.
+// Enter begins an acquisition, or returns ErrClosed. The context it returns ends with ctx and when
+// the keeper is closed; leave ends the acquisition, after Begin if there is one. Close waits for
+// it.
 func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,7 +42,8 @@ func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(
 	return within, func() { stop(); cancel(nil); k.done() }, nil
 }
 
-// Why says why a context of Enter has ended: ErrClosed, or an error that wraps that of the caller's context.
+// Why says why a context of Enter has ended: ErrClosed, or an error that wraps that of the caller's
+// context.
 func Why(within context.Context) error {
 	err, cause := within.Err(), context.Cause(within)
 	switch cause {
@@ -80,8 +83,8 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	return newHold(t)
 }
 
-// Again returns another hold of the lock that ctx carries, or nil if it carries none of this name that is held. It
-// returns ErrLost if that was lost.
+// Again returns another hold of the lock that ctx carries, or nil if it carries none of this name
+// that is held. It returns ErrLost if that was lost.
 func (k *Keeper) Again(ctx context.Context, name string) (*Hold, error) {
 	t, _ := ctx.Value(carried{k, name}).(*tenure)
 	if t == nil {
@@ -113,8 +116,9 @@ func (k *Keeper) Do(work func()) {
 	work()
 }
 
-// Close ends acquisitions that are under way, has the locks that are held be lost to their holders, so that these have
-// one lease to stop, and waits until nothing is done any more. Another Close waits, too.
+// Close ends acquisitions that are under way, has the locks that are held be lost to their holders,
+// so that these have one lease to stop, and waits until nothing is done any more. Another Close
+// waits, too.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.close()

@@ -1,5 +1,5 @@
-// Package tenure is what lockers have in common: the time in which a lock is held. It renews a lock, says when it is
-// lost, gives it back once, and lets its holder have it again.
+// Package tenure is what lockers have in common: the time in which a lock is held. It renews a
+// lock, says when it is lost, gives it back once, and lets its holder have it again.
 package tenure
 
 import (
@@ -32,8 +32,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Endless reports whether what is left of another's lock is more than a lease ever is, or negative, which stands for no end:
-// then no locker has left it like that, and to wait for it is no use.
+// Endless reports whether what is left of another's lock is more than a lease ever is, or negative,
+// which stands for no end: then no locker has left it like that, and to wait for it is no use.
 func Endless(left, lease time.Duration) bool {
 	return left < 0 || left > time.Hour && left/1000 > lease
 }
@@ -43,26 +43,29 @@ type Terms struct {
 	Name  string
 	Token int64
 
-	// Until is when the lock ends unless it is renewed, counted from before the request that acquired it was sent.
-	// Zero: it has no end of its own, and Renew is not used.
+	// Until is when the lock ends unless it is renewed, counted from before the request that
+	// acquired it was sent. Zero: it has no end of its own, and Renew is not used.
 	Until time.Time
 
-	// Renew asks for more time and says until when, counted as Until. It is called every Every, sooner where an answer
-	// has taken so long that the lock would end before, and again sooner after an error; held is false if the system
-	// says that the lock is another's or nobody's. It ends with ctx, which ends when the lock does.
+	// Renew asks for more time and says until when, counted as Until. It is called every Every,
+	// sooner where an answer has taken so long that the lock would end before, and again sooner
+	// after an error; held is false if the system says that the lock is another's or nobody's. It
+	// ends with ctx, which ends when the lock does.
 	Renew func(ctx context.Context) (until time.Time, held bool, err error)
 	Every time.Duration
 
-	// Most is how long the lock may be held: after that it is lost to its holder, and no longer renewed. Zero: no cap.
+	// Most is how long the lock may be held: after that it is lost to its holder, and no longer
+	// renewed. Zero: no cap.
 	Most time.Duration
 
-	// Release gives the lock back. It is called once, whatever has become of the lock, on a goroutine and with a
-	// context of its own, and returns within a time of its own. It returns ErrLost if the system says that the lock was
-	// not held any more.
+	// Release gives the lock back. It is called once, whatever has become of the lock, on a
+	// goroutine and with a context of its own, and returns within a time of its own. It returns
+	// ErrLost if the system says that the lock was not held any more.
 	Release func(ctx context.Context) error
 
-	// Prompt reports whether Release is likely to return soon, so that it may run on the goroutine of Unlock, which then
-	// doesn't look at its ctx meanwhile: another goroutine costs more than the step itself. Nil: it never is.
+	// Prompt reports whether Release is likely to return soon, so that it may run on the goroutine
+	// of Unlock, which then doesn't look at its ctx meanwhile: another goroutine costs more than
+	// the step itself. Nil: it never is.
 	Prompt func(ctx context.Context) bool
 }
 
@@ -86,7 +89,8 @@ type tenure struct {
 	answer   error         // of Release; read it after released
 }
 
-// err is what Lock.Err says. The clock is asked too: the timer may be late, as after a pause of the whole process.
+// err is what Lock.Err says. The clock is asked too: the timer may be late, as after a pause of the
+// whole process.
 func (t *tenure) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,8 +173,8 @@ func (t *tenure) again() error {
 	return nil
 }
 
-// unhold ends one hold, and with the last one the tenure. It reports whether that was the last one, and what the state
-// was before.
+// unhold ends one hold, and with the last one the tenure. It reports whether that was the last one,
+// and what the state was before.
 func (t *tenure) unhold() (last bool, before error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +212,8 @@ func (t *tenure) renew() {
 	}
 }
 
-// beginRenewal returns a context that ends when the tenure is over, and what ends it sooner; nothing if it is over.
+// beginRenewal returns a context that ends when the tenure is over, and what ends it sooner;
+// nothing if it is over.
 func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +229,8 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	return ctx, over
 }
 
-// pause is how long to wait before a renewal: one can be missed, if the last answer has not taken too long. It is called
-// with t.mu held.
+// pause is how long to wait before a renewal: one can be missed, if the last answer has not taken
+// too long. It is called with t.mu held.
 func (t *tenure) pause() time.Duration {
 	if t.until.IsZero() {
 		return t.terms.Every

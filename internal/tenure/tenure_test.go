@@ -290,7 +290,8 @@ func TestCapBeforeTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-// TestErrLooksAtTheClock is for a process that stood still: it goes on, and its timers have not run yet.
+// TestErrLooksAtTheClock is for a process that stood still: it goes on, and its timers have not run
+// yet.
 func TestErrLooksAtTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, k *Keeper, s *system) {
 		terms := s.terms()

@@ -13,8 +13,8 @@ type Board[M any] struct {
 	byKey map[string][]*Watcher[M]
 }
 
-// Watcher is told of what is said of one key. It asks about it, too: what it is told before it has an answer may be older than
-// that, so questions are numbered.
+// Watcher is told of what is said of one key. It asks about it, too: what it is told before it has
+// an answer may be older than that, so questions are numbered.
 type Watcher[M any] struct {
 	board    *Board[M]
 	key      string
@@ -26,8 +26,9 @@ type Watcher[M any] struct {
 // most messages that have not been looked at are reasons enough to look again.
 const most = 8
 
-// Watch has tell called with what is said of a key, and with the number of the question that was the last one then. It must not
-// block, and Read is called when what it got has been looked at: while there is much that has not been, nothing comes.
+// Watch has tell called with what is said of a key, and with the number of the question that was
+// the last one then. It must not block, and Read is called when what it got has been looked at:
+// while there is much that has not been, nothing comes.
 func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M] {
 	w := &Watcher[M]{board: b, key: key, tell: tell}
 	b.mu.Lock()

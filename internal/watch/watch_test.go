@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Watchers are told what is said of their key, with the number of their last question, until they stop.
+// Watchers are told what is said of their key, with the number of their last question, until they
+// stop.
 func TestWatch(t *testing.T) {
 	var b Board[string]
 	var heard []string

@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// Ensemble is several servers of which a majority decides. Each is a Server that can be killed, paused and restarted.
+// Ensemble is several servers of which a majority decides. Each is a Server that can be killed,
+// paused and restarted.
 type Ensemble struct{ Servers []*Server }
 
 // StartEnsemble starts an ensemble of n servers for one test, as Start does for one.

@@ -23,8 +23,8 @@ type Fault struct {
 // Struck is closed when the reply is lost: the server has carried the request out.
 func (f *Fault) Struck() <-chan struct{} { return f.struck }
 
-// LoseReply forwards the next request that matches, and loses its reply and all that would follow on the connection.
-// match is called one request at a time; it must not wait.
+// LoseReply forwards the next request that matches, and loses its reply and all that would follow
+// on the connection. match is called one request at a time; it must not wait.
 func (p *Proxy) LoseReply(match func(Request) bool, then ...Then) *Fault {
 	f := &Fault{match: match, struck: make(chan struct{})}
 	if len(then) > 0 {

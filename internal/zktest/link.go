@@ -11,8 +11,8 @@ import (
 
 const dialTimeout = 5 * time.Second
 
-// link is one client's connection and the one to the server that belongs to it. serve owns both and closes them; two
-// more goroutines forward one direction each.
+// link is one client's connection and the one to the server that belongs to it. serve owns both and
+// closes them; two more goroutines forward one direction each.
 type link struct {
 	proxy  *Proxy
 	client net.Conn

@@ -29,7 +29,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// client is a connection of go-zookeeper. The address is given twice, so that it connects again without a pause.
+// client is a connection of go-zookeeper. The address is given twice, so that it connects again
+// without a pause.
 func client(t *testing.T, addr string, timeout time.Duration) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{addr, addr}, timeout, zk.WithLogger(silent{}))

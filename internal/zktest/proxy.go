@@ -34,8 +34,8 @@ type listener struct {
 	done chan struct{} // closed when nobody accepts any more
 }
 
-// NewProxy starts a proxy on a loopback port of its own to the server at target. While there is none, connections to
-// the proxy are accepted and closed.
+// NewProxy starts a proxy on a loopback port of its own to the server at target. While there is
+// none, connections to the proxy are accepted and closed.
 func NewProxy(target string) (*Proxy, error) {
 	l, err := childproc.ListenAnywhere()
 	if err != nil {
@@ -73,7 +73,8 @@ func (p *Proxy) Close() {
 	p.work.Wait()
 }
 
-// Cut closes all connections, to clients and to the server, and returns when they are closed. New ones are accepted.
+// Cut closes all connections, to clients and to the server, and returns when they are closed. New
+// ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	links := maps.Clone(p.links)
@@ -86,9 +87,9 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Blackhole turns the blackhole on or off. While it is on, connections are accepted and stay open, old and new, and
-// nothing passes in either direction; what is already passing may get through. When it is turned off what was sent
-// meanwhile arrives.
+// Blackhole turns the blackhole on or off. While it is on, connections are accepted and stay open,
+// old and new, and nothing passes in either direction; what is already passing may get through.
+// When it is turned off what was sent meanwhile arrives.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +102,9 @@ func (p *Proxy) Blackhole(on bool) {
 	}
 }
 
-// Refuse turns refusing on or off. While it is on there is no listener, so new connections are refused by the kernel;
-// the existing ones go on, use Cut to end them. Turned off, the proxy listens on the same port again.
+// Refuse turns refusing on or off. While it is on there is no listener, so new connections are
+// refused by the kernel; the existing ones go on, use Cut to end them. Turned off, the proxy
+// listens on the same port again.
 func (p *Proxy) Refuse(on bool) error {
 	p.door.Lock()
 	defer p.door.Unlock()
@@ -128,7 +130,8 @@ func (p *Proxy) Refuse(on bool) error {
 	})
 }
 
-// Requests returns all requests that were forwarded since the start or Reset, in their order on each connection.
+// Requests returns all requests that were forwarded since the start or Reset, in their order on
+// each connection.
 func (p *Proxy) Requests() []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 // suppressedEnv names the file with the suppressions in a process that SuppressRace has begun anew.
 const suppressedEnv = "CACHEGUARD_ZKTEST_SUPPRESSIONS"
 
-// SuppressRace has the race detector say nothing of a data race inside go-zookeeper v1.0.4, between the goroutine that
-// has connected (sendSetWatches reads lastZxid) and the one that reads what the server sends (recvLoop writes it). A test
-// can't keep clear of it: it comes with any watch that is set, or was set, while a connection is being made. Everything
-// else is still reported.
+// SuppressRace has the race detector say nothing of a data race inside go-zookeeper v1.0.4, between
+// the goroutine that has connected (sendSetWatches reads lastZxid) and the one that reads what the
+// server sends (recvLoop writes it). A test can't keep clear of it: it comes with any watch that is
+// set, or was set, while a connection is being made. Everything else is still reported.
 //
-// The detector reads its suppressions when a process starts, so this process begins anew, with the same number, arguments
-// and files: call it first in TestMain, before child processes are told apart. Where it can't, or GORACE has suppressions
-// already, nothing changes.
+// The detector reads its suppressions when a process starts, so this process begins anew, with the
+// same number, arguments and files: call it first in TestMain, before child processes are told
+// apart. Where it can't, or GORACE has suppressions already, nothing changes.
 func SuppressRace() {
 	options := os.Getenv("GORACE")
 	if file := os.Getenv(suppressedEnv); file != "" {

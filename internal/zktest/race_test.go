@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestSuppressRace sets watches while connections are being made, which without SuppressRace in TestMain the race
-// detector reports within a few hundred connections.
+// TestSuppressRace sets watches while connections are being made, which without SuppressRace in
+// TestMain the race detector reports within a few hundred connections.
 func TestSuppressRace(t *testing.T) {
 	server := Shared(t)
 	for range 50 {

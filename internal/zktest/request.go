@@ -24,9 +24,10 @@ var ops = map[int32]string{
 	11: "ping", 14: "multi", 100: "auth", 101: "setWatches", -11: "close",
 }
 
-// A frame is what passes in either direction: its length in four bytes, then so many. The first one each way opens the
-// session; those that follow begin with the request's number, which its reply has again, and a request then with its
-// kind. Numbers below zero belong to no request: watchEvent is what a watch saw.
+// A frame is what passes in either direction: its length in four bytes, then so many. The first one
+// each way opens the session; those that follow begin with the request's number, which its reply
+// has again, and a request then with its kind. Numbers below zero belong to no request: watchEvent
+// is what a watch saw.
 const (
 	most       = 4 << 20 // bytes in a frame; servers by default take 1 MB
 	watchEvent = -1

@@ -15,8 +15,8 @@ import (
 // Tick is the tickTime of a Server. Sessions may be as short as two, and end on a tick.
 const Tick = 50 * time.Millisecond
 
-// jarsEnv is a class path that has ZooKeeper, and debianJars the one of Debian's libzookeeper-java. The second of these
-// is what ZooKeeper logs through: to standard error, with nothing to configure.
+// jarsEnv is a class path that has ZooKeeper, and debianJars the one of Debian's libzookeeper-java.
+// The second of these is what ZooKeeper logs through: to standard error, with nothing to configure.
 const (
 	jarsEnv    = "CACHEGUARD_ZOOKEEPER_JARS"
 	debianJars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
@@ -25,16 +25,18 @@ const (
 // ErrNoServer says that there is no java on the PATH, or no zookeeper.jar.
 var ErrNoServer = errors.New("zktest: no java on the PATH, or no zookeeper.jar")
 
-// Server is one standalone ZooKeeper on a loopback port of its own. Restart brings it back with its data: sessions and
-// their nodes, too. Its methods are safe for concurrent use.
+// Server is one standalone ZooKeeper on a loopback port of its own. Restart brings it back with its
+// data: sessions and their nodes, too. Its methods are safe for concurrent use.
 type Server struct{ *childproc.Server }
 
-// NewServer starts a ZooKeeper and returns once it serves. The arguments are lines of its configuration, such as
-// "maxSessionTimeout=2000", or properties of its Java, such as "-Dzookeeper.forceSync=yes". On Linux it dies with this
-// process, however that ends. NewServer returns ErrNoServer if there is none to start.
+// NewServer starts a ZooKeeper and returns once it serves. The arguments are lines of its
+// configuration, such as "maxSessionTimeout=2000", or properties of its Java, such as
+// "-Dzookeeper.forceSync=yes". On Linux it dies with this process, however that ends. NewServer
+// returns ErrNoServer if there is none to start.
 func NewServer(args ...string) (*Server, error) { return newServer(0, args) }
 
-// newServer starts a standalone server, or the member of an ensemble with this number; the arguments say who else is one.
+// newServer starts a standalone server, or the member of an ensemble with this number; the
+// arguments say who else is one.
 func newServer(member int, args []string) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -92,7 +94,8 @@ func configuration(data string, port int) string {
 	}, "\n")
 }
 
-// split returns the properties of Java, with those that every server has before them, and the lines of configuration.
+// split returns the properties of Java, with those that every server has before them, and the lines
+// of configuration.
 func split(args []string) (properties []string, lines string) {
 	properties = []string{
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it starts sooner, and lives short
@@ -109,7 +112,8 @@ func split(args []string) (properties []string, lines string) {
 	return properties, lines
 }
 
-// RestartEmpty kills the server if it runs, and starts it again without its data, as after the loss of a disk.
+// RestartEmpty kills the server if it runs, and starts it again without its data, as after the loss
+// of a disk.
 func (s *Server) RestartEmpty() error {
 	s.Kill()
 	if err := os.RemoveAll(dataOf(s.Dir())); err != nil {

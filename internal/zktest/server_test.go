@@ -35,8 +35,8 @@ func TestServerServesAndStops(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsSessions tries again while the machine stood still, or the server started, for as long as a session
-// lasts: then it is right that the session ended.
+// TestRestartKeepsSessions tries again while the machine stood still, or the server started, for as
+// long as a session lasts: then it is right that the session ended.
 func TestRestartKeepsSessions(t *testing.T) {
 	const lasts = 6 * session // and no server here lets one last longer
 	s := Start(t)

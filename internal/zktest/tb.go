@@ -9,8 +9,8 @@ import (
 // TB is the part of testing.TB that is needed here.
 type TB = childproc.TB
 
-// Start starts a ZooKeeper for one test, with extra arguments, and stops it when the test ends. Without a ZooKeeper the
-// test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
+// Start starts a ZooKeeper for one test, with extra arguments, and stops it when the test ends.
+// Without a ZooKeeper the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
 func Start(tb TB, args ...string) *Server {
 	tb.Helper()
 	s, err := NewServer(args...)
@@ -34,10 +34,12 @@ var shared = childproc.Shared[*Server]{
 	},
 }
 
-// Shared returns a ZooKeeper that all tests of this process use, with what others have left in it. One that kills or
-// pauses the server does better with Start; the next caller gets it running again in any case.
+// Shared returns a ZooKeeper that all tests of this process use, with what others have left in it.
+// One that kills or pauses the server does better with Start; the next caller gets it running again
+// in any case.
 //
-// The server ends with the test process on Linux; elsewhere, and where goroutines are counted, TestMain has to call Wrap.
+// The server ends with the test process on Linux; elsewhere, and where goroutines are counted,
+// TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	s, err := shared.Server()

@@ -68,23 +68,26 @@ func line(r *http.Request) string {
 
 // Config is what Run needs to know.
 type Config struct {
-	// Build returns the handler with its cache, as the program makes it, and with nothing in the cache. It is called for each
-	// pair of requests, some hundred times for each sample. A handler whose cache is emptied in Build can be the same each
-	// time. Required.
+	// Build returns the handler with its cache, as the program makes it, and with nothing in the
+	// cache. It is called for each pair of requests, some hundred times for each sample. A handler
+	// whose cache is emptied in Build can be the same each time. Required.
 	Build func() http.Handler
 
-	// Fields and Cookies are names that are varied beside those that the package documentation lists.
+	// Fields and Cookies are names that are varied beside those that the package documentation
+	// lists.
 	Fields, Cookies []string
 
-	// Users are clients that a handler knows, by name: each function adds to a request what its user would send, such as the
-	// cookie of a session. Default: only users that nobody knows.
+	// Users are clients that a handler knows, by name: each function adds to a request what its
+	// user would send, such as the cookie of a session. Default: only users that nobody knows.
 	Users map[string]func(*http.Request)
 
-	// Ignore are fields of responses in which a difference is none, beside those that every cache changes.
+	// Ignore are fields of responses in which a difference is none, beside those that every cache
+	// changes.
 	Ignore []string
 }
 
-// Audit fails the test for each finding, and runs Run for that. Each sample is a GET that a client may send.
+// Audit fails the test for each finding, and runs Run for that. Each sample is a GET that a client
+// may send.
 func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
 	t.Helper()
 	for _, f := range Run(Config{Build: build}, samples...) {
@@ -92,8 +95,9 @@ func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
 	}
 }
 
-// Run audits a handler with some samples, and returns what it finds, what is worst first. It leaves the samples as they are.
-// It panics if there is no Build, no sample, or a sample that isn't a GET or has a body.
+// Run audits a handler with some samples, and returns what it finds, what is worst first. It leaves
+// the samples as they are. It panics if there is no Build, no sample, or a sample that isn't a GET
+// or has a body.
 func Run(c Config, samples ...*http.Request) (found []Finding) {
 	if c.Build == nil || len(samples) == 0 {
 		panic("middlewaretest: Run needs Config.Build and a sample")
@@ -141,8 +145,9 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 	return found
 }
 
-// try sends two requests to an empty cache, and says how what the second gets differs from what it gets alone. Where it does, it
-// may be that time has passed: it is tried again, between two looks at what is the same each time.
+// try sends two requests to an empty cache, and says how what the second gets differs from what it
+// gets alone. Where it does, it may be that time has passed: it is tried again, between two looks
+// at what is the same each time.
 func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
 	both := func() response {
 		h := c.Build()

@@ -19,7 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware/middlewaretest"
 )
 
-// naive is a cache as people write it: it keeps the first response for all whose requests have one key.
+// naive is a cache as people write it: it keeps the first response for all whose requests have one
+// key.
 func naive(key func(*http.Request) string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex

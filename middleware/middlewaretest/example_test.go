@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware/middlewaretest"
 )
 
-// The page builds its links from a field that any client can send, and doesn't say so. In a test, Audit does the same as Run
-// and fails the test for each finding.
+// The page builds its links from a field that any client can send, and doesn't say so. In a test,
+// Audit does the same as Run and fails the test for each finding.
 func Example() {
 	page := func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// changedByCaches are the fields in which a stored response may differ from the one that was stored.
+// changedByCaches are the fields in which a stored response may differ from the one that was
+// stored.
 var changedByCaches = []string{
 	"Age", "Date", "Expires", "Via", "Warning", "Cache-Status", "X-Cache", "Content-Length", "Transfer-Encoding", "Connection", "Server-Timing",
 }
 
-// mark is in every value that a variation makes up, and nowhere else. It has no digits, for those are not compared where they
-// change by themselves.
+// mark is in every value that a variation makes up, and nowhere else. It has no digits, for those
+// are not compared where they change by themselves.
 const mark = "zqauditzq"
 
 // response is what a request got.
@@ -61,7 +62,8 @@ func nothing([]byte) []byte             { return nil }
 
 const perAsk = 4
 
-// ask adds what two handlers with an empty cache answer, each of them twice, for that is how caching itself shows.
+// ask adds what two handlers with an empty cache answer, each of them twice, for that is how
+// caching itself shows.
 func (c Config) ask(a *alone, sample *http.Request, change func(*http.Request)) {
 	for range perAsk / 2 {
 		h := c.Build()

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Fields are the fields of requests that are varied in each audit, beside Authorization and Cookie, with the values they get.
-// The list is what common frameworks, proxies and handlers read.
+// Fields are the fields of requests that are varied in each audit, beside Authorization and Cookie,
+// with the values they get. The list is what common frameworks, proxies and handlers read.
 var Fields = map[string][]string{
 	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
 	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"}, "Forwarded": {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
@@ -48,7 +48,8 @@ type variation struct {
 	oneWay bool // a cache may answer the changed one by itself, in another way than the handler does
 }
 
-// forCaches are fields that a cache may answer by itself: with a part, with 304, or not from what it has.
+// forCaches are fields that a cache may answer by itself: with a part, with 304, or not from what
+// it has.
 var forCaches = []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma"}
 
 // The advice for each family of variations.
@@ -66,8 +67,8 @@ const (
 // somebody is the address of who asks.
 const somebody = "192.0.2.1:1234"
 
-// request is a copy of the sample with a change, as a server would have read it. It is made anew each time: handlers may change
-// what they get.
+// request is a copy of the sample with a change, as a server would have read it. It is made anew
+// each time: handlers may change what they get.
 func request(sample *http.Request, change func(*http.Request)) *http.Request {
 	r := sample.Clone(sample.Context())
 	r.Method, r.Proto, r.ProtoMajor, r.ProtoMinor = http.MethodGet, "HTTP/1.1", 1, 1
@@ -223,8 +224,9 @@ func hosts() (all []variation) {
 	return all
 }
 
-// named are fields that stand in Connection, too. A proxy behind the cache removes them, such as httputil.ReverseProxy, so that
-// the backend answers as if they weren't there; a cache that compares them as they came gives that to others.
+// named are fields that stand in Connection, too. A proxy behind the cache removes them, such as
+// httputil.ReverseProxy, so that the backend answers as if they weren't there; a cache that
+// compares them as they came gives that to others.
 func (c Config) named(sample *http.Request) (all []variation) {
 	values := map[string]string{"Cookie": "session=" + mark, "Authorization": "Bearer " + mark}
 	for name, some := range Fields {
@@ -249,7 +251,8 @@ func (c Config) named(sample *http.Request) (all []variation) {
 	return all
 }
 
-// connections are clients of one resource whose connections differ. Those by TLS are compared with one by TLS for the same host.
+// connections are clients of one resource whose connections differ. Those by TLS are compared with
+// one by TLS for the same host.
 func connections() (all []variation) {
 	add := func(kind Kind, what string, victim, change func(*http.Request)) {
 		all = append(all, variation{kind: kind, what: what, advice: adviseConn, victim: victim, change: change})

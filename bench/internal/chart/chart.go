@@ -1,5 +1,6 @@
-// Package chart draws the benchmark's figures as SVG, and puts them on a page of their own that needs nothing else: no script,
-// no network, readable in light and dark and without seeing the pictures, for each has its figures as a table below it.
+// Package chart draws the benchmark's figures as SVG, and puts them on a page of their own that
+// needs nothing else: no script, no network, readable in light and dark and without seeing the
+// pictures, for each has its figures as a table below it.
 package chart
 
 import (

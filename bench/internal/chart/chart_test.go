@@ -81,7 +81,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The page is one file, has each figure also as a table, takes nothing from elsewhere, and is well formed whatever names are.
+// The page is one file, has each figure also as a table, takes nothing from elsewhere, and is well
+// formed whatever names are.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
 	page := Page{Title: "a <title>", Intro: []string{"It was <measured>."}, Sections: []Section{{Title: "One", Figures: []Figure{

@@ -74,7 +74,8 @@ func (c Lines) SVG() template.HTML {
 // mostRows is how many points the table of a curve has.
 const mostRows = 60
 
-// Table has the same as a table, the points of all curves by their X; of many points each so many-th.
+// Table has the same as a table, the points of all curves by their X; of many points each so
+// many-th.
 func (c Lines) Table() Table {
 	t := Table{Head: []string{c.X}}
 	at := map[float64][]string{}

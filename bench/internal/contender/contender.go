@@ -1,8 +1,9 @@
-// Package contender has the ways to protect an expensive load that the benchmark compares: nothing, a flight in the process,
-// the stages of the example's way to a distributed lock, and cacheguard with its options. What other libraries do is in the
-// module bench/peers, which adds its own.
+// Package contender has the ways to protect an expensive load that the benchmark compares: nothing,
+// a flight in the process, the stages of the example's way to a distributed lock, and cacheguard
+// with its options. What other libraries do is in the module bench/peers, which adds its own.
 //
-// All get the same client, the same lifetimes and the same origin; what a contender can't be told, its Note says.
+// All get the same client, the same lifetimes and the same origin; what a contender can't be told,
+// its Note says.
 package contender
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Rig is what a contender is built on in a replica. All of a run's replicas have the same, but for the client.
+// Rig is what a contender is built on in a replica. All of a run's replicas have the same, but for
+// the client.
 type Rig struct {
 	Redis *redis.Client
 

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FlightLock is the name of the best that can be had from the textbook: callers of a process are put together first, so that
-// each process asks for the lock once.
+// FlightLock is the name of the best that can be had from the textbook: callers of a process are
+// put together first, so that each process asks for the lock once.
 const FlightLock = "singleflight+lock"
 
 var flightLock = Contender{

@@ -18,8 +18,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 type options = cacheguard.Options[string]
 
-// guarded is cacheguard: with its defaults, but for the lifetimes that all have, and with each option that changes what a
-// stampede looks like.
+// guarded is cacheguard: with its defaults, but for the lifetimes that all have, and with each
+// option that changes what a stampede looks like.
 var guarded = []Contender{
 	{Name: "cacheguard", What: "with its defaults, but for the lifetimes that all have here: LeaseTTL is -lock-ttl (by default 3s), NegativeTTL is TTL, no Jitter",
 		Note: "A process runs MaxLoads, 64, loads at a time.", Open: openGuarded(func(*options) {})},
@@ -39,7 +39,8 @@ func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, er
 	return func(ctx context.Context, r Rig) (Protection, error) { return OpenGuarded(ctx, r, with, nil) }
 }
 
-// OpenGuarded opens cacheguard with other options, on a store that may be wrapped; nil: with none, as it is.
+// OpenGuarded opens cacheguard with other options, on a store that may be wrapped; nil: with none,
+// as it is.
 func OpenGuarded(
 	ctx context.Context, r Rig, with func(*options), wrap func(cacheguard.Store) cacheguard.Store,
 ) (Protection, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// routes are HTTP servers, each replica with one of its own, whose callers are clients over the loopback network: a handler as
-// it is, and the same one behind the middleware.
+// routes are HTTP servers, each replica with one of its own, whose callers are clients over the
+// loopback network: a handler as it is, and the same one behind the middleware.
 var routes = []Contender{
 	{Name: "http-none", What: "a chi route that loads", Open: openRoute(false)},
 	{Name: "http", What: "the same route behind package middleware", Open: openRoute(true)},
@@ -33,7 +33,8 @@ type route struct {
 	pages  *middleware.Cache
 }
 
-// shopHost is what all clients ask for, as behind a load balancer: the replicas' own addresses would be another site each.
+// shopHost is what all clients ask for, as behind a load balancer: the replicas' own addresses
+// would be another site each.
 const shopHost = "shop.test"
 
 func openRoute(guarded bool) func(context.Context, Rig) (Protection, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// stages are those of the example that need nothing but one Redis, and don't have a flaw by which they differ in nothing
-// that is measured here.
+// stages are those of the example that need nothing but one Redis, and don't have a flaw by which
+// they differ in nothing that is measured here.
 func stages() []Contender {
 	var all []Contender
 	for _, s := range stage.All() {

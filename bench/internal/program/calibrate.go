@@ -24,7 +24,8 @@ func pings(ctx context.Context, r *rig) (getter, func(), error) {
 	return func(ctx context.Context, _ string) error { return r.rdb.Ping(ctx).Err() }, func() {}, r.warm(ctx)
 }
 
-// calibration is what the machine takes for the steps of a stampede, none of which is measured with one.
+// calibration is what the machine takes for the steps of a stampede, none of which is measured with
+// one.
 type calibration struct {
 	Start    int64 `json:"startNanos"`   // processor time for each caller
 	Client   int64 `json:"clientNanos"`  // and for each of its commands

@@ -14,7 +14,8 @@ import (
 // childEnv tells a test binary that it was started as a replica.
 const childEnv = "CACHEGUARD_BENCH_REPLICA"
 
-// child is a replica's process: this program once more, with orders and answers as JSON on its stdin and stdout.
+// child is a replica's process: this program once more, with orders and answers as JSON on its
+// stdin and stdout.
 type child struct {
 	cmd *exec.Cmd
 	in  io.Closer

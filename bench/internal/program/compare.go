@@ -12,15 +12,16 @@ import (
 	"text/tabwriter"
 )
 
-// floorRatio is what something costs beside a floor, in each repetition of one run: the smaller the better. Ratios of two runs can be
-// compared, times can't.
+// floorRatio is what something costs beside a floor, in each repetition of one run: the smaller the
+// better. Ratios of two runs can be compared, times can't.
 type floorRatio struct {
 	Name  string    `json:"name"`
 	Floor string    `json:"floor"`
 	Each  []float64 `json:"each"`
 }
 
-// ratios are those of a cold key: the 99th percentile of latency without the load, to that of callers who share a load in each process.
+// ratios are those of a cold key: the 99th percentile of latency without the load, to that of
+// callers who share a load in each process.
 func (p runPlan) ratios(reports []matchReport) (all []floorRatio) {
 	for _, r := range reports {
 		floor := r.Results[growthFloor]

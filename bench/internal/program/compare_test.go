@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// What has become slower beside its floor fails the comparison, by its median and beyond the tolerance; so does what is not there any more.
+// What has become slower beside its floor fails the comparison, by its median and beyond the
+// tolerance; so does what is not there any more.
 func TestCompare(t *testing.T) {
 	file := func(ratios string) string {
 		name := filepath.Join(t.TempDir(), "ratios.json")

@@ -13,8 +13,8 @@ import (
 // mostPatience is how long nobody may have had the lock, or answered.
 const mostPatience = time.Minute
 
-// conductor tells contenders when to ask for a lock and when to give it back, and hears when they did. All that is
-// measured they measure themselves.
+// conductor tells contenders when to ask for a lock and when to give it back, and hears when they
+// did. All that is measured they measure themselves.
 type conductor struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -119,7 +119,8 @@ func (c *conductor) rest(d time.Duration) {
 // upTo is a random time.
 func upTo(most time.Duration) time.Duration { return rand.N(most + 1) }
 
-// handovers has the lock change hands n times, after a time that is not counted in which everybody had it once or so.
+// handovers has the lock change hands n times, after a time that is not counted in which everybody
+// had it once or so.
 func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted handoverCount, err error) {
 	for who := range contenders {
 		if err := c.tell(toLock, who); err != nil {
@@ -157,8 +158,8 @@ func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (to
 	return took, after.minus(counted), err
 }
 
-// handover has the holder give the lock back, and returns who has it next and how long that took: from just before
-// Unlock was called to when Lock had returned.
+// handover has the holder give the lock back, and returns who has it next and how long that took:
+// from just before Unlock was called to when Lock had returned.
 func (c *conductor) handover(holder int) (took int64, next int, err error) {
 	if err := c.tell(toUnlock, holder); err != nil {
 		return 0, 0, err

@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// contest is one scenario for one contender: a fleet of processes that was started for it, and the origin they load from.
+// contest is one scenario for one contender: a fleet of processes that was started for it, and the
+// origin they load from.
 type contest struct {
 	ctx    context.Context
 	arena  *arena
@@ -119,7 +120,8 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 	return *r, nil
 }
 
-// end kills the processes: what is stuck in one doesn't end by itself, and nothing in them is worth anything any more.
+// end kills the processes: what is stuck in one doesn't end by itself, and nothing in them is worth
+// anything any more.
 func (t *contest) end() {
 	for _, c := range t.fleet {
 		_ = c.cmd.Process.Kill()
@@ -179,7 +181,8 @@ func (t *contest) key(p slowdb.Plan) string {
 	return key
 }
 
-// keyed makes so many keys whose names have a number behind a common one, and returns that and all of them.
+// keyed makes so many keys whose names have a number behind a common one, and returns that and all
+// of them.
 func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 	t.keys++
 	common = t.prefix + strconv.Itoa(t.keys)
@@ -218,8 +221,8 @@ func (t *contest) burstAt(key string, keys, callers int, at time.Time) *burst {
 	return b
 }
 
-// wait waits for the answers, and counts them. least is the version that an answer must have, or it is stale; those are
-// counted in stale.
+// wait waits for the answers, and counts them. least is the version that an answer must have, or it
+// is stale; those are counted in stale.
 func (t *contest) wait(b *burst, least int64, stale *int) error {
 	for i, answered := range b.answers {
 		a, alive := <-answered
@@ -255,8 +258,8 @@ func (t *contest) wait(b *burst, least int64, stale *int) error {
 	return nil
 }
 
-// awoken tells the time before a cold key's loads from that after them. Callers were woken by their own process' load, or by the
-// first one, where that has none.
+// awoken tells the time before a cold key's loads from that after them. Callers were woken by their
+// own process' load, or by the first one, where that has none.
 func (t *contest) awoken(b *burst, key string) {
 	loads := t.origin.Loads(key)
 	if len(loads) == 0 {
@@ -287,7 +290,8 @@ func (t *contest) wasKilled(replica int) bool {
 	return t.heard[replica].killed
 }
 
-// change gives a key a new version and has a process tell the caches. It returns when that is acknowledged.
+// change gives a key a new version and has a process tell the caches. It returns when that is
+// acknowledged.
 func (t *contest) change(key string, replica int) (version int64, err error) {
 	version = t.origin.Change(key)
 	a, alive := <-t.heard[replica].send(contestOrder{Do: "invalidate", Key: key})
@@ -300,7 +304,8 @@ func (t *contest) change(key string, replica int) (version int64, err error) {
 	return version, nil
 }
 
-// round counts what a burst on a cold key costs: loads, of which so many are needed, and commands at Redis.
+// round counts what a burst on a cold key costs: loads, of which so many are needed, and commands
+// at Redis.
 func (t *contest) round(key string, need int, during func() error) error {
 	return t.rounds([]string{key}, need, during)
 }

@@ -10,7 +10,8 @@ import (
 // slice is the time of which a point of the timeline tells.
 const slice = 100 * time.Millisecond
 
-// timeline is the longest that requests took which arrived in each slice of time, and where loads began.
+// timeline is the longest that requests took which arrived in each slice of time, and where loads
+// began.
 func timeline(name string, seen sight) (waits, loads chart.Series) {
 	n := int((seen.End - seen.Start + int64(slice) - 1) / int64(slice))
 	longest, begun := make([]int64, n), make([]int, n)

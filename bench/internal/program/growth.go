@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// growthFloor is what a contender's cost is compared with: each process loads for itself, and asks nobody.
+// growthFloor is what a contender's cost is compared with: each process loads for itself, and asks
+// nobody.
 const growthFloor = "singleflight"
 
 // growthPlan is what growth measures: a cold key, and fleets that get larger.
@@ -152,7 +153,8 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
 }
 
-// row runs the floor and the contender with a fleet of one size, one after the other in each repetition.
+// row runs the floor and the contender with a fleet of one size, one after the other in each
+// repetition.
 func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.Contender, processes, callers int) (growthRow, error) {
 	a := &arena{
 		server: server, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,

@@ -59,7 +59,8 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	return p.print(stdout, server.about(ctx), seen)
 }
 
-// lasts is how long all of it takes at least: the lock is held, and wanted again, for times that are drawn on purpose.
+// lasts is how long all of it takes at least: the lock is held, and wanted again, for times that
+// are drawn on purpose.
 func (p handoverPlan) lasts() time.Duration {
 	turns := p.Repeat * (p.Contenders + p.Handovers)
 	for _, processes := range p.Growth {
@@ -117,7 +118,8 @@ type handoverTally struct {
 	Messages float64 `json:"messages"`
 }
 
-// aloneTally is what one repetition of one locker showed that nobody else wanted, for locking and unlocking once.
+// aloneTally is what one repetition of one locker showed that nobody else wanted, for locking and
+// unlocking once.
 type aloneTally struct {
 	P50       int64   `json:"p50Nanos"`
 	P99       int64   `json:"p99Nanos"`

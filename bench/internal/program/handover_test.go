@@ -77,7 +77,8 @@ func TestHandover(t *testing.T) {
 			continue
 		}
 		for _, one := range ts {
-			// A lock that was given back before the next holder stood in the line needs no message, and one may arrive late.
+			// A lock that was given back before the next holder stood in the line needs no message,
+			// and one may arrive late.
 			if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 || one.Commands > 40 || one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 {
 				t.Errorf("%s: %+v", name, one)
 			}

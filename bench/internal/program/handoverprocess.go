@@ -38,8 +38,9 @@ type handoverReport struct {
 	Done move
 	Who  int
 
-	// At is when Lock had returned, or just before Unlock was called: nanoseconds since 1970 by the wall clock, the one
-	// clock whose readings a program may compare with those of another process everywhere.
+	// At is when Lock had returned, or just before Unlock was called: nanoseconds since 1970 by the
+	// wall clock, the one clock whose readings a program may compare with those of another process
+	// everywhere.
 	At int64
 
 	Trips, Messages int64

@@ -72,7 +72,8 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 	return t.Flush()
 }
 
-// counted is what a process counted of what its own client sends and hears, or "-" for a locker with another client.
+// counted is what a process counted of what its own client sends and hears, or "-" for a locker
+// with another client.
 func (p handoverPlan) counted(locker, text string) string {
 	if slices.ContainsFunc(p.of, func(l Locker) bool { return l.Name == locker && l.OwnClient }) {
 		return "-"
@@ -80,7 +81,8 @@ func (p handoverPlan) counted(locker, text string) string {
 	return text
 }
 
-// figure is the median of the repetitions, and from where to where they go if there is more than one.
+// figure is the median of the repetitions, and from where to where they go if there is more than
+// one.
 func figure[T any](ts []T, format string, of func(T) float64) string {
 	var values []float64
 	for _, t := range ts {

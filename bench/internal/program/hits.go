@@ -16,11 +16,12 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and nothing else.
+// hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and
+// nothing else.
 const hitsFloor = "none"
 
-// hitsPlan is what hits measures: keys that are cached, and callers that ask for them, each one call after the other: several
-// all for the same one, and each for one of its own.
+// hitsPlan is what hits measures: keys that are cached, and callers that ask for them, each one
+// call after the other: several all for the same one, and each for one of its own.
 type hitsPlan struct {
 	Goroutines []int         `json:"goroutines"`
 	Sizes      []int         `json:"sizes"`     // bytes

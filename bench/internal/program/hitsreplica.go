@@ -18,7 +18,8 @@ type hitAnswer struct {
 	P50, P99 int64 // nanoseconds of one call
 }
 
-// shortCall is what a call takes at most that isn't timed each time: looking at the clock would be a part of it.
+// shortCall is what a call takes at most that isn't timed each time: looking at the clock would be
+// a part of it.
 const shortCall = 2 * time.Microsecond
 
 // timed is of how many short calls one is timed.

@@ -29,7 +29,8 @@ type idleRow struct {
 // idleRounds is how often each is measured.
 const idleRounds = 20
 
-// bystanders are processes of a fleet, as far as Redis can tell: stores with a subscription each. The first two do something.
+// bystanders are processes of a fleet, as far as Redis can tell: stores with a subscription each.
+// The first two do something.
 type bystanders struct {
 	ctx            context.Context
 	rdb            *redis.Client
@@ -39,7 +40,8 @@ type bystanders struct {
 	stops          []func() error
 }
 
-// idle measures a fleet of two, then beside so many processes of another cache, and then of the same one, too.
+// idle measures a fleet of two, then beside so many processes of another cache, and then of the
+// same one, too.
 func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, err error) {
 	b := &bystanders{ctx: ctx, rdb: server.rdb, prefix: "bench-" + freshPrefix(), waits: make(chan struct{}, 1)}
 	defer func() {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Every member that -json prints has a name that is chosen, and all but those of plans stand in the documentation of the command.
+// Every member that -json prints has a name that is chosen, and all but those of plans stand in the
+// documentation of the command.
 func TestJSONIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("../../main.go")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // lockPrefix begins the names of contenders that have a locker's locks under the loader.
 const lockPrefix = "lock-"
 
-// lockContenders are the loader with each locker under it. What keeps the locks is started for the run.
+// lockContenders are the loader with each locker under it. What keeps the locks is started for the
+// run.
 func lockContenders() []contender.Contender {
 	var all []contender.Contender
 	for _, name := range lockSystemNames {

@@ -20,7 +20,8 @@ type Locker struct {
 	Name      string
 	OwnClient bool // it asks Redis with a client of its own, whose trips and messages nobody counts
 
-	// Open makes it ready to be used in this process. The client is closed by whoever made it, after stop.
+	// Open makes it ready to be used in this process. The client is closed by whoever made it,
+	// after stop.
 	Open func(ctx context.Context, rdb *redis.Client) (lock LockFunc, stop func(), err error)
 }
 
@@ -39,7 +40,8 @@ var lockers = []Locker{
 	{Name: "broadcast", Open: broadcast},
 }
 
-// floor is the least that a lock costs that nobody else wants. It knows no others, and not whose it is.
+// floor is the least that a lock costs that nobody else wants. It knows no others, and not whose it
+// is.
 var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		err := rdb.SetArgs(ctx, name, "held", redis.SetArgs{Mode: "NX", TTL: lockTTL}).Err()
@@ -72,8 +74,8 @@ func ours(opts redislock.Options) func(context.Context, *redis.Client) (LockFunc
 // pollEvery is what the libraries' examples show.
 const pollEvery = 100 * time.Millisecond
 
-// poll is the pattern from the textbook: SET NX PX with a token of its own until it works, and a script that deletes
-// what has the token.
+// poll is the pattern from the textbook: SET NX PX with a token of its own until it works, and a
+// script that deletes what has the token.
 func poll(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		token := uuid.NewString()
@@ -105,7 +107,8 @@ return redis.call('DEL', KEYS[1])`)
 
 const freeChannel = "handover:free"
 
-// broadcast is poll whose releases are told in a channel that all processes listen to: all who wait ask then.
+// broadcast is poll whose releases are told in a channel that all processes listen to: all who wait
+// ask then.
 func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	sub := rdb.Subscribe(ctx, freeChannel)
 	if _, err := sub.Receive(ctx); err != nil {
@@ -151,8 +154,8 @@ func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error)
 	}, stop, nil
 }
 
-// list is the floor of a hand-over: a list with one entry, which Redis itself gives to whoever has waited longest. There is
-// no lease: a holder that dies takes the lock along.
+// list is the floor of a hand-over: a list with one entry, which Redis itself gives to whoever has
+// waited longest. There is no lease: a holder that dies takes the lock along.
 func list(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		entry := name + ":entry"

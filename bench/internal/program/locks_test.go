@@ -113,8 +113,8 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 	}
 }
 
-// TestLocksUnderStress: no two believe to have one lock, and no process dies, whatever stands still. With CACHEGUARD_TEST=soak
-// each of the lockers goes on for a minute.
+// TestLocksUnderStress: no two believe to have one lock, and no process dies, whatever stands
+// still. With CACHEGUARD_TEST=soak each of the lockers goes on for a minute.
 func TestLocksUnderStress(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	lasts := "3s"

@@ -158,7 +158,8 @@ func (s *seat) listen(c *child) {
 	}
 }
 
-// stand stops the process for less than a lease, about one, or more, again and again until ctx ends.
+// stand stops the process for less than a lease, about one, or more, again and again until ctx
+// ends.
 func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, s.lease, 0.2, 1))
@@ -234,7 +235,8 @@ func (t *tail) why(err error) string {
 	return strings.TrimSuffix(fmt.Sprintf("%v: %s", err, line), ": ")
 }
 
-// trouble has masters be stopped, killed and begun again, one after another, until ctx ends. All are well then.
+// trouble has masters be stopped, killed and begun again, one after another, until ctx ends. All
+// are well then.
 func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Duration, r *referee) error {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, lease, 0.2, 2))
@@ -269,7 +271,8 @@ func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Durati
 	return nil
 }
 
-// stress has holders in some processes use a locker for a while, and processes and servers stand still.
+// stress has holders in some processes use a locker for a while, and processes and servers stand
+// still.
 func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally, err error) {
 	var ms masters
 	var where string

@@ -60,12 +60,14 @@ type holdersPlan struct {
 	Seed          uint64
 }
 
-// careless is of how many holders one doesn't look at Err after its work: it did before, and its work can't be interrupted.
+// careless is of how many holders one doesn't look at Err after its work: it did before, and its
+// work can't be interrupted.
 const careless = 4
 
 const toOpen = 20 // tries to open a locker
 
-// holdersProcess is one process with holders, which acquire, hold and give back until they are told to finish.
+// holdersProcess is one process with holders, which acquire, hold and give back until they are told
+// to finish.
 func holdersProcess(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	redis.SetLogger(quiet{}) // a line for each connection that a master refuses
 	in := json.NewDecoder(bufio.NewReader(stdin))
@@ -166,8 +168,8 @@ func (h *holders) sayLocked(r holderReport) { _ = h.out.Encode(r) } // if nobody
 // patience is how long a holder waits for a lock, and for its Unlock.
 func (h *holders) patience() time.Duration { return 20 * h.plan.Lease }
 
-// work is the life of a holder: it waits for a lock or tries to have it, holds it for a moment, or for several renewals, and
-// does it again.
+// work is the life of a holder: it waits for a lock or tries to have it, holds it for a moment, or
+// for several renewals, and does it again.
 func (h *holders) work(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		acquire := h.locker.Lock

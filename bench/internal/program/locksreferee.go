@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// referee judges the holders of some names. Holders tell it when they begin, before they act and when they end, and it asks
-// them whether they believe that they have the lock, which is what Err says. What it is told has the order in which it comes.
+// referee judges the holders of some names. Holders tell it when they begin, before they act and
+// when they end, and it asks them whether they believe that they have the lock, which is what Err
+// says. What it is told has the order in which it comes.
 //
-// Two have the lock at once if both say so when they are asked after both have begun. That proves it: a lock whose Err is nil
-// was held all the time since it was acquired, so both were held in the moment in which the later one was heard to have begun,
-// whatever was slow, or stood still, on the way to the referee. One is enough if a larger fencing token than its own has been
-// seen: then another one was given the lock while this one could still count on it. That a process stood still excuses neither,
-// because Err looks at the clock.
+// Two have the lock at once if both say so when they are asked after both have begun. That proves
+// it: a lock whose Err is nil was held all the time since it was acquired, so both were held in the
+// moment in which the later one was heard to have begun, whatever was slow, or stood still, on the
+// way to the referee. One is enough if a larger fencing token than its own has been seen: then
+// another one was given the lock while this one could still count on it. That a process stood still
+// excuses neither, because Err looks at the clock.
 //
-// What it excuses is a holder that looks at Err, stands still, and acts when the next one has begun: no lock prevents that. It
-// is what a fencing token is for: what the lock protects refuses tokens smaller than the largest it has seen.
+// What it excuses is a holder that looks at Err, stands still, and acts when the next one has
+// begun: no lock prevents that. It is what a fencing token is for: what the lock protects refuses
+// tokens smaller than the largest it has seen.
 type referee struct {
 	lease time.Duration
 	ask   func(process int, hold, question int64)
@@ -152,7 +155,8 @@ func (r *referee) answers(question int64, believes bool) {
 	}
 }
 
-// forgotten says whether a master has forgotten so lately that one of them may still believe in what was there: for a lease.
+// forgotten says whether a master has forgotten so lately that one of them may still believe in
+// what was there: for a lease.
 func (r *referee) forgotten(d *doubt) bool {
 	return slices.ContainsFunc(r.emptied, func(at time.Time) bool {
 		return d.asked.Before(at.Add(r.lease))
@@ -166,7 +170,8 @@ func (d *doubt) String() string {
 	return fmt.Sprintf("processes %d and %d believed in the lock of %s, with the tokens %d and %d", d.of[0].process, d.of[1].process, d.of[0].name, d.of[0].token, d.of[1].token)
 }
 
-// acts is told that a holder, which has looked at Err at some time, does something to what the lock protects.
+// acts is told that a holder, which has looked at Err at some time, does something to what the lock
+// protects.
 func (r *referee) acts(at holdOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +185,8 @@ func (r *referee) acts(at holdOf) {
 	}
 }
 
-// late counts what a holder does when the next one has begun. It was acquired a lease at most before it was heard to have begun.
+// late counts what a holder does when the next one has begun. It was acquired a lease at most
+// before it was heard to have begun.
 func (r *referee) late(h *holding, n *judged) {
 	if r.stood[h.process].After(h.began.Add(-r.lease)) {
 		r.tally.LateStopped++
@@ -209,7 +215,8 @@ func (r *referee) end(at holdOf) {
 	n.open = slices.DeleteFunc(n.open, func(other *holding) bool { return other == h })
 }
 
-// stands is told that a process is about to be stopped, and goesOn that it is about to be continued.
+// stands is told that a process is about to be stopped, and goesOn that it is about to be
+// continued.
 func (r *referee) stands(process int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

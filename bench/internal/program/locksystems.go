@@ -25,7 +25,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// lockSystem is where a locker keeps its locks. The parent starts it and tells its processes where it is.
+// lockSystem is where a locker keeps its locks. The parent starts it and tells its processes where
+// it is.
 type lockSystem struct {
 	start func(redis string) (where string, stop func(), err error)
 	open  func(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error)

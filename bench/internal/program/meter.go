@@ -37,7 +37,8 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// messageHead is how a message begins in RESP2 and RESP3, after the line that says of how many parts it is.
+// messageHead is how a message begins in RESP2 and RESP3, after the line that says of how many
+// parts it is.
 var messageHead = []byte("$7\r\nmessage\r\n")
 
 // messageCounter counts messages in a stream that comes in pieces.

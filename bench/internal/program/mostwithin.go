@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// mostWithin returns how many of these moments at most lie in any time of this length, its end left out.
+// mostWithin returns how many of these moments at most lie in any time of this length, its end left
+// out.
 func mostWithin(moments []int64, length time.Duration) (most int) {
 	sorted := slices.Sorted(slices.Values(moments))
 	first := 0

@@ -6,8 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// Peers are the contenders that a program has besides those of this module. Whoever has libraries of others to show
-// lives in a module of its own, so that they are no dependencies of this one.
+// Peers are the contenders that a program has besides those of this module. Whoever has libraries
+// of others to show lives in a module of its own, so that they are no dependencies of this one.
 type Peers struct {
 	Lockers    []Locker              // for handover
 	Contenders []contender.Contender // for the scenarios

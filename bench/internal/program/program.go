@@ -1,4 +1,5 @@
-// Package program is the benchmark: the command bench, and the command bench/peers, which has libraries of others besides.
+// Package program is the benchmark: the command bench, and the command bench/peers, which has
+// libraries of others besides.
 package program
 
 import (
@@ -14,7 +15,8 @@ import (
 	"syscall"
 )
 
-// Main runs the program's command line, with these peers besides what it has itself, and ends the process.
+// Main runs the program's command line, with these peers besides what it has itself, and ends the
+// process.
 func Main(peers Peers) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

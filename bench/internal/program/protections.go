@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// protections are the ways to guard the origin, by name. Each returns how to get a key, ready to be used.
+// protections are the ways to guard the origin, by name. Each returns how to get a key, ready to be
+// used.
 var protections = map[string]func(context.Context, *rig) (getter, func(), error){
 	"none":               none,
 	"singleflight":       single,
@@ -77,8 +78,8 @@ func single(ctx context.Context, r *rig) (getter, func(), error) {
 	}, func() {}, r.warm(ctx)
 }
 
-// flightOnly is the loader's own flight without the lease, around the plain pattern: the read on the caller's
-// goroutine, the load on another one, as the loader does it.
+// flightOnly is the loader's own flight without the lease, around the plain pattern: the read on
+// the caller's goroutine, the load on another one, as the loader does it.
 func flightOnly(ctx context.Context, r *rig) (getter, func(), error) {
 	type result struct {
 		v   string

@@ -32,8 +32,8 @@ type proxyPlan struct {
 
 const proxyGrace = 5 * time.Second // for requests that are under way at the end
 
-// proxy serves an origin through the middleware until ctx ends, or for -time: the way to point a public test-suite for
-// HTTP caches at it.
+// proxy serves an origin through the middleware until ctx ends, or for -time: the way to point a
+// public test-suite for HTTP caches at it.
 func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	p, err := parseProxy(args, stderr)
 	if err != nil {
@@ -141,7 +141,8 @@ func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll 
 	return s, func() error { return errors.Join(s.Close(), rdb.Close()) }, nil
 }
 
-// origin is the handler behind the cache: it asks the origin for what it is asked for, as it is asked for.
+// origin is the handler behind the cache: it asks the origin for what it is asked for, as it is
+// asked for.
 func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 	reverse := &httputil.ReverseProxy{
@@ -159,8 +160,8 @@ func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reverse.ServeHTTP(seldomFlushed{w}, r) })
 }
 
-// seldomFlushed flushes event streams only. ReverseProxy flushes each part of a response whose length it doesn't know,
-// which a cache has to take for a stream that may never end.
+// seldomFlushed flushes event streams only. ReverseProxy flushes each part of a response whose
+// length it doesn't know, which a cache has to take for a stream that may never end.
 type seldomFlushed struct{ http.ResponseWriter }
 
 func (w seldomFlushed) FlushError() error {

@@ -111,8 +111,8 @@ func avalanche(t *contest) error {
 	})
 }
 
-// redisGone kills Redis under a hot key. Each process may then load once; nobody has to fail, and nobody has to wait for a server
-// that doesn't answer.
+// redisGone kills Redis under a hot key. Each process may then load once; nobody has to fail, and
+// nobody has to wait for a server that doesn't answer.
 func redisGone(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
 	if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
@@ -141,7 +141,8 @@ func notThere(t *contest) error {
 	})
 }
 
-// failing has everybody get an error, the sooner the better, and the origin asked as little as can be.
+// failing has everybody get an error, the sooner the better, and the origin asked as little as can
+// be.
 func failing(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load, Fails: true})
 	return t.round(key, 1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
@@ -171,9 +172,10 @@ func slowLoad(t *contest) error {
 	return t.round(key, 1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
 }
 
-// race changes the value in the middle of the first load, and has the caches told by the replica that comes so many after
-// the one that loads. Those who asked before it was acknowledged may be told either; those who ask after that, and
-// those who ask when all is over, must not be told what was before.
+// race changes the value in the middle of the first load, and has the caches told by the replica
+// that comes so many after the one that loads. Those who asked before it was acknowledged may be
+// told either; those who ask after that, and those who ask when all is over, must not be told what
+// was before.
 func race(t *contest, after int) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
 	return t.round(key, 2, func() error {

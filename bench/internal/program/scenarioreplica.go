@@ -169,8 +169,8 @@ func (r *contestant) obey(ctx context.Context, o contestOrder) contestAnswer {
 	return a
 }
 
-// burst has all callers ask at the same moment. Those who have no answer when the patience ends are stuck, and left behind:
-// not every contender looks at a caller's context.
+// burst has all callers ask at the same moment. Those who have no answer when the patience ends are
+// stuck, and left behind: not every contender looks at a caller's context.
 func (r *contestant) burst(ctx context.Context, o contestOrder) (answers []callerAnswer, problem string) {
 	runtime.GC() // not in the middle of it, for any contender
 	at := time.Unix(0, o.At)

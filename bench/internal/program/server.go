@@ -29,7 +29,8 @@ const (
 	redisOrEmbeddedHelp = redisHelp + ", or embed one if there is none"
 )
 
-// openRedisOrEmbedded is openRedis, but where there is no redis-server it takes one that is embedded in this process.
+// openRedisOrEmbedded is openRedis, but where there is no redis-server it takes one that is
+// embedded in this process.
 func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	s, err := openRedis(ctx, addr)
 	if !errors.Is(err, errNoRedis) {
@@ -78,7 +79,8 @@ func openRedis(ctx context.Context, addr string) (*server, error) {
 	return s, nil
 }
 
-// try does once what a run does in a Redis that was there before, so that what it refuses is said once, and before anything starts.
+// try does once what a run does in a Redis that was there before, so that what it refuses is said
+// once, and before anything starts.
 func (s *server) try(ctx context.Context) error {
 	if err := reach(ctx, s.rdb, s.addr); err != nil {
 		return err
@@ -107,7 +109,8 @@ func reach(ctx context.Context, rdb *redis.Client, addr string) error {
 	return errors.Join(conn.Close(), rdb.Ping(ctx).Err())
 }
 
-// kill ends the server as a crash would, for restart to begin it again, without data. One that was there before is never killed.
+// kill ends the server as a crash would, for restart to begin it again, without data. One that was
+// there before is never killed.
 func (s *server) kill() {
 	if s.own != nil {
 		s.own.Kill()

@@ -25,7 +25,8 @@ type simulationPlan struct {
 	Validation validation
 }
 
-// simulation simulates fleets that no one machine has, or with -validate compares simulated stampedes with real ones.
+// simulation simulates fleets that no one machine has, or with -validate compares simulated
+// stampedes with real ones.
 func simulation(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := parseSimulation(args, stderr)
 	if err != nil {

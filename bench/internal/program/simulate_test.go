@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
-	"github.com/cacheguard/cacheguard/internal/simulate"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // smallFleet is a simulation that takes no time to speak of.
@@ -74,7 +74,8 @@ func TestSimulateForMachines(t *testing.T) {
 	}
 }
 
-// TestSimulateAsItIs compares loads, which are certain, of real and simulated stampedes. Times are the machine's.
+// TestSimulateAsItIs compares loads, which are certain, of real and simulated stampedes. Times are
+// the machine's.
 func TestSimulateAsItIs(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "2",

@@ -33,8 +33,8 @@ func standardMatches() []match {
 	return append(all, match{scenarioNamed("avalanche"), 4, standardKeys})
 }
 
-// standardContenders are the plain ways, the best lock of the example that each caller takes for itself, the textbook's lock under a
-// flight, and this module.
+// standardContenders are the plain ways, the best lock of the example that each caller takes for
+// itself, the textbook's lock under a flight, and this module.
 var standardContenders = []string{"none", "singleflight", "stage-watchdog", contender.FlightLock, "cacheguard"}
 
 // runPlan is what a run of scenarios measures.
@@ -121,8 +121,9 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	return p.print(stdout, about, reports, chosen, peers)
 }
 
-// moreSections are what the page of the standard run has besides its scenarios: a hot key that expires again and again, and
-// fleets that grow. They need a redis-server; without one they are left out.
+// moreSections are what the page of the standard run has besides its scenarios: a hot key that
+// expires again and again, and fleets that grow. They need a redis-server; without one they are
+// left out.
 func moreSections(ctx context.Context, peers Peers, going *progress, redis string) ([]chart.Section, error) {
 	server, err := openRedis(ctx, redis)
 	if errors.Is(err, errNoRedis) {

@@ -71,8 +71,8 @@ func TestScenarios(t *testing.T) {
 			if !strings.Contains(s.Failed[c.fails], c.words) {
 				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words, s.Results[c.fails])
 			}
-			// A process that the message has not reached yet may answer with what it is loading, which is documented, but
-			// not with StrongReads.
+			// A process that the message has not reached yet may answer with what it is loading,
+			// which is documented, but not with StrongReads.
 			if f := s.Failed["cacheguard"]; f != "" && !(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
 				t.Errorf("cacheguard: %s: %+v", f, s.Results["cacheguard"])
 			}
@@ -103,7 +103,8 @@ func TestScenarioUnderLocks(t *testing.T) {
 	}
 }
 
-// What is printed for people has a table for each scenario, and says behind a row what is wrong with it.
+// What is printed for people has a table for each scenario, and says behind a row what is wrong
+// with it.
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers", "5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s",
@@ -155,8 +156,8 @@ func TestStandardRunWithoutARedisServer(t *testing.T) {
 	}
 }
 
-// Where one of the peers' is among them, what is to be known of each stands below the table; and they are compared unless others
-// are named.
+// Where one of the peers' is among them, what is to be known of each stands below the table; and
+// they are compared unless others are named.
 func TestPeersAreDescribed(t *testing.T) {
 	ours := contender.Contender{Name: "ours", What: "one of ours", Note: "With a flaw."}
 	theirs := contender.Contender{Name: "theirs", What: "one of theirs", Note: "example.com/theirs v1.2.3."}

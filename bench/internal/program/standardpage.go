@@ -37,7 +37,8 @@ func writePage(name string, p chart.Page) error {
 	return f.Close()
 }
 
-// matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long callers take.
+// matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long
+// callers take.
 func matchSections(reports []matchReport, chosen []contender.Contender) []chart.Section {
 	var sections []chart.Section
 	for _, r := range reports {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage have in common.
+// steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage
+// have in common.
 type steady struct {
 	Processes   int           `json:"processes"`
 	Rate        int           `json:"rate"` // requests a second of each
@@ -28,7 +29,8 @@ type steady struct {
 	of    []string
 }
 
-// warmUp is for how long requests arrive before the clock starts: the cache is filled, connections are dialled.
+// warmUp is for how long requests arrive before the clock starts: the cache is filled, connections
+// are dialled.
 func (s *steady) warmUp(run time.Duration) time.Duration { return max(2*s.Load, min(run, time.Second)) }
 
 func (s *steady) flags(flags *flag.FlagSet, of ...string) {
@@ -72,8 +74,8 @@ func (s sight) due(replica, k int) int64 {
 	return s.Start + int64(replica)*int64(s.Offset) + int64(k)*int64(s.Interval)
 }
 
-// each has a fleet run for each protection in each repetition, one after another, and every repetition begin with
-// another one.
+// each has a fleet run for each protection in each repetition, one after another, and every
+// repetition begin with another one.
 func (s *steady) each(ctx context.Context, c course, look func(name string, seen sight)) error {
 	for n := range s.Repeat {
 		for i := range s.Protections {
@@ -143,7 +145,8 @@ func (s sight) loads() (all []load) {
 	return all
 }
 
-// late counts the arrivals that were issued too late, and tells by how much the latest thousandth of all was.
+// late counts the arrivals that were issued too late, and tells by how much the latest thousandth
+// of all was.
 func (s sight) late() (count int, p999 int64) {
 	var all []int64
 	for _, r := range s.Replicas {

@@ -81,7 +81,8 @@ func steadyReplica(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 	}
 }
 
-// work asks at each arrival. Those of the warm-up fill the cache and are not recorded, but for their loads.
+// work asks at each arrival. Those of the warm-up fill the cache and are not recorded, but for
+// their loads.
 func (s shift) work(ctx context.Context, o *origin, ask asker) record {
 	o.fails(s.Outage)
 	r := record{Latency: make([]int64, s.Count), Kind: make([]kind, s.Count), Made: make([]version, s.Count)}

@@ -17,7 +17,8 @@ var validated = []struct{ protection, policy string }{
 	{"none", "none"}, {"singleflight", "local"}, {contender.FlightLock, "lock"}, {"cacheguard", "lease"},
 }
 
-// comparison is one protection's stampede, run and simulated. Each slice has one of each run. Times are in nanoseconds.
+// comparison is one protection's stampede, run and simulated. Each slice has one of each run. Times
+// are in nanoseconds.
 type comparison struct {
 	Processes  int     `json:"processes"`
 	Protection string  `json:"protection"`
@@ -51,7 +52,8 @@ type validation struct {
 	Runs      int           `json:"runs"`
 }
 
-// run compares real stampedes with simulated ones. Each run has fresh processes and measures the machine anew.
+// run compares real stampedes with simulated ones. Each run has fresh processes and measures the
+// machine anew.
 func (v validation) run(ctx context.Context, server *server) (all []comparison, measured []calibration, err error) {
 	for _, processes := range v.Processes {
 		p := plan{Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds, Redis: server.addr, warmUp: 2}

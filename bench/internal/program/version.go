@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// version names a value and says when its load ended: nanoseconds since 1970, with the replica in the lowest byte, so
-// that no two are alike.
+// version names a value and says when its load ended: nanoseconds since 1970, with the replica in
+// the lowest byte, so that no two are alike.
 type version int64
 
 const versionDigits = 19

@@ -30,7 +30,8 @@ type stand struct {
 // asker asks for the stand's key. stale is the protection's own word.
 type asker func(ctx context.Context) (value string, stale bool, err error)
 
-// ways are the protections of a hot key, by name. Each returns how to ask, ready to be used, and how to end.
+// ways are the protections of a hot key, by name. Each returns how to ask, ready to be used, and
+// how to end.
 var ways = map[string]func(context.Context, *stand) (asker, func(), error){
 	"noop":         noop,
 	"get":          plainGet,
@@ -76,8 +77,9 @@ func hotSingle(ctx context.Context, s *stand) (asker, func(), error) {
 	}, func() {}, s.rdb.Ping(ctx).Err()
 }
 
-// xfetch is XFetch with a beta of 1 in each process, and no lease between them: what is stored carries its expiry and
-// how long its load took; each reader draws, and one who is early has it loaded behind its back.
+// xfetch is XFetch with a beta of 1 in each process, and no lease between them: what is stored
+// carries its expiry and how long its load took; each reader draws, and one who is early has it
+// loaded behind its back.
 func xfetch(ctx context.Context, s *stand) (asker, func(), error) {
 	var reads, loads singleflight.Group
 	var behind sync.WaitGroup

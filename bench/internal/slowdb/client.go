@@ -37,8 +37,8 @@ func Dial(ctx context.Context, addr string, replica int) (*Client, error) {
 // Close ends the connection. Loads that are under way fail.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Load makes one load. version is 0 if there is nothing of that name; err is ErrFailed if the origin failed, and ctx' when
-// that ended first: then the origin knows that nobody waits.
+// Load makes one load. version is 0 if there is nothing of that name; err is ErrFailed if the
+// origin failed, and ctx' when that ended first: then the origin knows that nobody waits.
 func (c *Client) Load(ctx context.Context, key string) (version int64, err error) {
 	answered := make(chan reply, 1)
 	c.mu.Lock()

@@ -1,6 +1,7 @@
-// Package slowdb is what the benchmark's replicas load from: a slow database, held by the program that conducts a run and
-// asked over the loopback network. So it sees every load, whoever makes it and whether or not who asked lives to hear the
-// answer, which loads were under way at the same time, and which version of a value each has brought.
+// Package slowdb is what the benchmark's replicas load from: a slow database, held by the program
+// that conducts a run and asked over the loopback network. So it sees every load, whoever makes it
+// and whether or not who asked lives to hear the answer, which loads were under way at the same
+// time, and which version of a value each has brought.
 package slowdb
 
 import (

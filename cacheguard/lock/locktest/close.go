@@ -76,7 +76,8 @@ func closeEnds(e *env) {
 	e.saysLost(held)
 }
 
-// closeOthers: what a closed locker had is free when its lease is over, and what others have stays theirs.
+// closeOthers: what a closed locker had is free when its lease is over, and what others have stays
+// theirs.
 func closeOthers(e *env) {
 	e.canClose()
 	taken := e.lock(e.b, e.name())

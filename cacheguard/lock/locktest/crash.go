@@ -87,8 +87,9 @@ func processKillWaiter(e *env) {
 	e.unlock(next)
 }
 
-// processStop: a process stands still for longer than its lease. When it goes on, the first thing that it asks is
-// whether it still has the lock: it must know by then that it hasn't, although it has had no time to hear of it.
+// processStop: a process stands still for longer than its lease. When it goes on, the first thing
+// that it asks is whether it still has the lock: it must know by then that it hasn't, although it
+// has had no time to hear of it.
 func processStop(e *env) {
 	p, name := e.start(), e.name()
 	hold, token := p.lock(name)

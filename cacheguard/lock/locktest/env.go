@@ -26,7 +26,8 @@ type env struct {
 	ended   []func()
 }
 
-// badLuck ends an attempt, as a panic: something happened that is allowed, but after which the case shows nothing.
+// badLuck ends an attempt, as a panic: something happened that is allowed, but after which the case
+// shows nothing.
 type badLuck struct{ reason string }
 
 func newEnv(t TB, f Fleet, rule string) *env {
@@ -115,7 +116,8 @@ func (e *env) bounded() context.Context {
 	return ctx
 }
 
-// pass lets d pass. Nothing is no timer: several that are due at once trip the race detector in a bubble (Go issue 78156).
+// pass lets d pass. Nothing is no timer: several that are due at once trip the race detector in a
+// bubble (Go issue 78156).
 func (e *env) pass(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
@@ -205,7 +207,8 @@ func (e *env) isLost(held lock.Lock) {
 	}
 }
 
-// unlocked is the answer of Unlock, and whether that came only when the context ended. It must come then.
+// unlocked is the answer of Unlock, and whether that came only when the context ended. It must come
+// then.
 func (e *env) unlocked(ctx context.Context, held lock.Lock) (err error, late bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(ctx, e.limit)

@@ -17,8 +17,8 @@ var exclusionCases = []spec{
 	{"exclusion: many wait at once", exclusive, exclusionWaitAtOnce},
 }
 
-// guard is what a lock protects. It sees two holders at once, and that without a clock: who came in earlier, is still in
-// and has not lost its lock has held it all the time.
+// guard is what a lock protects. It sees two holders at once, and that without a clock: who came in
+// earlier, is still in and has not lost its lock has held it all the time.
 type guard struct {
 	fenced bool
 
@@ -131,7 +131,8 @@ const (
 	entries
 )
 
-// enterOnce acquires the lock in one of the ways, works, and gives it back. Being refused is no error.
+// enterOnce acquires the lock in one of the ways, works, and gives it back. Being refused is no
+// error.
 func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 	limit, step := e.limit, l.Lock
 	switch how {

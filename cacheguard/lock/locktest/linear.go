@@ -188,7 +188,8 @@ func (h *history) add(at interval, op lockOp) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
 }
 
-// failed notes an acquisition that returned an error. Its outcome is unknown: something of it may be there for a lease.
+// failed notes an acquisition that returned an error. Its outcome is unknown: something of it may
+// be there for a lease.
 func (h *history) failed(at interval, err error, lease time.Duration, leaves bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,8 +209,9 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 	last.ret, last.ended = unknown, at.ended.Add(lease)
 }
 
-// excused reports whether a TryLock met somebody who was about to have the lock, or to give it back: then it may say
-// ErrHeld although nobody is known to hold it, as of two who ask at once each may get half of a quorum.
+// excused reports whether a TryLock met somebody who was about to have the lock, or to give it
+// back: then it may say ErrHeld although nobody is known to hold it, as of two who ask at once each
+// may get half of a quorum.
 func (h *history) excused(at interval) bool {
 	for _, other := range h.attempts {
 		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {

@@ -10,8 +10,9 @@ import (
 
 // Fleet is a locker as the processes of a fleet have it. Lockers and Lease are required.
 type Fleet struct {
-	// Lockers are at least three of the same system, each with connections of its own, as three processes would have
-	// them. If they have a method Close, with or without an error, a case may call it.
+	// Lockers are at least three of the same system, each with connections of its own, as three
+	// processes would have them. If they have a method Close, with or without an error, a case may
+	// call it.
 	Lockers []lock.Locker
 
 	// Lease is how long a lock outlives its holder, at most: 300 ms to 2 s are sensible.
@@ -23,14 +24,17 @@ type Fleet struct {
 	// Reentrant says that lock.Context carries a lock.
 	Reentrant bool
 
-	// Poll is how long it takes a waiter at most to see that a lock was released. Zero: the system wakes it.
+	// Poll is how long it takes a waiter at most to see that a lock was released. Zero: the system
+	// wakes it.
 	Poll time.Duration
 
-	// OneWriter says that a process which stands still in the middle of a change keeps all others from the system until it
-	// goes on, as with SQLite. A case that stops a process sees then that it stands elsewhere.
+	// OneWriter says that a process which stands still in the middle of a change keeps all others
+	// from the system until it goes on, as with SQLite. A case that stops a process sees then that
+	// it stands elsewhere.
 	OneWriter bool
 
-	// Cut cuts Lockers[0] off from the system until heal: nothing passes, whether its connections stand or break.
+	// Cut cuts Lockers[0] off from the system until heal: nothing passes, whether its connections
+	// stand or break.
 	Cut func() (heal func())
 
 	// LoseReply has the next acquisition of Lockers[0] be carried out, and its reply be lost.
@@ -39,7 +43,8 @@ type Fleet struct {
 	// Steal removes the lock of a name in the system, as an operator or an eviction would.
 	Steal func(name string)
 
-	// Process is the configuration with which a child process opens a locker of the same system, see Main.
+	// Process is the configuration with which a child process opens a locker of the same system,
+	// see Main.
 	Process string
 }
 
@@ -59,8 +64,8 @@ type Case struct {
 	Run  func(t TB, f Fleet)
 }
 
-// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel: most cases let time pass for
-// most of the time.
+// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel: most
+// cases let time pass for most of the time.
 func Run(t *testing.T, open func(t *testing.T) Fleet) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })

@@ -12,9 +12,9 @@ const processEnv = "CACHEGUARD_LOCKTEST_PROCESS"
 // mainCalled says that a test binary that is started once more becomes a process of a fleet.
 var mainCalled bool
 
-// Main is for TestMain: it runs the tests, unless a case has started this test binary as one more process of its fleet.
-// Then it opens a locker, with the Fleet's configuration, carries out what the case tells it, closes it, and returns the
-// exit code.
+// Main is for TestMain: it runs the tests, unless a case has started this test binary as one more
+// process of its fleet. Then it opens a locker, with the Fleet's configuration, carries out what
+// the case tells it, closes it, and returns the exit code.
 //
 //	os.Exit(locktest.Main(m, open))
 //

@@ -35,7 +35,8 @@ func longNames(unique string) (long []string) {
 	return long
 }
 
-// namesAny has many locks, and so more bad luck than other cases: each family begins again by itself.
+// namesAny has many locks, and so more bad luck than other cases: each family begins again by
+// itself.
 func namesAny(e *env) {
 	for _, family := range oddNames {
 		e.luckily(func() {
@@ -121,7 +122,8 @@ func namesApart(e *env) {
 	e.unlock(w.got())
 }
 
-// namesManyWaiters: those who wait take up nothing that others need, such as all connections of their locker.
+// namesManyWaiters: those who wait take up nothing that others need, such as all connections of
+// their locker.
 func namesManyWaiters(e *env) {
 	const waiters = 30
 	held := e.lock(e.a, e.name())

@@ -61,7 +61,8 @@ var processErrors = map[string]error{
 	"deadline": context.DeadlineExceeded,
 }
 
-// processMain is the whole life of a process: it carries orders out until its input ends, and returns the exit code.
+// processMain is the whole life of a process: it carries orders out until its input ends, and
+// returns the exit code.
 func processMain(config string, open func(config string) (lock.Locker, func(), error), stdin io.Reader, stdout io.Writer) int {
 	locker, end, err := open(config)
 	if err != nil {

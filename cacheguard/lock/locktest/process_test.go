@@ -135,7 +135,8 @@ func slowToHear(l *reference, heard func(took time.Duration)) system {
 	}}
 }
 
-// slowToTake takes a while to hear that it was given what it takes over, and has it for a lease from then on.
+// slowToTake takes a while to hear that it was given what it takes over, and has it for a lease
+// from then on.
 func slowToTake(l *reference) lock.Locker {
 	inner := l.system
 	l.system = &brokenSystem{system: inner, takeAs: func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
@@ -147,7 +148,8 @@ func slowToTake(l *reference) lock.Locker {
 	return l
 }
 
-// handing is a table on which who gives a lock back gives it to the next one who waits, for a lease from when that one asked.
+// handing is a table on which who gives a lock back gives it to the next one who waits, for a lease
+// from when that one asked.
 type handing struct {
 	*table
 
@@ -226,7 +228,8 @@ func (h *handing) wait(ctx context.Context, name string) error {
 	}
 }
 
-// hearing is a remote system whose word, that the lock was given to an owner, counts whenever it comes.
+// hearing is a remote system whose word, that the lock was given to an owner, counts whenever it
+// comes.
 type hearing struct {
 	*remote
 	poll time.Duration
@@ -266,7 +269,8 @@ func (h *hearing) wait(ctx context.Context, name string) error {
 	return nil
 }
 
-// queue gives a name to those who ask in the order in which they came, and waits for who doesn't ask again.
+// queue gives a name to those who ask in the order in which they came, and waits for who doesn't
+// ask again.
 type queue struct {
 	system
 

@@ -103,7 +103,8 @@ func reentrantLost(e *env) {
 	e.unlock(e.lock(e.b, held.Name()))
 }
 
-// reentrantAfter: when the lock was given back the Context carries nothing, and the name is as anybody's.
+// reentrantAfter: when the lock was given back the Context carries nothing, and the name is as
+// anybody's.
 func reentrantAfter(e *env) {
 	ctx, held := e.under(e.a, e.name())
 	e.unlock(held)

@@ -15,7 +15,8 @@ var replyCases = []spec{
 func replyTry(e *env)  { e.replyLost(e.a.TryLock) }
 func replyLock(e *env) { e.replyLost(e.a.Lock) }
 
-// replyLost: an acquisition that is not heard of may be asked for again or be an error, and leaves nothing for long.
+// replyLost: an acquisition that is not heard of may be asked for again or be an error, and leaves
+// nothing for long.
 func (e *env) replyLost(step acquire) {
 	e.needsLoss()
 	for range 3 {

@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// still is a process that is stopped at some point with several names, all of which a rival wants as well.
+// still is a process that is stopped at some point with several names, all of which a rival wants
+// as well.
 type still struct {
 	*child
 	names  []string
@@ -25,10 +26,11 @@ type still struct {
 // namesOfStill are so many that the defects that need some luck to show are seen.
 const namesOfStill = 8
 
-// standStill has three processes stand still at a point that is reached by prepare: for less than a lease, for about one, and
-// for as long as it takes others to get the locks, which is more. Whoever has a lock is asked at once whether it believes so:
-// if Err of one that stood still is nil when another had the lock before it was asked, and Err of that one is nil even after
-// that, both had it. An error of an acquisition that stood still is none of a case's business.
+// standStill has three processes stand still at a point that is reached by prepare: for less than a
+// lease, for about one, and for as long as it takes others to get the locks, which is more. Whoever
+// has a lock is asked at once whether it believes so: if Err of one that stood still is nil when
+// another had the lock before it was asked, and Err of that one is nil even after that, both had
+// it. An error of an acquisition that stood still is none of a case's business.
 func (e *env) standStill(prepare func(s *still)) {
 	e.Helper()
 	about := e.fleet.Lease*9/10 + rand.N(e.fleet.Lease/5)
@@ -138,7 +140,8 @@ func (s *still) judge() {
 	}
 }
 
-// alone sees that the process doesn't believe to have a lock that its rival had before it was asked and has still.
+// alone sees that the process doesn't believe to have a lock that its rival had before it was asked
+// and has still.
 func (s *still) alone(i int) {
 	s.e.Helper()
 	if !s.rivals[i].has() || !s.had(i) || s.justSeized(i) {
@@ -212,7 +215,8 @@ func (s *still) hasAll() {
 	}
 }
 
-// standWaiting: the lock is given back, maybe to one that doesn't hear of it. When it does it is another's.
+// standWaiting: the lock is given back, maybe to one that doesn't hear of it. When it does it is
+// another's.
 func standWaiting(e *env) {
 	e.standStill(func(s *still) {
 		for _, name := range s.names {
@@ -233,7 +237,8 @@ func standAcquiring(e *env) {
 	})
 }
 
-// turn is about how long the process takes to have a lock that nobody else wants, or to give it back.
+// turn is about how long the process takes to have a lock that nobody else wants, or to give it
+// back.
 func (s *still) turn() time.Duration {
 	s.e.Helper()
 	began := time.Now()

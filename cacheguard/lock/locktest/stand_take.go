@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// standContinuing: the lock was given back by the one from whom it is continued, or it has ended, when the answer is read.
+// standContinuing: the lock was given back by the one from whom it is continued, or it has ended,
+// when the answer is read.
 func standContinuing(e *env) {
 	e.continuer(e.b)
 	e.standStill(func(s *still) {
@@ -21,7 +22,8 @@ func standContinuing(e *env) {
 	})
 }
 
-// standSeizing: what was seized has ended, and is another's, when the answer is read; or it is seized late, from that one.
+// standSeizing: what was seized has ended, and is another's, when the answer is read; or it is
+// seized late, from that one.
 func standSeizing(e *env) {
 	e.seizer(e.b)
 	e.standStill(func(s *still) {
@@ -37,8 +39,8 @@ func standSeizing(e *env) {
 	})
 }
 
-// justSeized says whether a rival may not have heard yet that its lock was seized. It can't have been if its token is the
-// larger one.
+// justSeized says whether a rival may not have heard yet that its lock was seized. It can't have
+// been if its token is the larger one.
 func (s *still) justSeized(i int) bool {
 	r, _ := s.said(s.holds[i])
 	late := s.e.fleet.Fenced && r.Token < s.rivals[i].held.Token()
@@ -70,7 +72,8 @@ func standLockingAll(e *env) {
 	})
 }
 
-// letFinish lets a process that stood still acquire what it hasn't yet, while rivals have what it may have lost.
+// letFinish lets a process that stood still acquire what it hasn't yet, while rivals have what it
+// may have lost.
 func (s *still) letFinish() {
 	e := s.e
 	e.Helper()

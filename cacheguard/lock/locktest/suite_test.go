@@ -59,7 +59,8 @@ func (s *shared) each(n int) bool {
 	return s.count%n == 0
 }
 
-// memoryFleet is three reference lockers on a table, each on a line of its own, broken in the same way.
+// memoryFleet is three reference lockers on a table, each on a line of its own, broken in the same
+// way.
 func memoryFleet(m mutant) (f locktest.Fleet, end func()) {
 	t := newTable()
 	f = locktest.Fleet{Lease: lease, Fenced: true, Reentrant: true, Steal: t.steal}

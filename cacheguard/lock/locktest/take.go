@@ -26,8 +26,9 @@ func seizeFromHolder(e *env) {
 	e.goesToAnother("SeizeUnsafely", func(first lock.Lock) (lock.Lock, error) { return b.SeizeUnsafely(e.bounded(), first.Name()) })
 }
 
-// goesToAnother: a lock goes from one process to another without being free in between, and those who wait go on waiting.
-// The first holder hears of it at its next renewal, and does no harm after that.
+// goesToAnother: a lock goes from one process to another without being free in between, and those
+// who wait go on waiting. The first holder hears of it at its next renewal, and does no harm after
+// that.
 func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, error)) {
 	for range 3 {
 		name := e.name()
@@ -48,7 +49,8 @@ func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, e
 	}
 }
 
-// continueByOtherTokens: a token continues the lock of its holder and no other's, and nothing that is over.
+// continueByOtherTokens: a token continues the lock of its holder and no other's, and nothing that
+// is over.
 func continueByOtherTokens(e *env) {
 	b, name := e.continuer(e.b), e.name()
 	refused := func(what string, token int64) {

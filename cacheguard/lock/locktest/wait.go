@@ -54,7 +54,8 @@ func waitInTurn(e *env) {
 	e.noneFailed(failed)
 }
 
-// waitLatency measures. It says that waiters are woken at all: of those who are not each takes a lease.
+// waitLatency measures. It says that waiters are woken at all: of those who are not each takes a
+// lease.
 func waitLatency(e *env) {
 	name := e.name()
 	lockers := e.fleet.Lockers
@@ -76,7 +77,8 @@ func waitLatency(e *env) {
 	e.soon("half of those who wait have the lock", median, e.prompt)
 }
 
-// waitDisappears: nobody tells those who wait. They look by themselves when the holder's lease would be over.
+// waitDisappears: nobody tells those who wait. They look by themselves when the holder's lease
+// would be over.
 func waitDisappears(e *env) {
 	e.needsSteal()
 	held := e.lock(e.a, e.name())
@@ -140,7 +142,8 @@ func waitCancelled(e *env) {
 	e.unlock(held)
 }
 
-// ghost is one who leaves, at some moment, while held by itself or by another the lock can or can't be had.
+// ghost is one who leaves, at some moment, while held by itself or by another the lock can or can't
+// be had.
 type ghost struct {
 	name  string
 	held  lock.Lock // by another, if any
@@ -148,8 +151,9 @@ type ghost struct {
 	queue bool // the next one waits before the ghost leaves
 }
 
-// leave has ghosts leave at several moments and looks for what is left of them: the next one must have most locks long
-// before a lease is over. Not all: a question that was given up can be carried out late, even after what should undo it.
+// leave has ghosts leave at several moments and looks for what is left of them: the next one must
+// have most locks long before a lease is over. Not all: a question that was given up can be carried
+// out late, even after what should undo it.
 func (e *env) leave(held, unlockFirst bool) {
 	moments := []time.Duration{0, 0, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 40000} // µs
 	var gs []*ghost

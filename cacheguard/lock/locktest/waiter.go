@@ -44,7 +44,8 @@ func (e *env) waitIn(ctx context.Context, l lock.Locker, name string) *waiter {
 	return w
 }
 
-// ask is an acquisition that returns, with its context's end at the latest. So does it here if it doesn't.
+// ask is an acquisition that returns, with its context's end at the latest. So does it here if it
+// doesn't.
 func (e *env) ask(ctx context.Context, step acquire, name string) (lock.Lock, error) {
 	e.Helper()
 	w := e.asked(ctx, step, name)

@@ -23,8 +23,8 @@ var (
 	heardLine = report.Line{Level: slog.LevelInfo, Text: "redislock: messages arrive again", See: "locks-cant-be-had"}
 )
 
-// calls are those that wait in this process, and the one subscription that wakes them. It stands from the first of them
-// on.
+// calls are those that wait in this process, and the one subscription that wakes them. It stands
+// from the first of them on.
 type calls struct {
 	link    *redislink.Link
 	channel string
@@ -69,8 +69,8 @@ func (c *calls) arrive() bool {
 	return c.arriving
 }
 
-// settle begins the subscription, if it is not there yet, and waits until it stands or can't be had, but no longer than
-// most: without messages those who wait ask from time to time.
+// settle begins the subscription, if it is not there yet, and waits until it stands or can't be
+// had, but no longer than most: without messages those who wait ask from time to time.
 func (c *calls) settle(ctx context.Context, most time.Duration) {
 	sub := c.subscribe()
 	if sub == nil {
@@ -122,7 +122,8 @@ func (c *calls) close() {
 	}
 }
 
-// heard is told an owner, and the token if it was given the lock. One who has left gives it back when it leaves.
+// heard is told an owner, and the token if it was given the lock. One who has left gives it back
+// when it leaves.
 func (c *calls) heard(message string) {
 	owner, text, given := strings.Cut(message, " ")
 	c.mu.Lock()

@@ -46,7 +46,8 @@ func TestConformanceDefaultClient(t *testing.T) {
 	})
 }
 
-// TestConformanceCluster is on three masters. There is no proxy that a cluster's clients don't go around.
+// TestConformanceCluster is on three masters. There is no proxy that a cluster's clients don't go
+// around.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -63,8 +64,8 @@ func TestConformanceSentinel(t *testing.T) {
 	})
 }
 
-// TestConformanceMiniredis leaves out the case that holds some hundred locks at once: miniredis is too slow to renew them
-// all under the race detector.
+// TestConformanceMiniredis leaves out the case that holds some hundred locks at once: miniredis is
+// too slow to renew them all under the race detector.
 func TestConformanceMiniredis(t *testing.T) {
 	t.Parallel()
 	for _, c := range locktest.Cases() {

@@ -73,8 +73,8 @@ func TestUncontendedCommands(t *testing.T) {
 	}
 }
 
-// When Redis stops answering just while a step runs on its caller's goroutine, the end of a context is noticed after OpTimeout
-// at the latest, and the next time at once.
+// When Redis stops answering just while a step runs on its caller's goroutine, the end of a context
+// is noticed after OpTimeout at the latest, and the next time at once.
 func TestContextEndsWhileRedisIsSilent(t *testing.T) {
 	const opTimeout = 2 * time.Second
 	proxy := newProxy(t, redistest.Shared(t).Addr())

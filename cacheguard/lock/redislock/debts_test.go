@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Redis stands still, a call is given up, and Redis goes on and carries out what the call had sent: nobody has that lock,
-// and it doesn't stand in the way until its lease is over.
+// Redis stands still, a call is given up, and Redis goes on and carries out what the call had sent:
+// nobody has that lock, and it doesn't stand in the way until its lease is over.
 func TestGivenUpWhileRedisStandsStill(t *testing.T) {
 	const prefix, name = "debts", "n"
 	l, proxy, rdb := indebted(t, prefix)

@@ -46,7 +46,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// Whoever leaves gets its context's error at once, also in the middle of a step that gets no answer.
+// Whoever leaves gets its context's error at once, also in the middle of a step that gets no
+// answer.
 func TestLeavesAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := newProxy(t, server.Addr())

@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A failover loses what the replica had not been told. This is the loss that the documentation states: two holders at
-// once, until the first one's next renewal; and their tokens tell them apart.
+// A failover loses what the replica had not been told. This is the loss that the documentation
+// states: two holders at once, until the first one's next renewal; and their tokens tell them
+// apart.
 func TestSentinelFailoverLosesALock(t *testing.T) {
 	t.Parallel()
 	const prefix, name, lease = "failover", "n", 24 * time.Second

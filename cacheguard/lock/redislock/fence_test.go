@@ -52,8 +52,8 @@ func TestTokensGrow(t *testing.T) {
 	}
 }
 
-// Whatever stands where a lock should stand, a call ends with an error or finds the name held: it never panics, and never
-// takes what isn't free.
+// Whatever stands where a lock should stand, a call ends with an error or finds the name held: it
+// never panics, and never takes what isn't free.
 func TestGarbage(t *testing.T) {
 	const prefix = "garbage"
 	addr := redistest.Shared(t).Addr()
@@ -136,7 +136,8 @@ func TestLateCopies(t *testing.T) {
 	t.Logf("a ghost cost %v of a lease of %v", time.Since(began), lease)
 }
 
-// What is sent are durations: two calls differ in their owner only, so no clock of a client can matter.
+// What is sent are durations: two calls differ in their owner only, so no clock of a client can
+// matter.
 func TestDurationsOnly(t *testing.T) {
 	proxy := newProxy(t, redistest.Shared(t).Addr())
 	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "durations", Lease: 300 * time.Millisecond})

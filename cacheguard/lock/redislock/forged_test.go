@@ -103,7 +103,8 @@ func TestLockWithoutEnd(t *testing.T) {
 	}
 }
 
-// A holder whose lock has lost its end by hand gives it one when it renews it: whoever waits goes on waiting.
+// A holder whose lock has lost its end by hand gives it one when it renews it: whoever waits goes
+// on waiting.
 func TestLockThatIsMadePersistent(t *testing.T) {
 	const prefix, name = "persist", "n"
 	addr := redistest.Shared(t).Addr()
@@ -119,7 +120,8 @@ func TestLockThatIsMadePersistent(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// The largest token is given once, on each way to a token. After it there is an error that says what to do.
+// The largest token is given once, on each way to a token. After it there is an error that says
+// what to do.
 func TestTokensEnd(t *testing.T) {
 	const prefix = "tokensend"
 	addr := redistest.Shared(t).Addr()

@@ -23,7 +23,8 @@ func stand(t *testing.T, rdb *redis.Client, prefix, name, owner string, until ti
 	must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), owner, until.UnixMicro()).Err())
 }
 
-// Who is first and can't be told is passed over, unless the order is kept: then it is its turn until it counts as gone.
+// Who is first and can't be told is passed over, unless the order is kept: then it is its turn
+// until it counts as gone.
 func TestFirstIsDeaf(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -89,8 +90,9 @@ func TestGivenTokenIsRemembered(t *testing.T) {
 	unlock(t, next)
 }
 
-// One that leaves while the lock is free, for the first can't be told, passes it on to the next one, with a token that is larger
-// than the last one: also when the clock was set back, and when the last one was forgotten.
+// One that leaves while the lock is free, for the first can't be told, passes it on to the next
+// one, with a token that is larger than the last one: also when the clock was set back, and when
+// the last one was forgotten.
 func TestLeavingFirstPassesOn(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprint(forgotten), func(t *testing.T) {
@@ -122,8 +124,8 @@ func TestLeavingFirstPassesOn(t *testing.T) {
 	}
 }
 
-// A message that is older than the last answer tells of a lock that has ended: one who stood still, and was given the lock
-// meanwhile, asks instead of believing it.
+// A message that is older than the last answer tells of a lock that has ended: one who stood still,
+// and was given the lock meanwhile, asks instead of believing it.
 func TestOldMessageIsNotBelieved(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -160,7 +162,8 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A turn is held by nobody, but there was a last token: a message that is not newer counts as little.
+// A turn is held by nobody, but there was a last token: a message that is not newer counts as
+// little.
 func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	const prefix, name = "oldturn", "n"
 	addr := redistest.Shared(t).Addr()
@@ -185,7 +188,8 @@ func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	}
 }
 
-// A lock that is given lasts for a lease from the last question. Who can't renew it knows when that is over.
+// A lock that is given lasts for a lease from the last question. Who can't renew it knows when that
+// is over.
 func TestGivenLockEndsInTime(t *testing.T) {
 	const prefix, name, lease = "intime", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -231,7 +235,8 @@ func (a asking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Who hears of a lock that it was given when that has ended asks anew: a lock that is lost already is of no use to its caller.
+// Who hears of a lock that it was given when that has ended asks anew: a lock that is lost already
+// is of no use to its caller.
 func TestGivenLockThatHasEnded(t *testing.T) {
 	const prefix, name, lease = "hasended", "n", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -267,7 +272,8 @@ func TestGivenLockThatHasEnded(t *testing.T) {
 	unlock(t, next)
 }
 
-// An answer that is read when the lock it grants has ended is no lock: Lock asks anew, and TryLock says what happened.
+// An answer that is read when the lock it grants has ended is no lock: Lock asks anew, and TryLock
+// says what happened.
 func TestAnswerThatIsReadTooLate(t *testing.T) {
 	const prefix, lease = "readlate", time.Second
 	addr := redistest.Shared(t).Addr()
@@ -293,7 +299,8 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 	says(t, err, "when the lock had ended again")
 }
 
-// A lease counts from its question, not from the answer: Redis may have begun it long before that was read.
+// A lease counts from its question, not from the answer: Redis may have begun it long before that
+// was read.
 func TestLeaseCountsFromItsQuestion(t *testing.T) {
 	const prefix, name, lease = "fromquestion", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -336,14 +343,15 @@ func TestColdLockerGetsAPlace(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// What gives a question back is sent when the question has arrived: or it would overtake it, and leave a lock that nobody
-// has.
+// What gives a question back is sent when the question has arrived: or it would overtake it, and
+// leave a lock that nobody has.
 func TestLeavingFollowsTheQuestion(t *testing.T) {
 	const prefix, name = "follows", "n"
 	addr := redistest.Shared(t).Addr()
 	proxy := newProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
-	// There are connections for more than the question, or what follows it would have to dial first.
+	// There are connections for more than the question, or what follows it would have to dial
+	// first.
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MinIdleConns: 4})
 	t.Cleanup(func() { _ = rdb.Close() })
 	a, b := open(t, rdb, opts), locker(t, addr, opts)

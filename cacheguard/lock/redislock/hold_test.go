@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A holder that hangs hears after MaxHold that it is not to go on, and doesn't keep the lock: it ends one lease later.
+// A holder that hangs hears after MaxHold that it is not to go on, and doesn't keep the lock: it
+// ends one lease later.
 func TestMaxHold(t *testing.T) {
 	const prefix, name, lease, most = "most", "n", 300 * time.Millisecond, time.Second
 	addr := redistest.Shared(t).Addr()
@@ -53,7 +54,8 @@ func TestHeldForManyLeases(t *testing.T) {
 	unlock(t, held)
 }
 
-// A renewal that gets no answer is tried again until the lease is over; then the lock is lost, before another has it.
+// A renewal that gets no answer is tried again until the lease is over; then the lock is lost,
+// before another has it.
 func TestRenewalFails(t *testing.T) {
 	const prefix, name, lease = "renewal", "n", time.Second
 	addr := redistest.Shared(t).Addr()

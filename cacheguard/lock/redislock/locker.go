@@ -17,7 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker on Redis. It is safe for concurrent use. Make one for each process and client.
+// Locker implements lock.Locker on Redis. It is safe for concurrent use. Make one for each process
+// and client.
 type Locker struct {
 	link    *redislink.Link
 	opts    Options
@@ -32,9 +33,10 @@ type Locker struct {
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports every invalid option at
-// once and never dials. The client stays the caller's: Close doesn't close it. Give it ContextTimeoutEnabled: without,
-// a cluster client is called aside, which costs a goroutine for each step.
+// New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports every
+// invalid option at once and never dials. The client stays the caller's: Close doesn't close it.
+// Give it ContextTimeoutEnabled: without, a cluster client is called aside, which costs a goroutine
+// for each step.
 func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	link, wrong := redislink.New(rdb, opts.OpTimeout)
@@ -56,8 +58,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until it has the lock. If Redis can't be used, that is its error, after OpTimeout at the latest; when it
-// already waits it rides that out for up to one Lease.
+// Lock waits until it has the lock. If Redis can't be used, that is its error, after OpTimeout at
+// the latest; when it already waits it rides that out for up to one Lease.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -123,8 +125,9 @@ func (l *Locker) abandon(q *question) {
 	}) // what stays nevertheless ends by itself
 }
 
-// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay for it. If the user
-// lacks rights that locks need, its error names each of them; if the server is a replica, it says so. It is bounded by ctx alone.
+// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay
+// for it. If the user lacks rights that locks need, its error names each of them; if the server is
+// a replica, it says so. It is bounded by ctx alone.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -151,9 +154,9 @@ func (l *Locker) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one
-// Lease to stop, and Unlock still works. It waits until nothing is done in the background any more. A second Close does
-// nothing.
+// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
+// their holders have one Lease to stop, and Unlock still works. It waits until nothing is done in
+// the background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.calls.close()

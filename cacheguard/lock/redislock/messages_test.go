@@ -44,8 +44,8 @@ func (l *lines) with(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// While messages don't arrive, those who wait ask from time to time; that they don't is logged once, and a connection
-// that is only silent is noticed.
+// While messages don't arrive, those who wait ask from time to time; that they don't is logged
+// once, and a connection that is only silent is noticed.
 func TestMessagesBreak(t *testing.T) {
 	for name, breaks := range map[string]func(t *testing.T, p *redistest.Proxy) (heal func()){
 		"cut": func(t *testing.T, p *redistest.Proxy) func() {

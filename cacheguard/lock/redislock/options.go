@@ -10,30 +10,35 @@ import (
 
 // Options configures a Locker. The zero value of a field means its default.
 type Options struct {
-	// Prefix begins every key and every channel. Default "cglock"; no braces. Lockers of different prefixes share
-	// nothing.
+	// Prefix begins every key and every channel. Default "cglock"; no braces. Lockers of different
+	// prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a third. It also is
-	// how long somebody who waited and died counts as waiting. Default 10 s; at least 10 ms. What is less than a
-	// millisecond doesn't count. Lockers of one prefix should have the same.
+	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a
+	// third. It also is how long somebody who waited and died counts as waiting. Default 10 s; at
+	// least 10 ms. What is less than a millisecond doesn't count. Lockers of one prefix should have
+	// the same.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever: after that it is
-	// Lost, and it ends in Redis one Lease later, or when it is unlocked. Default 1 h; negative: no limit.
+	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever:
+	// after that it is Lost, and it ends in Redis one Lease later, or when it is unlocked. Default
+	// 1 h; negative: no limit.
 	MaxHold time.Duration
 
-	// Fair has the lock go to whoever has waited longest, also before somebody who asks just when it is free. Without, a
-	// lock that is given back is that one's too, but where it isn't given back, because its holder died, and in a
-	// cluster, a newcomer may be quicker. A process that died while it waited costs nothing then; with Fair it costs up
-	// to one Lease, as one that stands still does anyway. Lockers of one prefix should agree.
+	// Fair has the lock go to whoever has waited longest, also before somebody who asks just when
+	// it is free. Without, a lock that is given back is that one's too, but where it isn't given
+	// back, because its holder died, and in a cluster, a newcomer may be quicker. A process that
+	// died while it waited costs nothing then; with Fair it costs up to one Lease, as one that
+	// stands still does anyway. Lockers of one prefix should agree.
 	Fair bool
 
-	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try when no answer came
-	// to the first within half of it. Default 1 s, or a third of Lease if that is less; at least 2 ms, at most Lease.
+	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try
+	// when no answer came to the first within half of it. Default 1 s, or a third of Lease if that
+	// is less; at least 2 ms, at most Lease.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving and when they arrive again. Default slog.Default().
+	// Logger gets a line when messages stop arriving and when they arrive again. Default
+	// slog.Default().
 	Logger *slog.Logger
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The order of 100 who wait is the order in which they came, also when they are of several processes, and also when
-// somebody asks just when the lock is free.
+// The order of 100 who wait is the order in which they came, also when they are of several
+// processes, and also when somebody asks just when the lock is free.
 func TestFairOrder(t *testing.T) {
 	const prefix, name, waiting = "fair", "n", 100
 	addr := redistest.Shared(t).Addr()
@@ -84,8 +84,8 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 }
 
-// A lock that is given back goes to who waits, and to no newcomer. One that ends otherwise is a newcomer's, too, but for
-// Fair; who waits keeps its place.
+// A lock that is given back goes to who waits, and to no newcomer. One that ends otherwise is a
+// newcomer's, too, but for Fair; who waits keeps its place.
 func TestNewcomer(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -136,7 +136,8 @@ func ownWire(t *testing.T, addr string, opts redislock.Options) (*redislock.Lock
 	return l, wire
 }
 
-// A waiter that leaves when it has just been given the lock, and doesn't know, gives it to the next one.
+// A waiter that leaves when it has just been given the lock, and doesn't know, gives it to the next
+// one.
 func TestLeavingPassesOn(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -191,7 +192,8 @@ func TestGivenAndNotHeard(t *testing.T) {
 	unlock(t, next)
 }
 
-// One that hears too late that it was given the lock doesn't take it for held: others have had it since.
+// One that hears too late that it was given the lock doesn't take it for held: others have had it
+// since.
 func TestHeardTooLate(t *testing.T) {
 	const prefix, name, lease = "toolate", "n", time.Second
 	addr := redistest.Shared(t).Addr()

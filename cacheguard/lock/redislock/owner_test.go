@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Owners are numbered, so the name of one may begin with that of another: whose the lock is is decided by the whole name,
-// in each script.
+// Owners are numbered, so the name of one may begin with that of another: whose the lock is is
+// decided by the whole name, in each script.
 func TestOwnerWhoseNameBeginsWithAnothers(t *testing.T) {
 	const prefix, name, lease = "whose", "n", 300 * time.Millisecond
 	addr := redistest.Shared(t).Addr()

@@ -9,8 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// An Unlock whose answer is lost asks again, and does not take its own work for a loss: whether the connection broke, so
-// that the client itself asked again, or was silent, and also when the next one has the lock by then.
+// An Unlock whose answer is lost asks again, and does not take its own work for a loss: whether the
+// connection broke, so that the client itself asked again, or was silent, and also when the next
+// one has the lock by then.
 func TestUnlockReplyIsLost(t *testing.T) {
 	const prefix, name = "unlocks", "n"
 	for how, then := range map[string]redistest.Then{"hangup": redistest.Hangup, "silence": redistest.Silence} {

@@ -7,7 +7,8 @@ func (l *Locker) rules() redislink.Rules {
 	return redislink.Rules{Package: "redislock", Keys: l.opts.Prefix + ":*", Channel: l.opts.Prefix + ":*", Sources: sources}
 }
 
-// commands are those of the scripts, with the same keys, of a lock that nobody can have. They leave nothing there.
+// commands are those of the scripts, with the same keys, of a lock that nobody can have. They leave
+// nothing there.
 func (l *Locker) commands() [][]any {
 	n := namesOfNobody(l.opts.Prefix)
 	given := n.given("")

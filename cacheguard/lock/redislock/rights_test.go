@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// user is a client of a user who may do what the documentation says and what change adds or takes away.
+// user is a client of a user who may do what the documentation says and what change adds or takes
+// away.
 func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redis.Client {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")

@@ -45,7 +45,8 @@ func newScript(text string, keys int) *script {
 	return &script{s, keys, text, s.Hash(), strconv.Itoa(keys)}
 }
 
-// run runs the script with its keys and arguments, and sends its text only where the server doesn't know it.
+// run runs the script with its keys and arguments, and sends its text only where the server doesn't
+// know it.
 func (s *script) run(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
 	reply, err := rdb.Do(ctx, slices.Concat([]any{"evalsha", s.hash, s.many}, args)...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {

@@ -16,17 +16,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// fenceMemory is how long the fencing token of a name is remembered after it was last locked. After that the next one
-// is the server's clock, which is larger unless it was set back by more than this.
+// fenceMemory is how long the fencing token of a name is remembered after it was last locked. After
+// that the next one is the server's clock, which is larger unless it was set back by more than
+// this.
 var fenceMemory any = millis(24 * time.Hour)
 
-// mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which can't tell the next two
-// numbers apart.
+// mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which
+// can't tell the next two numbers apart.
 const mostToken = 1<<53 - 1
 
 const mostMillis = math.MaxInt64 / int64(time.Millisecond) // of a duration
 
-// errLate is the error of a question that was granted, when nobody can say any more whether that still holds.
+// errLate is the error of a question that was granted, when nobody can say any more whether that
+// still holds.
 var errLate = errors.New("the answer came when the lock had ended again")
 
 // answer is what a question for a lock was answered with.
@@ -43,8 +45,9 @@ func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 	return l.step(ctx, q, l.putOnce)
 }
 
-// step does a step of a question. It doesn't break it off when ctx ends, for it may be carried out all the same, and
-// doesn't wait for the answer then, unless that is due at once: another goroutine costs more than the question.
+// step does a step of a question. It doesn't break it off when ctx ends, for it may be carried out
+// all the same, and doesn't wait for the answer then, unless that is due at once: another goroutine
+// costs more than the question.
 func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
 	if l.link.Prompt(ctx) {
 		return once(context.WithoutCancel(ctx), q)
@@ -100,10 +103,11 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// given is the lock that a message says this question was given, if it still has it. The message counts only if its
-// token is larger than that of the last answer: one that is older tells of a lock that had ended when the question was
-// answered, as when this process stood still in between. One lease counts from the question that was answered last, for
-// that is how long it counted as there.
+// given is the lock that a message says this question was given, if it still has it. The message
+// counts only if its token is larger than that of the last answer: one that is older tells of a
+// lock that had ended when the question was answered, as when this process stood still in between.
+// One lease counts from the question that was answered last, for that is how long it counted as
+// there.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
 	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
@@ -133,8 +137,9 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	}
 }
 
-// giveBack is release, which is tried again in the background if Redis doesn't answer: it may be standing still, and carry
-// out when it goes on what gave this question the lock. After one Lease what it has given until now has ended by itself.
+// giveBack is release, which is tried again in the background if Redis doesn't answer: it may be
+// standing still, and carry out when it goes on what gave this question the lock. After one Lease
+// what it has given until now has ended by itself.
 func (l *Locker) giveBack(ctx context.Context, q *question) error {
 	release := func(ctx context.Context) (answered bool, err error) {
 		err = l.release(ctx, q)

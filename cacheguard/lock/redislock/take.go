@@ -23,7 +23,8 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 	return l.take(ctx, name, strconv.FormatInt(token, 10))
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one does. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
+// does. See lock.Seizer.
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, "")
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// taking is a locker over a wire that can lose what takes a lock over, one past it, and a holder's lock.
+// taking is a locker over a wire that can lose what takes a lock over, one past it, and a holder's
+// lock.
 func taking(t *testing.T, prefix string, lease time.Duration) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
@@ -55,8 +56,8 @@ func TestContinueComparesWholeTokens(t *testing.T) {
 	unlock(t, locked(t, past, "n"))
 }
 
-// When nobody hears of a lock that was taken over, it is not given back: or another one would have it before its holder has
-// heard that it is lost.
+// When nobody hears of a lock that was taken over, it is not given back: or another one would have
+// it before its holder has heard that it is lost.
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	const lease = 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -84,7 +85,8 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 	}
 }
 
-// A copy of the question that arrives late, when the lock that was seized has been given back, takes nobody's.
+// A copy of the question that arrives late, when the lock that was seized has been given back,
+// takes nobody's.
 func TestLateSeizureTakesNothing(t *testing.T) {
 	over, past, wire, held := taking(t, "takelate", time.Hour)
 	late := wire.Duplicate(isTake)

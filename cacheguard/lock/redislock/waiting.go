@@ -13,11 +13,13 @@ const (
 	mostPoll  = time.Second / 4       // or a third of Lease: who asks later counts as gone
 )
 
-// await asks again whenever the question is woken, and from time to time, until it has the lock. What can't be asked is
-// asked again for one Lease: then the trouble is the answer. So is that a lock has no end. a and err are the last answer.
+// await asks again whenever the question is woken, and from time to time, until it has the lock.
+// What can't be asked is asked again for one Lease: then the trouble is the answer. So is that a
+// lock has no end. a and err are the last answer.
 func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
 	if q.ear == nil {
-		// Messages have to arrive before the answer that they make out of date: so this is asked once more.
+		// Messages have to arrive before the answer that they make out of date: so this is asked
+		// once more.
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 		l.calls.settle(ctx, l.opts.OpTimeout)
@@ -61,8 +63,9 @@ func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*
 	}
 }
 
-// pause is how long a question waits for its message, when the lock, or another's turn, ends by itself in left. It is
-// asked again before it counts as gone, and no sooner than the lock may be free.
+// pause is how long a question waits for its message, when the lock, or another's turn, ends by
+// itself in left. It is asked again before it counts as gone, and no sooner than the lock may be
+// free.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3
 	if left > 0 && left < pause {

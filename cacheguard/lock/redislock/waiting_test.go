@@ -40,7 +40,8 @@ func TestLeasesDiffer(t *testing.T) {
 	unlock(t, stays.lock(t))
 }
 
-// A lock in its last millisecond is held, and nothing else: who waits for it asks again when it has ended.
+// A lock in its last millisecond is held, and nothing else: who waits for it asks again when it has
+// ended.
 func TestLastMillisecond(t *testing.T) {
 	const prefix, name = "last", "n"
 	rdb := client(t, redistest.Shared(t).Addr())

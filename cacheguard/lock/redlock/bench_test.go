@@ -43,8 +43,8 @@ func benchServers(b *testing.B, n int) (servers []*redistest.Server) {
 	return servers
 }
 
-// BenchmarkUncontended is Lock and Unlock of a lock that nobody else wants, beside the two commands on one server that
-// are its floor.
+// BenchmarkUncontended is Lock and Unlock of a lock that nobody else wants, beside the two commands
+// on one server that are its floor.
 func BenchmarkUncontended(b *testing.B) {
 	servers := benchServers(b, 5)
 	b.Run("floor", func(b *testing.B) {
@@ -75,8 +75,9 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandover has processes lock and unlock one name in turns, each holding it for 2 ms, with messages and without.
-// An operation is one hold. handover is from the Unlock of one process to the Lock of another.
+// BenchmarkHandover has processes lock and unlock one name in turns, each holding it for 2 ms, with
+// messages and without. An operation is one hold. handover is from the Unlock of one process to the
+// Lock of another.
 func BenchmarkHandover(b *testing.B) {
 	servers := benchServers(b, 5)
 	for _, processes := range []int{2, 4, 8} {

@@ -10,14 +10,16 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// claim is one try to get a lock, with a token of its own: while it is asked for, while it is held, and until nothing of
-// it is left on any master. A token is not used again after it was released, also not by a Lock that goes on trying: a
-// copy of that release which arrives late would take away what is counted on.
+// claim is one try to get a lock, with a token of its own: while it is asked for, while it is held,
+// and until nothing of it is left on any master. A token is not used again after it was released,
+// also not by a Lock that goes on trying: a copy of that release which arrives late would take away
+// what is counted on.
 //
-// Each master is given a token of its own, so that a server with two names has one vote: it gave it to the name that asked
-// first, and says to the other name that the lock is another's. This holds for renewals and releases, too, and while one of
-// the names doesn't answer, or changes the server that it leads to. To look later whether two names lead to one server would
-// be too late in both cases.
+// Each master is given a token of its own, so that a server with two names has one vote: it gave it
+// to the name that asked first, and says to the other name that the lock is another's. This holds
+// for renewals and releases, too, and while one of the names doesn't answer, or changes the server
+// that it leads to. To look later whether two names lead to one server would be too late in both
+// cases.
 type claim struct {
 	l                *Locker
 	name, key, token string // the token is what those of all masters begin with
@@ -38,9 +40,10 @@ func (l *Locker) claim(name string) *claim {
 // at is the claim's token for a master.
 func (c *claim) at(m *master) string { return c.token + m.suffix }
 
-// ask has step be done with each of these masters, all at once, and returns where the answers will come. With each master
-// the claim does one step after another, so that a release doesn't overtake what it is to undo. No context ends a step,
-// because it may be carried out all the same; each ends by its master's timeout. c.mu is held.
+// ask has step be done with each of these masters, all at once, and returns where the answers will
+// come. With each master the claim does one step after another, so that a release doesn't overtake
+// what it is to undo. No context ends a step, because it may be carried out all the same; each ends
+// by its master's timeout. c.mu is held.
 func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer {
 	answers := make(chan answer, len(masters))
 	for _, m := range masters {
@@ -125,8 +128,9 @@ func (c *claim) note(m *master, there bool) {
 	c.there[m.index] = there
 }
 
-// renew gives the lock more time. Only masters that have had it until now count: if those counted on which it is set
-// anew, a lock that was lost, and that another has had meanwhile, would seem to have been held all the time.
+// renew gives the lock more time. Only masters that have had it until now count: if those counted
+// on which it is set anew, a lock that was lost, and that another has had meanwhile, would seem to
+// have been held all the time.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -152,9 +156,10 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return began.Add(c.l.opts.validity()), true, err
 }
 
-// decidedIn is tally.decided, and steps aside when all have answered that did so the last time. The others are waited for beside
-// the next turns: if a majority is silent, thousands of locks would otherwise wait for it a few at a time. As soon as one of them
-// answers it counts as there again, so no more than mostAside requests too many go to it at once.
+// decidedIn is tally.decided, and steps aside when all have answered that did so the last time. The
+// others are waited for beside the next turns: if a majority is silent, thousands of locks would
+// otherwise wait for it a few at a time. As soon as one of them answers it counts as there again,
+// so no more than mostAside requests too many go to it at once.
 func decidedIn(turn *turn) func(*tally) bool {
 	return func(t *tally) bool {
 		if !t.pendingThere() {
@@ -164,10 +169,10 @@ func decidedIn(turn *turn) func(*tally) bool {
 	}
 }
 
-// mend asks those masters for the lock where nobody has it: they were restarted, or not reached when it was acquired. From
-// the next renewal on they count, so that a lock that is held for long outlives a restart of each master, and that each of
-// them is away for a while, one after another. While it is valid and no majority says that it isn't ours, nobody else can
-// have had one.
+// mend asks those masters for the lock where nobody has it: they were restarted, or not reached
+// when it was acquired. From the next renewal on they count, so that a lock that is held for long
+// outlives a restart of each master, and that each of them is away for a while, one after another.
+// While it is valid and no majority says that it isn't ours, nobody else can have had one.
 func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.collect(context.Background(), answers, t, all)
 	var without []*master
@@ -179,8 +184,8 @@ func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.want(context.Background(), without, wish{})
 }
 
-// release gives the lock back on all masters, and says whether it was there. What a master doesn't answer to is tried
-// again in the background.
+// release gives the lock back on all masters, and says whether it was there. What a master doesn't
+// answer to is tried again in the background.
 func (c *claim) release(ctx context.Context) error {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -213,7 +218,8 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 	})
 }
 
-// releaseAt gives the lock back on one master. If that doesn't answer, it is tried again until the lock has ended by itself.
+// releaseAt gives the lock back on one master. If that doesn't answer, it is tried again until the
+// lock has ended by itself.
 func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	release := func(ctx context.Context) answer { return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name) }
 	began := time.Now()

@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The suite's lease is short enough to be waited for. New would not take its timeout with it: a busy machine needs that
-// much, and the cases would last three times as long otherwise.
+// The suite's lease is short enough to be waited for. New would not take its timeout with it: a
+// busy machine needs that much, and the cases would last three times as long otherwise.
 const (
 	suiteLease   = 1500 * time.Millisecond
 	suiteTimeout = 500 * time.Millisecond
@@ -59,9 +59,9 @@ func TestConformanceTwoAway(t *testing.T) {
 	}
 }
 
-// TestConformanceTwoComeAndGo has one master after another go away and come back, one and two at a time, in all ways but
-// those in which they forget. One that is back has a lease in which locks that are held are set on it again, before the
-// next one goes.
+// TestConformanceTwoComeAndGo has one master after another go away and come back, one and two at a
+// time, in all ways but those in which they forget. One that is back has a lease in which locks
+// that are held are set on it again, before the next one goes.
 func TestConformanceTwoComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -122,8 +122,8 @@ func TestConformanceMiniredis(t *testing.T) {
 	})
 }
 
-// fleet is three processes, of which the first has wires of its own that can be cut. wired has all of them go through the
-// site's wires too.
+// fleet is three processes, of which the first has wires of its own that can be cut. wired has all
+// of them go through the site's wires too.
 func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 	t.Helper()
 	var wires []*redistest.Proxy
@@ -161,8 +161,8 @@ func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 	}
 }
 
-// steal removes a lock on all masters, at the same time: a holder that renews it while some have it and some have not sets it
-// there again.
+// steal removes a lock on all masters, at the same time: a holder that renews it while some have it
+// and some have not sets it there again.
 func (s *site) steal(key string) {
 	var all sync.WaitGroup
 	for i, rdb := range s.direct {

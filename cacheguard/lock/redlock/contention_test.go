@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// splitVotes has two lockers each get some of the masters, the rest being away or a third one's. late are the masters that
-// each of them reaches only when the other has them.
+// splitVotes has two lockers each get some of the masters, the rest being away or a third one's.
+// late are the masters that each of them reaches only when the other has them.
 func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l *redlock.Locker) error) (s *site, results []error) {
 	s = newSite(t)
 	rest(s)
@@ -109,7 +109,8 @@ func TestSplitVotes(t *testing.T) {
 	t.Run("TryLock with two masters away", func(t *testing.T) { try(t, oneAndTwo, away) })
 }
 
-// However many wait in one process, one of them asks, and they have the lock in the order in which they came.
+// However many wait in one process, one of them asks, and they have the lock in the order in which
+// they came.
 func TestLineInOneProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -181,8 +182,8 @@ func TestLeavingALine(t *testing.T) {
 	must(t, <-results[3])
 }
 
-// Processes take turns: one that unlocks and locks again at once leaves the lock to those who wait, and so does one in
-// which many wait.
+// Processes take turns: one that unlocks and locks again at once leaves the lock to those who wait,
+// and so does one in which many wait.
 func TestProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

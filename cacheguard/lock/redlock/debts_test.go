@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A master that did not answer when a lock was given back is told as soon as it answers, long before the lease is over.
+// A master that did not answer when a lock was given back is told as soon as it answers, long
+// before the lease is over.
 func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 	for how, away := range outages {
 		if how == "killed" { // and has forgotten

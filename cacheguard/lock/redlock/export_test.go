@@ -13,7 +13,8 @@ var (
 	ReleaseScript = releaseLua
 )
 
-// SetNodeTimeout is for what can't be had with a timeout that New takes: answers that come when the lease is over.
+// SetNodeTimeout is for what can't be had with a timeout that New takes: answers that come when the
+// lease is over.
 func (l *Locker) SetNodeTimeout(d time.Duration) {
 	l.opts.NodeTimeout = d
 	for _, m := range l.masters {

@@ -58,8 +58,8 @@ func opts() redlock.Options {
 	return redlock.Options{Lease: 20 * time.Second, NodeTimeout: time.Second, Logger: quiet}
 }
 
-// brisk are for tests in which masters don't answer, or locks end. The lockers get more time for a request than New would
-// take, see open.
+// brisk are for tests in which masters don't answer, or locks end. The lockers get more time for a
+// request than New would take, see open.
 func brisk() redlock.Options {
 	return redlock.Options{Lease: 2 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
 }
@@ -102,7 +102,8 @@ func (s *site) refuse(t *testing.T, masters ...int) {
 	}
 }
 
-// holders are the claims that have a lock on the masters; "" is none, and "-" a master that doesn't run.
+// holders are the claims that have a lock on the masters; "" is none, and "-" a master that doesn't
+// run.
 func (s *site) holders(t *testing.T, name string) []string {
 	t.Helper()
 	var all []string
@@ -139,13 +140,15 @@ func (s *site) everywhere(t *testing.T, name string) {
 	await(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
 }
 
-// nothingLeft waits until no master has anything of a lock, which must be long before it ends by itself.
+// nothingLeft waits until no master has anything of a lock, which must be long before it ends by
+// itself.
 func (s *site) nothingLeft(t *testing.T, name string) {
 	t.Helper()
 	await(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
 }
 
-// outages are the ways in which a master can be away. Each is begun by its function and ended by what that returns.
+// outages are the ways in which a master can be away. Each is begun by its function and ended by
+// what that returns.
 var outages = map[string]func(t *testing.T, s *site, i int) (back func()){
 	"killed": func(t *testing.T, s *site, i int) func() {
 		s.servers[i].Kill()

@@ -139,7 +139,8 @@ func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	return rdb
 }
 
-// Warm names all rights that are missing, on which master, and a call names the one that it needs first.
+// Warm names all rights that are missing, on which master, and a call names the one that it needs
+// first.
 func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -189,7 +190,8 @@ func TestOneMasterLacksARight(t *testing.T) {
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
-// Also where the others are a majority, Warm says which master is a replica. Locks go on without its vote.
+// Also where the others are a majority, Warm says which master is a replica. Locks go on without
+// its vote.
 func TestOneMasterIsAReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -204,7 +206,8 @@ func TestOneMasterIsAReplica(t *testing.T) {
 	must(t, l.Warm(t.Context()))
 }
 
-// gated counts the requests under way that have this script's hash, and holds them up until the gate is open.
+// gated counts the requests under way that have this script's hash, and holds them up until the
+// gate is open.
 type gated struct {
 	hash        string
 	gate        chan struct{}
@@ -232,7 +235,8 @@ func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Many locks that are renewed or given back at the same moment don't wait for each other's connections until NodeTimeout is over.
+// Many locks that are renewed or given back at the same moment don't wait for each other's
+// connections until NodeTimeout is over.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const n, most = 200, 16

@@ -20,8 +20,8 @@ var (
 	isRelease = redistest.IsEval(redlock.ReleaseScript)
 )
 
-// A release that arrives late, of what a Lock got of a lock that was not enough, doesn't take away what the same Lock has
-// got later.
+// A release that arrives late, of what a Lock got of a lock that was not enough, doesn't take away
+// what the same Lock has got later.
 func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -57,8 +57,8 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A question that arrives after the lock was given back leaves a ghost on that master, for one lease. It keeps nobody
-// from the lock.
+// A question that arrives after the lock was given back leaves a ghost on that master, for one
+// lease. It keeps nobody from the lock.
 func TestLateAcquireIsAGhost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -102,7 +102,8 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	if after := s.direct[0].Get(t.Context(), prefix+":k").Val(); after != before {
 		t.Errorf("a second copy makes holder and waiters %q; want %q", after, before)
 	}
-	// A claim counts its time from before this question, if it is this one that it hears the answer of.
+	// A claim counts its time from before this question, if it is this one that it hears the answer
+	// of.
 	if left := s.direct[0].PTTL(t.Context(), prefix+":k").Val(); left < opts().Lease*3/4 {
 		t.Errorf("after a second copy the lock ends in %v; want the whole lease of %v", left, opts().Lease)
 	}
@@ -223,7 +224,8 @@ func TestWaitGivesBackFirst(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// When a majority has answered and the votes are divided, masters that were away already are not waited for.
+// When a majority has answered and the votes are divided, masters that were away already are not
+// waited for.
 func TestDividedVotesDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -252,7 +254,8 @@ func TestDividedVotesDoNotWait(t *testing.T) {
 	}
 }
 
-// A client of the user's own that repeats a command whose reply was lost gets the answer "mine" nevertheless.
+// A client of the user's own that repeats a command whose reply was lost gets the answer "mine"
+// nevertheless.
 func TestClientThatRepeats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// lines are the Locks of this process that wait, by name. The first of each line asks the masters, the others wait for
-// their turn: so one process is one contender, whatever the number of its goroutines.
+// lines are the Locks of this process that wait, by name. The first of each line asks the masters,
+// the others wait for their turn: so one process is one contender, whatever the number of its
+// goroutines.
 type lines struct {
 	mu        sync.Mutex // guards what follows
 	all       map[string]*line
@@ -46,8 +47,8 @@ type yield struct {
 	waiting int
 }
 
-// yield has this process not ask for a lock until the others have been told of its release: who unlocks and locks again
-// would always be quicker.
+// yield has this process not ask for a lock until the others have been told of its release: who
+// unlocks and locks again would always be quicker.
 //
 // took is how long the release took: about as long the others take to hear of it and ask.
 func (ls *lines) yield(name string, waiting int, took time.Duration) {
@@ -64,7 +65,8 @@ func (ls *lines) yield(name string, waiting int, took time.Duration) {
 	})
 }
 
-// join takes a place at the end of a line. alone says that there was no line; then courtesy is for how long not to ask.
+// join takes a place at the end of a line. alone says that there was no line; then courtesy is for
+// how long not to ask.
 func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -83,8 +85,9 @@ func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration
 	return p, alone, courtesy
 }
 
-// courtesy is for how long the next in a line doesn't ask after the one before it has the lock: until those of other
-// processes who wait have asked, one after another. Or this process would always be the first to wait again.
+// courtesy is for how long the next in a line doesn't ask after the one before it has the lock:
+// until those of other processes who wait have asked, one after another. Or this process would
+// always be the first to wait again.
 func (p *place) courtesy() time.Duration {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -103,8 +106,9 @@ func (ls *lines) turns(n int) time.Duration {
 	return time.Duration(n) * max(leastTurn, min(ls.trip, mostTurn))
 }
 
-// took notes how long a question took. What is quicker than before counts at once, and what is slower for a part: a
-// machine that stood still for a moment is no slow network. It is called with ls.mu held.
+// took notes how long a question took. What is quicker than before counts at once, and what is
+// slower for a part: a machine that stood still for a moment is no slow network. It is called with
+// ls.mu held.
 func (ls *lines) took(took time.Duration) {
 	if took < ls.trip {
 		ls.trip = took

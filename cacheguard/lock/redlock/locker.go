@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker by the Redlock algorithm. It is safe for concurrent use. Make one for each process.
+// Locker implements lock.Locker by the Redlock algorithm. It is safe for concurrent use. Make one
+// for each process.
 type Locker struct {
 	masters []*master
 	opts    Options
@@ -34,15 +35,17 @@ var (
 	_ lock.Seizer = (*Locker)(nil)
 )
 
-// New makes a locker on a client for each of at least three masters: servers that share nothing, neither data nor fate.
-// Each is a client of a single server; those of a cluster, a Ring and of sentinels are refused, and so are two for one
-// address. If two of them turn out to be one server, by two names of it, Warm and the first calls fail. An even number is no better than one less, but is on the way when a master is added (see the package
-// documentation). New reports every problem at once and never dials. The clients stay the caller's: Close doesn't close
-// them.
+// New makes a locker on a client for each of at least three masters: servers that share nothing,
+// neither data nor fate. Each is a client of a single server; those of a cluster, a Ring and of
+// sentinels are refused, and so are two for one address. If two of them turn out to be one server,
+// by two names of it, Warm and the first calls fail. An even number is no better than one less, but
+// is on the way when a master is added (see the package documentation). New reports every problem
+// at once and never dials. The clients stay the caller's: Close doesn't close them.
 //
-// Give them ContextTimeoutEnabled and MaxRetries -1. Of others the locker makes itself a view with these, which has the
-// same connections and no hooks, for go-redis keeps those to itself. A client of a type of your own should end its calls
-// with their context and not repeat them: nobody waits for it longer than NodeTimeout, except Close.
+// Give them ContextTimeoutEnabled and MaxRetries -1. Of others the locker makes itself a view with
+// these, which has the same connections and no hooks, for go-redis keeps those to itself. A client
+// of a type of your own should end its calls with their context and not repeat them: nobody waits
+// for it longer than NodeTimeout, except Close.
 func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	errs := checkMasters(masters)
 	opts, wrong := opts.withDefaults()
@@ -63,15 +66,16 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until a majority of the masters have given it the lock. If no majority answers, that is its error at once;
-// when it already waits it rides that out for up to one Lease. Those who wait in one process take turns, and so do the
-// processes, in the order in which they came, as nearly as that can be without anybody who decides.
+// Lock waits until a majority of the masters have given it the lock. If no majority answers, that
+// is its error at once; when it already waits it rides that out for up to one Lease. Those who wait
+// in one process take turns, and so do the processes, in the order in which they came, as nearly as
+// that can be without anybody who decides.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.wait)
 }
 
-// TryLock is Lock without the wait for another holder. When several ask at once and none gets a majority, it asks a few
-// times more.
+// TryLock is Lock without the wait for another holder. When several ask at once and none gets a
+// majority, it asks a few times more.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
@@ -133,15 +137,17 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 	})
 }
 
-// mostAtOnce is how many locks are renewed and given back at the same moment. Thousands, as after this process stood still,
-// would wait for each other's connections until NodeTimeout is over.
+// mostAtOnce is how many locks are renewed and given back at the same moment. Thousands, as after
+// this process stood still, would wait for each other's connections until NodeTimeout is over.
 const mostAtOnce = 16
 
-// mostAside is how many more wait for masters that were silent before. When these speak again, all of them come at once, and too
-// many would keep each other from an answer until NodeTimeout is over, again and again until their locks have ended.
+// mostAside is how many more wait for masters that were silent before. When these speak again, all
+// of them come at once, and too many would keep each other from an answer until NodeTimeout is
+// over, again and again until their locks have ended.
 const mostAside = 256
 
-// turn is to renew a lock or to give it back: a place in turns, then perhaps one in aside. One goroutine uses it.
+// turn is to renew a lock or to give it back: a place in turns, then perhaps one in aside. One
+// goroutine uses it.
 type turn struct {
 	l    *Locker
 	room chan struct{} // where it has a place; nil: nowhere
@@ -178,13 +184,14 @@ func (t *turn) done() {
 	}
 }
 
-// clear waits until what a try got of the lock is given back, by all masters that were not away already.
+// clear waits until what a try got of the lock is given back, by all masters that were not away
+// already.
 func (a attempt) clear(ctx context.Context) {
 	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away}, func(t *tally) bool { return !t.pendingThere() })
 }
 
-// try asks until somebody has the lock. What it got of it is given back before it returns ErrHeld: else one who tries
-// after that could meet it, and be refused for nobody.
+// try asks until somebody has the lock. What it got of it is given back before it returns ErrHeld:
+// else one who tries after that could meet it, and be refused for nobody.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
 		a := l.attempt(ctx, name, wish{})
@@ -205,9 +212,9 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	}
 }
 
-// SeizeUnsafely takes the lock of a name on all masters, whoever holds it, and breaks the promise that at most one does. It
-// fails if no majority answers. Two who do so at once may each be left without a majority: both are told of it at their
-// next renewal. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name on all masters, whoever holds it, and breaks the promise
+// that at most one does. It fails if no majority answers. Two who do so at once may each be left
+// without a majority: both are told of it at their next renewal. See lock.Seizer.
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		a := l.attempt(ctx, name, wish{force: true})
@@ -222,9 +229,9 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one
-// Lease to stop, and Unlock still works. It waits until nothing is done in the background any more. A second Close does
-// nothing.
+// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
+// their holders have one Lease to stop, and Unlock still works. It waits until nothing is done in
+// the background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.messages.close()

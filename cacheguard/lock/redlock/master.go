@@ -67,8 +67,8 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 		return m, nil // of the user's own: nobody waits for it longer than the timeout, see claim.collect
 	}
 	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
-		// A view on the same connections. One that retries would still be busy with a question when the answer is of
-		// no use any more, and a copy of it could reach the master at any time.
+		// A view on the same connections. One that retries would still be busy with a question when
+		// the answer is of no use any more, and a copy of it could reach the master at any time.
 		view := redislink.View(c, m.timeout)
 		view.Options().MaxRetries = 0
 		m.rdb = view
@@ -116,7 +116,8 @@ func (m *master) run(ctx context.Context, script *redis.Script, key string, args
 	return a
 }
 
-// exhausted is the error of a request, which says so if it has waited for a connection until its time was over.
+// exhausted is the error of a request, which says so if it has waited for a connection until its
+// time was over.
 func (m *master) exhausted(err error) error {
 	if c, ok := m.rdb.(*redis.Client); ok {
 		return redislink.Exhausted(c, err)
@@ -163,7 +164,8 @@ func parse(reply []any) (a answer) {
 	return a
 }
 
-// unsent reports whether a question can't have been carried out: the master was not reached, or it refused.
+// unsent reports whether a question can't have been carried out: the master was not reached, or it
+// refused.
 func unsent(err error) bool {
 	var refusal redis.Error // what the server itself said; the scripts write last
 	var op *net.OpError
@@ -177,9 +179,10 @@ var (
 	backLine = report.Line{Level: slog.LevelInfo, Text: "redlock: a master can be used again", See: "locks-cant-be-had"}
 )
 
-// note notes whether the master answers, and logs it when that changes. before is how many answers had come when the request
-// began. If others have come since, the master isn't silent, but this process asks too much at once: to call it silent would lift
-// the bound on that, and thousands of locks would go on failing together when a silence is over.
+// note notes whether the master answers, and logs it when that changes. before is how many answers
+// had come when the request began. If others have come since, the master isn't silent, but this
+// process asks too much at once: to call it silent would lift the bound on that, and thousands of
+// locks would go on failing together when a silence is over.
 func (m *master) note(err error, before uint64) {
 	if err == nil {
 		m.answers.Add(1)

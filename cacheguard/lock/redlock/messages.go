@@ -21,7 +21,8 @@ const (
 	mostWaiters = 64
 )
 
-// parseMessage reads a message: how many wait, ':', the token that was released, and the name. Anybody may send anything.
+// parseMessage reads a message: how many wait, ':', the token that was released, and the name.
+// Anybody may send anything.
 func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	number, rest, ok := strings.Cut(payload, ":")
 	if !ok || len(rest) <= tokenSize {
@@ -31,10 +32,12 @@ func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	return max(0, min(waiting, mostWaiters)), rest[:tokenSize], rest[tokenSize:], err == nil
 }
 
-// leastPatience is how long a subscription may take to stand: it is no question of a lock, so NodeTimeout is too short.
+// leastPatience is how long a subscription may take to stand: it is no question of a lock, so
+// NodeTimeout is too short.
 const leastPatience = 250 * time.Millisecond
 
-// messages are the subscriptions to all masters. They stand from the first Lock on that has to wait.
+// messages are the subscriptions to all masters. They stand from the first Lock on that has to
+// wait.
 type messages struct {
 	lines  *lines
 	logger *slog.Logger
@@ -44,7 +47,8 @@ type messages struct {
 	subs   []*redislink.Subscription // by master, once they are begun
 }
 
-// listen begins the subscriptions, if that was not done yet, and doesn't wait for them. There are none after Close.
+// listen begins the subscriptions, if that was not done yet, and doesn't wait for them. There are
+// none after Close.
 func (l *Locker) listen() []*redislink.Subscription {
 	m := &l.messages
 	m.mu.Lock()

@@ -18,7 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// handover has a lock go from one locker to another that waits, and returns how long that took at the median.
+// handover has a lock go from one locker to another that waits, and returns how long that took at
+// the median.
 func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -46,7 +47,8 @@ func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	return took[len(took)/2]
 }
 
-// Those who wait are woken by messages, of a majority of masters at least. Without messages they would ask once a second.
+// Those who wait are woken by messages, of a majority of masters at least. Without messages they
+// would ask once a second.
 func TestWokenByMessages(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
@@ -72,8 +74,8 @@ func TestWokenByMessages(t *testing.T) {
 	})
 }
 
-// Where no messages arrive from a majority, those who wait ask from time to time; it is said once for each master, and
-// once when they arrive again.
+// Where no messages arrive from a majority, those who wait ask from time to time; it is said once
+// for each master, and once when they arrive again.
 func TestMessagesCut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -106,8 +108,8 @@ func TestMessagesCut(t *testing.T) {
 	}
 }
 
-// A user with the rights in the package documentation can do everything; without those for messages those who wait ask
-// from time to time.
+// A user with the rights in the package documentation can do everything; without those for messages
+// those who wait ask from time to time.
 func TestRights(t *testing.T) {
 	const commands = "+evalsha +eval +script|load +get +set +append +del +pexpire +pttl "
 	for name, c := range map[string]struct {
@@ -234,7 +236,8 @@ func TestWarm(t *testing.T) {
 	s.proxies[2].Blackhole(false)
 }
 
-// If its context ends first, Warm says what it has waited for from each master, and why that can't be had.
+// If its context ends first, Warm says what it has waited for from each master, and why that can't
+// be had.
 func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

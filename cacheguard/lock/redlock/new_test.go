@@ -121,8 +121,8 @@ func (h *hooks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 type traced struct{}
 
-// The hooks of clients with ContextTimeoutEnabled and without retries see what is asked, with the values of the caller's
-// context.
+// The hooks of clients with ContextTimeoutEnabled and without retries see what is asked, with the
+// values of the caller's context.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,32 +11,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options configures a Locker. The zero value of a field means its default. All lockers of a prefix should have the same
-// options and must have the same masters.
+// Options configures a Locker. The zero value of a field means its default. All lockers of a prefix
+// should have the same options and must have the same masters.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cgredlock"; no colon. Lockers of different prefixes share nothing.
+	// Prefix begins every key and the channel. Default "cgredlock"; no colon. Lockers of different
+	// prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a third. Default
-	// 10 s; at least 10 ms.
+	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a
+	// third. Default 10 s; at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever: after that it is
-	// Lost, and it ends on the masters one Lease later, or when it is unlocked. Default 1 h; negative: no limit.
+	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever:
+	// after that it is Lost, and it ends on the masters one Lease later, or when it is unlocked.
+	// Default 1 h; negative: no limit.
 	MaxHold time.Duration
 
-	// NodeTimeout bounds each request to a master, including the wait for a connection: it is what OpTimeout is to other
-	// lockers. All masters are asked at once, so it is also what an acquisition, a renewal or a release takes at most.
-	// A master that takes longer counts as one that is down. Default 50 ms, or a tenth of Lease if that is less; at
-	// least 1 ms, and at most a tenth of Lease, so that waiting for masters can't eat the lock.
+	// NodeTimeout bounds each request to a master, including the wait for a connection: it is what
+	// OpTimeout is to other lockers. All masters are asked at once, so it is also what an
+	// acquisition, a renewal or a release takes at most. A master that takes longer counts as one
+	// that is down. Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at most
+	// a tenth of Lease, so that waiting for masters can't eat the lock.
 	NodeTimeout time.Duration
 
-	// Drift is by which share of Lease the clocks of this process and of a master may differ in speed: a lock counts for
-	// Lease less this share and 2 ms, which is for Redis' own way to round. Default 0.01; at most 0.5.
+	// Drift is by which share of Lease the clocks of this process and of a master may differ in
+	// speed: a lock counts for Lease less this share and 2 ms, which is for Redis' own way to
+	// round. Default 0.01; at most 0.5.
 	Drift float64
 
-	// Logger gets a line when a master stops answering or messages stop arriving from it, and when that is over.
-	// Default slog.Default().
+	// Logger gets a line when a master stops answering or messages stop arriving from it, and when
+	// that is over. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,7 +57,8 @@ const (
 
 	shareOfNodes = 10 // NodeTimeout is at most Lease divided by this
 
-	// roundingDrift is the paper's: Redis counts in milliseconds, and its clock and ours begin one somewhere inside.
+	// roundingDrift is the paper's: Redis counts in milliseconds, and its clock and ours begin one
+	// somewhere inside.
 	roundingDrift = 2 * time.Millisecond
 )
 
@@ -132,7 +137,8 @@ func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	return errs
 }
 
-// checkMaster says what is wrong with the client of one master, and where it is if that can be known.
+// checkMaster says what is wrong with the client of one master, and where it is if that can be
+// known.
 func checkMaster(m redis.UniversalClient) (address string, err error) {
 	switch c := m.(type) {
 	case nil:

@@ -164,7 +164,8 @@ func TestWaitsThroughTrouble(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Answers that come when the time of the lock is over are none, and what was acquired is given back.
+// Answers that come when the time of the lock is over are none, and what was acquired is given
+// back.
 func TestAnswersEatTheLease(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -192,7 +193,8 @@ func TestAnswersEatTheLease(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// One who waits, and whose answers come when the time of the lock is over, as when its process stood still, asks again.
+// One who waits, and whose answers come when the time of the lock is over, as when its process
+// stood still, asks again.
 func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{false, true} {
@@ -249,8 +251,8 @@ func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 	}
 }
 
-// Masters that are slower than NodeTimeout count as away, although they do what they are told in the end: then it is
-// given back.
+// Masters that are slower than NodeTimeout count as away, although they do what they are told in
+// the end: then it is given back.
 func TestSlowMasters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -281,8 +283,9 @@ func TestSlowMasters(t *testing.T) {
 	works(t, l)
 }
 
-// greeted has a client's pool hold n connections that are ready for use: to greet a slow master on a new one takes longer than
-// NodeTimeout, too, and a master that can't be told has its lock end by itself.
+// greeted has a client's pool hold n connections that are ready for use: to greet a slow master on
+// a new one takes longer than NodeTimeout, too, and a master that can't be told has its lock end by
+// itself.
 func greeted(t *testing.T, rdb *redis.Client, n int) {
 	t.Helper()
 	for range n {

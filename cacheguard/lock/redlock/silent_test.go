@@ -53,8 +53,8 @@ func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A master that has answered a later question isn't silent because an earlier one fails: that lifts the bound on what is under way,
-// and thousands of locks would keep each other from being renewed.
+// A master that has answered a later question isn't silent because an earlier one fails: that lifts
+// the bound on what is under way, and thousands of locks would keep each other from being renewed.
 func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 	t.Parallel()
 	for what, answered := range map[string]bool{"answers since": true, "no answer since": false} {
@@ -91,8 +91,9 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 	}
 }
 
-// Many locks that are renewed or given back while most masters are silent don't wait for these one after another, nor do they
-// come to the others all at once. When the silence is over in time nothing was lost.
+// Many locks that are renewed or given back while most masters are silent don't wait for these one
+// after another, nor do they come to the others all at once. When the silence is over in time
+// nothing was lost.
 func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
 	const n, most = 200, 16
 	for what, script := range map[string]string{"release": redlock.ReleaseScript, "renewal": redlock.RenewScript} {
@@ -162,7 +163,8 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 	}
 }
 
-// While all masters are silent, so many wait for them at once and no more: they would keep each other from an answer afterwards.
+// While all masters are silent, so many wait for them at once and no more: they would keep each
+// other from an answer afterwards.
 func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
 	const n, most = 400, 16 + 256
 	s := newSite(t)

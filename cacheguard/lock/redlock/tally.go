@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// quorum is how many of so many masters make a majority: any two majorities have a master in common.
+// quorum is how many of so many masters make a majority: any two majorities have a master in
+// common.
 func quorum(masters int) int { return masters/2 + 1 }
 
 // tally counts what the masters answer to one question. It decides; it asks nobody.
@@ -61,9 +62,10 @@ func (t *tally) stuck() bool { return t.endless > t.masters-quorum(t.masters) }
 // unusable reports whether no majority answers.
 func (t *tally) unusable() bool { return t.mine+t.not+t.pending() < quorum(t.masters) }
 
-// settled reports whether more answers would not change what an acquisition comes to. When a majority has answered, and
-// their votes are divided, those that were away already are not waited for: otherwise each such vote would take
-// NodeTimeout as long as one master is away, and meanwhile the votes that one has would be in the way of the others.
+// settled reports whether more answers would not change what an acquisition comes to. When a
+// majority has answered, and their votes are divided, those that were away already are not waited
+// for: otherwise each such vote would take NodeTimeout as long as one master is away, and meanwhile
+// the votes that one has would be in the way of the others.
 func (t *tally) settled() bool {
 	return t.won() || t.unusable() || t.most() >= quorum(t.masters) ||
 		t.mine+t.not >= quorum(t.masters) && !t.pendingThere()
@@ -96,19 +98,20 @@ func (t *tally) most() int {
 	return most
 }
 
-// split reports whether the masters' votes are split so that nobody can have the lock: whoever has most of them has no
-// majority, even with all that didn't answer.
+// split reports whether the masters' votes are split so that nobody can have the lock: whoever has
+// most of them has no majority, even with all that didn't answer.
 func (t *tally) split() bool {
 	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
 }
 
-// met reports whether others who asked at the same moment may be why nobody has the lock: this one has some of the votes,
-// and nobody is known to have a majority. Masters that didn't answer may make one, or they are away and the votes of
-// those that are left are divided, which looks the same.
+// met reports whether others who asked at the same moment may be why nobody has the lock: this one
+// has some of the votes, and nobody is known to have a majority. Masters that didn't answer may
+// make one, or they are away and the votes of those that are left are divided, which looks the
+// same.
 func (t *tally) met() bool { return t.mine > 0 && !t.won() && t.most() < quorum(t.masters) }
 
-// left is after what time a majority of masters can be free, if nobody releases or renews anything: 0 if what this one
-// has, and gives back, is a majority; negative if it is not known.
+// left is after what time a majority of masters can be free, if nobody releases or renews anything:
+// 0 if what this one has, and gives back, is a majority; negative if it is not known.
 func (t *tally) left() time.Duration {
 	missing := quorum(t.masters) - t.mine
 	if missing <= 0 { // it was told so too late for the lease
@@ -156,8 +159,8 @@ func (t *tally) trouble() error {
 	return errors.Join(errs...)
 }
 
-// validity is for how long a lock counts, from before the first request was sent: any master's clock may be faster than
-// ours by drift.
+// validity is for how long a lock counts, from before the first request was sent: any master's
+// clock may be faster than ours by drift.
 func (o Options) validity() time.Duration {
 	return o.Lease - time.Duration(o.Drift*float64(o.Lease)) - roundingDrift
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Any two majorities meet in a master, also when one process knows of one master more than another does.
+// Any two majorities meet in a master, also when one process knows of one master more than another
+// does.
 func TestQuorumsMeet(t *testing.T) {
 	for n := 3; n < 20; n++ {
 		if 2*quorum(n) <= n {
@@ -43,7 +44,8 @@ func votes(masters int, votes string) *tally {
 	return t
 }
 
-// What is known of the time until a majority can be free, in seconds: master i's lock ends after i+1.
+// What is known of the time until a majority can be free, in seconds: master i's lock ends after
+// i+1.
 func TestLeft(t *testing.T) {
 	for _, c := range []struct {
 		votes string
@@ -139,7 +141,8 @@ func TestTallyAway(t *testing.T) {
 	}
 }
 
-// Who has some of the votes, and sees nobody with a majority, asks again: others may have met it, and be told the same.
+// Who has some of the votes, and sees nobody with a majority, asks again: others may have met it,
+// and be told the same.
 func TestTallyMet(t *testing.T) {
 	for votes5, want := range map[string]bool{
 		"mmx--": true, "mxx--": true, "mmxx-": true, "mxy--": true, "mmxxy": true, "mfff-": true,
@@ -210,7 +213,8 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// Who has won too late, and has given it back, asks again soon: nobody else need have it, so nobody would wake it.
+// Who has won too late, and has given it back, asks again soon: nobody else need have it, so nobody
+// would wake it.
 func TestRestAfterWinningTooLate(t *testing.T) {
 	for _, calls := range []bool{false, true} {
 		w := waiting{poll: leastPoll}

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// A minority that says "not yours" doesn't lose the lock: where nobody has it, it is set again, and what another has is
-// left to it.
+// A minority that says "not yours" doesn't lose the lock: where nobody has it, it is set again, and
+// what another has is left to it.
 func TestMinorityDoesNotLose(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -37,7 +37,8 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	})
 }
 
-// A majority that says "not yours" does, at the next renewal, whether others have it or nobody, and it is not set again.
+// A majority that says "not yours" does, at the next renewal, whether others have it or nobody, and
+// it is not set again.
 func TestMajorityLoses(t *testing.T) {
 	for how, take := range map[string]func(s *site, i int) error{
 		"removed": func(s *site, i int) error { return s.direct[i].Del(context.Background(), prefix+":k").Err() },
@@ -95,8 +96,8 @@ func TestUnlockNoticesLoss(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Masters that have come and gone leave renewals without an answer from a majority: that is no loss until the time is
-// over, and then it is one before any master forgets the lock.
+// Masters that have come and gone leave renewals without an answer from a majority: that is no loss
+// until the time is over, and then it is one before any master forgets the lock.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -131,9 +132,10 @@ func TestDrift(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A master that was restarted without its data lets a second holder in: with A on three masters, of which one forgets,
-// those two that never had it make a majority with it. The package documentation says so; this shows that it is true,
-// and that a restart that takes longer than the lease prevents it.
+// A master that was restarted without its data lets a second holder in: with A on three masters, of
+// which one forgets, those two that never had it make a majority with it. The package documentation
+// says so; this shows that it is true, and that a restart that takes longer than the lease prevents
+// it.
 func TestRestartedEmpty(t *testing.T) {
 	begin := func(t *testing.T) (s *site, o redlock.Options, first lock.Lock, second *redlock.Locker) {
 		s = newSite(t)
@@ -197,8 +199,8 @@ func TestRestartedEmpty(t *testing.T) {
 	})
 }
 
-// A lock that is held for long outlives a restart of every master, one after another, because it is set again where it
-// is missing.
+// A lock that is held for long outlives a restart of every master, one after another, because it is
+// set again where it is missing.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -214,7 +216,8 @@ func TestRollingRestart(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A lock outlives that each master is away for a while, never more than two at a time, although no renewal comes between.
+// A lock outlives that each master is away for a while, never more than two at a time, although no
+// renewal comes between.
 func TestOthersAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// pair is a locker of three masters. The first two are one server, of which the second name can be silent, as can the third
-// master.
+// pair is a locker of three masters. The first two are one server, of which the second name can be
+// silent, as can the third master.
 type pair struct {
 	*redlock.Locker
 	server, third        *redistest.Server
@@ -57,8 +57,8 @@ func (p *pair) servers(t *testing.T, name string) (n int64) {
 	return n
 }
 
-// While the second name of a server is silent the lock is given by two servers. When it speaks it is found out, and never adds
-// a vote, whatever it says in between.
+// While the second name of a server is silent the lock is given by two servers. When it speaks it
+// is found out, and never adds a vote, whatever it says in between.
 func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
@@ -106,7 +106,8 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	})
 }
 
-// Two servers go on giving locks while the second name of one of them, which was found out, is silent.
+// Two servers go on giving locks while the second name of one of them, which was found out, is
+// silent.
 func TestSecondNameIsSilentLater(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
@@ -139,7 +140,8 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 	})
 }
 
-// While the second name of a server, which was found out, is silent, nobody waits for it: NodeTimeout would be the price of each lock.
+// While the second name of a server, which was found out, is silent, nobody waits for it:
+// NodeTimeout would be the price of each lock.
 func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
@@ -214,7 +216,8 @@ func (a *astray) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A name that leads to another master's server for a moment adds no vote then, and does when it leads elsewhere.
+// A name that leads to another master's server for a moment adds no vote then, and does when it
+// leads elsewhere.
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -10,23 +10,26 @@ import (
 )
 
 const (
-	// mostTries is how often TryLock asks again when the votes are split. Each time others are less likely to ask at
-	// the same moment.
+	// mostTries is how often TryLock asks again when the votes are split. Each time others are less
+	// likely to ask at the same moment.
 	mostTries = 8
 
-	// Those whose votes were split ask again after a random part of a span, which doubles each time.
+	// Those whose votes were split ask again after a random part of a span, which doubles each
+	// time.
 	leastSpan = 2 * time.Millisecond
 	mostSpan  = 128 * time.Millisecond
 
-	// Who waits for a lock that is held, and doesn't get messages from a majority, asks again after a pause that doubles.
+	// Who waits for a lock that is held, and doesn't get messages from a majority, asks again after
+	// a pause that doubles.
 	leastPoll = 5 * time.Millisecond
 	mostPoll  = 100 * time.Millisecond
 
 	// Who does get messages asks again after this, in case one was lost.
 	mostPause = time.Second
 
-	// Those who are woken ask one after another, in the order in which they wait: later by about the time that a question
-	// takes, in these limits, for each that is before. If all asked at once none would get a majority.
+	// Those who are woken ask one after another, in the order in which they wait: later by about
+	// the time that a question takes, in these limits, for each that is before. If all asked at
+	// once none would get a majority.
 	leastTurn = time.Millisecond
 	mostTurn  = 20 * time.Millisecond
 
@@ -94,8 +97,8 @@ type rest struct {
 	woken time.Duration // after it is heard that a majority may be free
 }
 
-// rest decides what an attempt that has failed is followed by. calls says that messages will tell when the lock is free;
-// turn is for how long those ask then that are before.
+// rest decides what an attempt that has failed is followed by. calls says that messages will tell
+// when the lock is free; turn is for how long those ask then that are before.
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
@@ -118,8 +121,8 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	return rest{most, turn}
 }
 
-// backOff is how long to wait after the nth time in a row that one met others who ask. took is how long the question
-// took: those who ask again within less would meet again.
+// backOff is how long to wait after the nth time in a row that one met others who ask. took is how
+// long the question took: those who ask again within less would meet again.
 func backOff(n int, took time.Duration) time.Duration {
 	span := min(max(leastSpan, 2*took), mostSpan) // at first: a question may have taken days, on a machine that slept
 	return rand.N(min(span<<min(n, 10), mostSpan))

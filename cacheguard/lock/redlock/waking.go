@@ -27,8 +27,9 @@ func (p *place) asks() {
 	}
 }
 
-// asked ends it: the place is woken as soon as a majority of masters may be free. calls says that messages will tell of
-// that. trouble is since when nobody in the line has had an answer, if a majority gave none.
+// asked ends it: the place is woken as soon as a majority of masters may be free. calls says that
+// messages will tell of that. trouble is since when nobody in the line has had an answer, if a
+// majority gave none.
 func (p *place) asked(a attempt) (calls bool, trouble time.Time) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -74,8 +75,8 @@ func (ls *lines) heard(name string, r release, waiting int) {
 	}
 }
 
-// listens notes whether messages of a master arrive. When that changes all ask again: some may have been missed, and they
-// may have to ask from time to time now.
+// listens notes whether messages of a master arrive. When that changes all ask again: some may have
+// been missed, and they may have to ask from time to time now.
 func (ls *lines) listens(master int, arrive bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -15,10 +15,11 @@ import (
 // warmTimeout bounds what is done with each master.
 const warmTimeout = time.Second
 
-// Warm dials, loads the scripts and subscribes ahead, so that the first locks don't pay for it: a connection that is
-// dialled may take longer than NodeTimeout. It ends with ctx, or after a second, and returns an error if that went well
-// with no majority of the masters, if two of them are one server, if one is a replica that can't be written to, or if the user
-// of one lacks rights that locks need: it names each of them.
+// Warm dials, loads the scripts and subscribes ahead, so that the first locks don't pay for it: a
+// connection that is dialled may take longer than NodeTimeout. It ends with ctx, or after a second,
+// and returns an error if that went well with no majority of the masters, if two of them are one
+// server, if one is a replica that can't be written to, or if the user of one lacks rights that
+// locks need: it names each of them.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {

@@ -15,11 +15,11 @@ const (
 	mostAgain  = 50 * time.Millisecond
 )
 
-// call has one thing be done in the database, within OpTimeout. It tries again when that may help: the database was busy,
-// a connection was broken, no answer came within half of the time. What is done recognises what it did before; doubt is
-// the error of a try before that may have done it. A try ends by its own time, not with ctx, for drivers close a
-// connection whose statement was given up; call returns when ctx ends. asking, if it isn't nil, counts tries that are
-// under way.
+// call has one thing be done in the database, within OpTimeout. It tries again when that may help:
+// the database was busy, a connection was broken, no answer came within half of the time. What is
+// done recognises what it did before; doubt is the error of a try before that may have done it. A
+// try ends by its own time, not with ctx, for drivers close a connection whose statement was given
+// up; call returns when ctx ends. asking, if it isn't nil, counts tries that are under way.
 func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try func(ctx context.Context, doubt error) (T, error)) (v T, err error) {
 	var doubt, said error
 	began := time.Now()
@@ -51,8 +51,8 @@ func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try fun
 	}
 }
 
-// aside runs a try on another goroutine and stops waiting for it when ctx or its time ends: there are drivers that don't
-// look at contexts, or not everywhere.
+// aside runs a try on another goroutine and stops waiting for it when ctx or its time ends: there
+// are drivers that don't look at contexts, or not everywhere.
 func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sync.WaitGroup, try func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -92,8 +92,8 @@ func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sy
 	return none, &noAnswer{most, own.Err()}
 }
 
-// query carries a statement out and returns how many rows it gave. It reads to the end, for that is when the database
-// says whether the statement's transaction was committed, or could not be.
+// query carries a statement out and returns how many rows it gave. It reads to the end, for that is
+// when the database says whether the statement's transaction was committed, or could not be.
 func (l *Locker) query(ctx context.Context, scan func(*sql.Rows) error, statement string, args ...any) (n int, err error) {
 	if statement != l.sql.look {
 		done, err := l.writes.begin(ctx)
@@ -132,8 +132,9 @@ func (l *Locker) exec(ctx context.Context, statement string, args ...any) (int64
 	return result.RowsAffected()
 }
 
-// writes has statements that write come one after the other: SQLite has one writer, and those who find it busy sleep for
-// a while, whoever came first. It has room for one; nil has them all come at once.
+// writes has statements that write come one after the other: SQLite has one writer, and those who
+// find it busy sleep for a while, whoever came first. It has room for one; nil has them all come at
+// once.
 type writes chan struct{}
 
 func (w writes) begin(ctx context.Context) (done func(), err error) {

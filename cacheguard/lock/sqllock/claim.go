@@ -53,7 +53,8 @@ func (c *claim) try(ctx context.Context) (*tenure.Hold, error) {
 	}
 }
 
-// lock asks until it has the lock. When others of this process wait for the same already, it stands in their line.
+// lock asks until it has the lock. When others of this process wait for the same already, it stands
+// in their line.
 func (c *claim) lock(ctx context.Context) (*tenure.Hold, error) {
 	place := c.l.waiting.joinLine(c)
 	var a answer
@@ -78,7 +79,8 @@ func (c *claim) lock(ctx context.Context) (*tenure.Hold, error) {
 	return held, nil
 }
 
-// wait asks again and again while the claim is the first in its line. last is the answer it has, if any.
+// wait asks again and again while the claim is the first in its line. last is the answer it has, if
+// any.
 func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Hold, error) {
 	c.l.ear.open()
 	select {
@@ -109,7 +111,8 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 	}
 }
 
-// ask tries to acquire the lock. It is an error that another's has an end that no lease has: to wait is no use.
+// ask tries to acquire the lock. It is an error that another's has an end that no lease has: to
+// wait is no use.
 func (c *claim) ask(ctx context.Context) (answer, error) {
 	a, err := c.askFor(ctx, c.l.opts.Lease)
 	if err == nil && !a.mine && tenure.Endless(max(a.left, 0), c.l.opts.Lease) {
@@ -161,8 +164,8 @@ func (c *claim) heard(ctx context.Context, a answer, err error) (answer, error) 
 	return answer{}, err
 }
 
-// want sees to it that there will be a notification when another gives the lock back, if notifications arrive. again says
-// that the lock may be free by now.
+// want sees to it that there will be a notification when another gives the lock back, if
+// notifications arrive. again says that the lock may be free by now.
 func (c *claim) want(ctx context.Context, a answer) (again, notified bool) {
 	switch {
 	case c.l.sql.want == "" || !c.l.ear.standing.Load() || a.left == 0:
@@ -197,7 +200,8 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return until, !until.IsZero(), err
 }
 
-// release gives the lock back, wakes who waits for it in this process, and has old rows be removed now and then.
+// release gives the lock back, wakes who waits for it in this process, and has old rows be removed
+// now and then.
 func (c *claim) release(ctx context.Context) error {
 	mine, err := c.free(ctx)
 	switch {
@@ -232,9 +236,10 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 	return f.mine, cmp.Or(err, f.doubt)
 }
 
-// giveUp ends an acquisition that has failed for a reason, which it returns. What may have been acquired without being
-// heard of is given back, once requests are over that are still under way. One that is carried out even later acquires
-// for nobody; that lasts for one lease. Close waits for that, too, but not for a driver that doesn't look at contexts.
+// giveUp ends an acquisition that has failed for a reason, which it returns. What may have been
+// acquired without being heard of is given back, once requests are over that are still under way.
+// One that is carried out even later acquires for nobody; that lasts for one lease. Close waits for
+// that, too, but not for a driver that doesn't look at contexts.
 func (c *claim) giveUp(reason error) error {
 	if c.unsure.Load() {
 		c.l.keeper.Go(func() {

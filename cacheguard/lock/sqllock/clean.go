@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// retention is how long the row of a name is kept that nobody locks, for its token: a new row begins with the
-	// database's clock, which may have been set back by less.
+	// retention is how long the row of a name is kept that nobody locks, for its token: a new row
+	// begins with the database's clock, which may have been set back by less.
 	retention = time.Hour
 
 	cleanEvery   = time.Minute
@@ -20,9 +20,9 @@ const (
 var uncleanLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: rows of old locks are not removed",
 	Means: "the table grows", See: "locks-cant-be-had"}
 
-// cleanSometimes removes old rows in the background, so that a table doesn't grow for ever whose names are of orders or
-// requests. It is called after a release. One process does it each minute: the one that has the lock of the empty name,
-// which no user can have, and which ends by itself.
+// cleanSometimes removes old rows in the background, so that a table doesn't grow for ever whose
+// names are of orders or requests. It is called after a release. One process does it each minute:
+// the one that has the lock of the empty name, which no user can have, and which ends by itself.
 func (l *Locker) cleanSometimes() {
 	now, last := int64(time.Since(l.born)), l.cleaned.Load()
 	if now-last < int64(cleanEvery) || !l.cleaned.CompareAndSwap(last, now) {

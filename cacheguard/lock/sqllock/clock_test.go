@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// A process whose clock is 26 years late, and stands still, has a lock like any other: in a bubble of synctest the time
-// is that of the year 2000. What counts is the clock of the database, which it can't see.
+// A process whose clock is 26 years late, and stands still, has a lock like any other: in a bubble
+// of synctest the time is that of the year 2000. What counts is the clock of the database, which it
+// can't see.
 func TestClockOfTheClientDoesNotMatter(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		// Outside it is now.
@@ -100,8 +101,8 @@ func TestClockOfTheDatabaseDecides(t *testing.T) {
 	})
 }
 
-// A lock was acquired in the future when the database's clock has been set back: what comes after has a larger token
-// all the same.
+// A lock was acquired in the future when the database's clock has been set back: what comes after
+// has a larger token all the same.
 func TestTokensGrowWhenTheClockIsSetBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)
@@ -123,8 +124,9 @@ func TestTokensGrowWhenTheClockIsSetBack(t *testing.T) {
 	})
 }
 
-// Between the question and the decision there may be a wait: for one who is about to commit that he has the lock. What
-// counts is the clock at the decision, for the lease that is over by then and for the one that begins.
+// Between the question and the decision there may be a wait: for one who is about to commit that he
+// has the lock. What counts is the clock at the decision, for the lease that is over by then and
+// for the one that begins.
 func TestClockIsReadWhenItIsDecided(t *testing.T) {
 	const short = 300 * time.Millisecond
 	s := onPostgreSQL(t)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// spy is a database/sql driver around another one, that sees each statement and can have it go wrong. Its fields are set
-// before the first use, its methods are safe for concurrent use.
+// spy is a database/sql driver around another one, that sees each statement and can have it go
+// wrong. Its fields are set before the first use, its methods are safe for concurrent use.
 type spy struct {
 	open func() (driver.Conn, error)
 

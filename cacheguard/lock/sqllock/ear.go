@@ -36,7 +36,8 @@ func (e *ear) init(l *Locker) {
 // channel is where releases are told of: all tables of one name in a database have one.
 func (l *Locker) channel() string { return l.opts.Table }
 
-// open begins to listen, if that is wished. It is called during an acquisition, so Close waits for the goroutine.
+// open begins to listen, if that is wished. It is called during an acquisition, so Close waits for
+// the goroutine.
 func (e *ear) open() {
 	if e.l.opts.Listen != nil {
 		e.once.Do(func() { e.l.keeper.Go(e.run) })
@@ -81,8 +82,8 @@ func (e *ear) run() {
 	}
 }
 
-// turn says whether notifications arrive. Waiters look again in both cases: what was said meanwhile was not heard, and
-// what will be said may not be.
+// turn says whether notifications arrive. Waiters look again in both cases: what was said meanwhile
+// was not heard, and what will be said may not be.
 func (e *ear) turn(standing bool) {
 	if e.standing.Swap(standing) != standing || standing {
 		e.l.waiting.all()

@@ -28,8 +28,8 @@ func ExampleOptions_listen() {
 	defer locks.Close()
 }
 
-// listen is Options.Listen with pgx, on a connection of its own, which has to reach the server itself: a pooler that
-// gives it to others between transactions hears nothing.
+// listen is Options.Listen with pgx, on a connection of its own, which has to reach the server
+// itself: a pooler that gives it to others between transactions hears nothing.
 func listen(url string) sqllock.Listen {
 	const silence = 2 * time.Second // nothing came: is anybody there?
 	return func(ctx context.Context, channel string, standing func(), heard func(payload string)) error {

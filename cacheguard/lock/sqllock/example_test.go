@@ -42,7 +42,8 @@ func Example() {
 	// in the end: <nil>
 }
 
-// A row remembers the largest token it has seen, so a holder who has lost the lock without noticing changes nothing.
+// A row remembers the largest token it has seen, so a holder who has lost the lock without noticing
+// changes nothing.
 func Example_fencing() {
 	db, err := sql.Open("sqlite", "file:/fencing?vfs=memdb&_pragma=busy_timeout(500)")
 	if err != nil {

@@ -18,7 +18,8 @@ func (l *Locker) Waiting(name string) int {
 // Hears reports whether notifications arrive.
 func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 
-// SleepDeep has waiters that count on a notification not look by themselves for so long. It is called before the first Lock.
+// SleepDeep has waiters that count on a notification not look by themselves for so long. It is
+// called before the first Lock.
 func (l *Locker) SleepDeep(d time.Duration) { l.drowsy = d }
 
 // Clean removes rows that nobody has locked for a time.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lines are the waiters of this process, in a line for each name. Only the first of a line asks the database, so that
-// thousands of waiters cost as much as one.
+// lines are the waiters of this process, in a line for each name. Only the first of a line asks the
+// database, so that thousands of waiters cost as much as one.
 type lines struct {
 	mu     sync.Mutex // guards what follows, and what is in lines and places
 	byName map[string]*line
@@ -39,8 +39,8 @@ const (
 	askLater        // others have a chance first
 )
 
-// ours is how long a process may hand a lock on among its own waiters. Then it leaves it to those of other processes,
-// who can't be told of it, for as long as these may sleep.
+// ours is how long a process may hand a lock on among its own waiters. Then it leaves it to those
+// of other processes, who can't be told of it, for as long as these may sleep.
 const ours = time.Second
 
 // join takes the last place in the line of a name.
@@ -50,7 +50,8 @@ func (ls *lines) join(c *claim) *place {
 	return ls.add(string(c.row))
 }
 
-// joinLine is join if there is a line and it is not in trouble; otherwise it returns nil, for the caller to ask for itself.
+// joinLine is join if there is a line and it is not in trouble; otherwise it returns nil, for the
+// caller to ask for itself.
 func (ls *lines) joinLine(c *claim) *place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -103,8 +104,8 @@ func (p *place) leave() {
 	}
 }
 
-// troubled notes that the database could not be asked, and reports whether the first is to give up. Then all do, for none
-// of them has heard more of the database.
+// troubled notes that the database could not be asked, and reports whether the first is to give up.
+// Then all do, for none of them has heard more of the database.
 func (p *place) troubled(most time.Duration, err error) bool {
 	ls := p.lines
 	ls.mu.Lock()
@@ -133,8 +134,8 @@ func (p *place) fine() {
 	p.line.since = time.Time{}
 }
 
-// released wakes the first of a line because this process has given the lock back, unless it will be notified, together
-// with those of other processes.
+// released wakes the first of a line because this process has given the lock back, unless it will
+// be notified, together with those of other processes.
 func (ls *lines) released(name string, notified bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

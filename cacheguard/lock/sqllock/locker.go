@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker on a table of a database. It is safe for concurrent use. Make one with New.
+// Locker implements lock.Locker on a table of a database. It is safe for concurrent use. Make one
+// with New.
 type Locker struct {
 	db     *sql.DB // the user's
 	opts   Options
@@ -32,8 +33,8 @@ type Locker struct {
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New makes a locker on a table that Create makes, or you do, with Schema. It reports every invalid option at once and
-// never dials. The db stays the caller's: Close doesn't close it.
+// New makes a locker on a table that Create makes, or you do, with Schema. It reports every invalid
+// option at once and never dials. The db stays the caller's: Close doesn't close it.
 func New(db *sql.DB, opts Options) (*Locker, error) {
 	opts, err := opts.validate()
 	if db == nil {
@@ -61,8 +62,8 @@ func (l *Locker) Schema() string { return l.sql.schema }
 func (l *Locker) Create(ctx context.Context) error {
 	var err error
 	for range 3 {
-		// PostgreSQL looks whether the table is there and makes it, in two steps: of two who do so at once, one is told
-		// that something is there already.
+		// PostgreSQL looks whether the table is there and makes it, in two steps: of two who do so
+		// at once, one is told that something is there already.
 		if _, err = l.db.ExecContext(ctx, l.sql.schema); err == nil || !exists(err) && !busy(err) || ctx.Err() != nil {
 			break
 		}
@@ -73,8 +74,9 @@ func (l *Locker) Create(ctx context.Context) error {
 	return nil
 }
 
-// Lock waits until it has the lock of the name. If the database can't be used, that is its error, after OpTimeout at the
-// latest; when it already waits it rides that out for up to one Lease. See lock.Locker.
+// Lock waits until it has the lock of the name. If the database can't be used, that is its error,
+// after OpTimeout at the latest; when it already waits it rides that out for up to one Lease. See
+// lock.Locker.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).lock)
 }
@@ -97,9 +99,10 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 // wrapped says whose error it is, and of which lock.
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
-// Close ends waits with lock.ErrClosed, has held locks be lost to their holders, so that these have one lease to stop,
-// and waits until nothing is done any more; for a driver that doesn't look at contexts no longer than three times
-// OpTimeout. The rows of lost locks stay until then. Another Close does nothing. The db stays open.
+// Close ends waits with lock.ErrClosed, has held locks be lost to their holders, so that these have
+// one lease to stop, and waits until nothing is done any more; for a driver that doesn't look at
+// contexts no longer than three times OpTimeout. The rows of lost locks stay until then. Another
+// Close does nothing. The db stays open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

@@ -13,7 +13,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Those that run in parallel let time pass, more than they compute. The command line comes later, and wins.
+	// Those that run in parallel let time pass, more than they compute. The command line comes
+	// later, and wins.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}

@@ -23,7 +23,8 @@ import (
 // seldom has waiters ask so seldom that they are woken or late.
 func seldom(o *sqllock.Options) { o.Lease, o.Poll = time.Minute, time.Minute }
 
-// hears is a process whose waiters are woken by notifications or, as far as a test lasts, not at all.
+// hears is a process whose waiters are woken by notifications or, as far as a test lasts, not at
+// all.
 func (s system) hears(t *testing.T) *sqllock.Locker {
 	t.Helper()
 	return s.hearsWith(t, s.db(t), listen(s.Source))
@@ -113,7 +114,8 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	mustUnlock(t, await(t, gotY, "the other waiter"))
 }
 
-// The commit of a notification is something that all others wait for, so there is none unless somebody wants it.
+// The commit of a notification is something that all others wait for, so there is none unless
+// somebody wants it.
 func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	s := onPostgreSQL(t)
 	a, b := s.process(t), s.hears(t)
@@ -161,7 +163,8 @@ func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	}
 }
 
-// What was given back before notifications arrive is not heard of, so waiters look again when they do.
+// What was given back before notifications arrive is not heard of, so waiters look again when they
+// do.
 func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t, seldom)
@@ -193,7 +196,8 @@ func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	}
 }
 
-// While nobody listens, waiters poll; it is said once that they do, and once that they needn't any more.
+// While nobody listens, waiters poll; it is said once that they do, and once that they needn't any
+// more.
 func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t)
@@ -285,7 +289,8 @@ func TestWishOutlivesARepeatedAcquisition(t *testing.T) {
 	mustUnlock(t, await(t, got, "the waiter, who must be told"))
 }
 
-// What a waiter has heard before it stood in line is old when its turn comes: it asks, and wishes, for itself.
+// What a waiter has heard before it stood in line is old when its turn comes: it asks, and wishes,
+// for itself.
 func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	s := onPostgreSQL(t)
 	a, b := s.process(t, seldom), s.hears(t)
@@ -352,8 +357,8 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	}
 }
 
-// Several processes take turns, each of them woken by the others: no wish for a notification gets lost between the look
-// and the wish, or when the lock goes from one to the next.
+// Several processes take turns, each of them woken by the others: no wish for a notification gets
+// lost between the look and the wish, or when the lock goes from one to the next.
 func TestNoWakeUpIsLost(t *testing.T) {
 	s := onPostgreSQL(t)
 	const processes, waiters, rounds = 3, 12, 5

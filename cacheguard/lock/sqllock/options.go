@@ -44,48 +44,55 @@ func (d Dialect) String() string {
 	}
 }
 
-// Options configures a Locker. Dialect is required; the zero value of another field means its default.
+// Options configures a Locker. Dialect is required; the zero value of another field means its
+// default.
 type Options struct {
 	Dialect Dialect
 
-	// Table has the locks. Default "cacheguard_locks". It consists of letters, digits and underscores, taken as they
-	// are written, and may have a schema in front, with a dot between.
+	// Table has the locks. Default "cacheguard_locks". It consists of letters, digits and
+	// underscores, taken as they are written, and may have a schema in front, with a dot between.
 	Table string
 
-	// Prefix is what names begin with in the table, 128 bytes at most: it ends with a colon and has no other one, so that
-	// lockers of different prefixes share nothing. Default none: then any name is a locker's, also those of prefixes.
+	// Prefix is what names begin with in the table, 128 bytes at most: it ends with a colon and has
+	// no other one, so that lockers of different prefixes share nothing. Default none: then any
+	// name is a locker's, also those of prefixes.
 	Prefix string
 
-	// Lease is how long a lock outlives its holder. It is renewed at a third of it. Default 10 s, at least 10 ms.
+	// Lease is how long a lock outlives its holder. It is renewed at a third of it. Default 10 s,
+	// at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held at most: then it is lost, and no longer renewed. Default 1 h; negative: no
-	// cap.
+	// MaxHold is how long a lock may be held at most: then it is lost, and no longer renewed.
+	// Default 1 h; negative: no cap.
 	MaxHold time.Duration
 
-	// OpTimeout bounds each request to the database, with the wait for a connection and with a second try when no answer
-	// came to the first within half of it. Default 1 s, or a third of Lease if that is less; at least 2 ms, at most Lease.
+	// OpTimeout bounds each request to the database, with the wait for a connection and with a
+	// second try when no answer came to the first within half of it. Default 1 s, or a third of
+	// Lease if that is less; at least 2 ms, at most Lease.
 	OpTimeout time.Duration
 
-	// Poll is how long a waiter sleeps at most before it asks again, when nobody wakes it. It begins with 5 ms. Default
-	// 250 ms, at least 1 ms. With Listen it is of use only while notifications don't arrive.
+	// Poll is how long a waiter sleeps at most before it asks again, when nobody wakes it. It
+	// begins with 5 ms. Default 250 ms, at least 1 ms. With Listen it is of use only while
+	// notifications don't arrive.
 	Poll time.Duration
 
 	// Listen has waiters be woken by NOTIFY. Default none: they poll. PostgreSQL only.
 	Listen Listen
 
-	// Logger gets a line when notifications don't arrive, when they do again, and when old rows can't be removed.
-	// Default slog.Default().
+	// Logger gets a line when notifications don't arrive, when they do again, and when old rows
+	// can't be removed. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't do that, drivers can; the package's
-// example has it for pgx. It opens a connection of its own, says LISTEN there with the channel as a quoted identifier,
-// calls standing when that was confirmed, and then heard for each notification, until ctx ends or the connection breaks;
-// then it closes the connection and returns. It has to find out by itself, within a few seconds, that nobody is at the
-// other end any more, so it asks from time to time.
+// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't do that, drivers
+// can; the package's example has it for pgx. It opens a connection of its own, says LISTEN there
+// with the channel as a quoted identifier, calls standing when that was confirmed, and then heard
+// for each notification, until ctx ends or the connection breaks; then it closes the connection and
+// returns. It has to find out by itself, within a few seconds, that nobody is at the other end any
+// more, so it asks from time to time.
 //
-// The Locker calls it on one goroutine, and again when it has returned, until Close, which waits for it.
+// The Locker calls it on one goroutine, and again when it has returned, until Close, which waits
+// for it.
 type Listen func(ctx context.Context, channel string, standing func(), heard func(payload string)) error
 
 // validate returns the options with their defaults, and all that is wrong with them.

@@ -14,8 +14,8 @@ import (
 
 const racers = 20
 
-// race has many processes try to take one lock at once, some processes with connections of their own, and returns what
-// they got.
+// race has many processes try to take one lock at once, some processes with connections of their
+// own, and returns what they got.
 func race(t *testing.T, lockers []*sqllock.Locker, name string) (got []lock.Lock) {
 	t.Helper()
 	var mu sync.Mutex
@@ -40,8 +40,8 @@ func race(t *testing.T, lockers []*sqllock.Locker, name string) (got []lock.Lock
 	return got
 }
 
-// raceRounds has one lock be taken again and again: when there is no row yet, when it was given back, and when its
-// holder is dead.
+// raceRounds has one lock be taken again and again: when there is no row yet, when it was given
+// back, and when its holder is dead.
 func raceRounds(t *testing.T, s system, rounds int) {
 	t.Helper()
 	var lockers []*sqllock.Locker
@@ -70,7 +70,8 @@ func TestOneOfManyTakesTheLock(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) { raceRounds(t, s, 10) })
 }
 
-// What a server does by default with transactions is the server's; two who write one row then get an error, and ask again.
+// What a server does by default with transactions is the server's; two who write one row then get
+// an error, and ask again.
 func TestOneOfManyTakesTheLockWhateverTheIsolation(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {

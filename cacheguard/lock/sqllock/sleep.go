@@ -25,11 +25,12 @@ func newSleep(most, drowsy time.Duration) *sleep {
 	return &sleep{most: most, drowsy: drowsy, step: min(firstSleep, most)}
 }
 
-// restart is for a waiter that was woken: what it waited for has happened, so it may happen again soon.
+// restart is for a waiter that was woken: what it waited for has happened, so it may happen again
+// soon.
 func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
 
-// next is longer each time, by chance, and over when the lease of the holder is, as far as that is known. If there will
-// be a notification, it is there for the case that this gets lost.
+// next is longer each time, by chance, and over when the lease of the holder is, as far as that is
+// known. If there will be a notification, it is there for the case that this gets lost.
 func (s *sleep) next(a answer, notified bool) time.Duration {
 	d := s.step
 	s.step = min(2*s.step, s.most)
@@ -43,7 +44,8 @@ func (s *sleep) next(a answer, notified bool) time.Duration {
 	return max(d, leastSleep)
 }
 
-// sleep returns when it is time to ask: after d, or when the place is told so. An error says why that will not come.
+// sleep returns when it is time to ask: after d, or when the place is told so. An error says why
+// that will not come.
 func (p *place) sleep(ctx context.Context, s *sleep, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -22,7 +22,8 @@ func wantSpoilt(t *testing.T, err error, table string) {
 	}
 }
 
-// The largest token of all is given once. After it there is an error that says what to do, and no token twice.
+// The largest token of all is given once. After it there is an error that says what to do, and no
+// token twice.
 func TestTokensEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)

@@ -12,8 +12,8 @@ var embedded embed.FS
 
 var files = sqltable.Files{FS: embedded, Name: defaultTable}
 
-// statements are what is said to a database: the files of this package, for a certain table. Each is carried out by
-// itself, and so is a transaction of its own.
+// statements are what is said to a database: the files of this package, for a certain table. Each
+// is carried out by itself, and so is a transaction of its own.
 type statements struct {
 	unit time.Duration // of durations
 
@@ -54,12 +54,12 @@ func statementsFor(d Dialect, table string) statements {
 	}
 }
 
-// lasting is a lease in the database's unit, a little more than what its holder reckons with: for the unit, and for
-// clocks that don't go equally fast.
+// lasting is a lease in the database's unit, a little more than what its holder reckons with: for
+// the unit, and for clocks that don't go equally fast.
 func (s statements) lasting(lease time.Duration) int64 {
 	return int64((lease+lease/driftShare)/s.unit) + 2
 }
 
-// driftShare says by what share of a lease two clocks may come apart while it lasts: a hundredth, as in Redlock. Clocks
-// that are being slewed differ by a thousandth.
+// driftShare says by what share of a lease two clocks may come apart while it lasts: a hundredth,
+// as in Redlock. Clocks that are being slewed differ by a thousandth.
 const driftShare = 100

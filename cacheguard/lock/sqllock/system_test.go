@@ -143,7 +143,8 @@ func (s system) table() string {
 	return s.Table
 }
 
-// do carries out a statement, in which LOCKS stands for the table, and returns how many rows it changed.
+// do carries out a statement, in which LOCKS stands for the table, and returns how many rows it
+// changed.
 func (s system) do(t *testing.T, statement string, args ...any) int64 {
 	t.Helper()
 	result, err := s.db(t).ExecContext(soon(t), strings.ReplaceAll(statement, "LOCKS", s.table()), args...)

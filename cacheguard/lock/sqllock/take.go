@@ -26,7 +26,8 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 	})
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one does. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
+// does. See lock.Seizer.
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {

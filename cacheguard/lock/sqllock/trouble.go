@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// noAnswer is the error of a try whose time is over. It doesn't wrap context.DeadlineExceeded, which would look as if it
-// were the caller's context that has ended.
+// noAnswer is the error of a try whose time is over. It doesn't wrap context.DeadlineExceeded,
+// which would look as if it were the caller's context that has ended.
 type noAnswer struct {
 	within time.Duration
 	said   error // what the driver had to say
@@ -26,8 +26,8 @@ func unanswered(err error) bool {
 	return errors.As(err, &n)
 }
 
-// sinceThen has the error of the last of several tries tell how long all of them took: the last may have had hardly any
-// time.
+// sinceThen has the error of the last of several tries tell how long all of them took: the last may
+// have had hardly any time.
 func sinceThen(began time.Time, err error) error {
 	var n *noAnswer
 	if !errors.As(err, &n) {

@@ -101,8 +101,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// The application has all connections of the pool. What it is told says so, and a lock that is held is renewed as soon as
-// there is one.
+// The application has all connections of the pool. What it is told says so, and a lock that is held
+// is renewed as soon as there is one.
 func TestPoolIsExhausted(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		db := s.db(t)
@@ -142,7 +142,8 @@ func TestPoolIsExhausted(t *testing.T) {
 	})
 }
 
-// The driver doesn't see that the time is over. The caller does, and what the driver acquires in the end is given back.
+// The driver doesn't see that the time is over. The caller does, and what the driver acquires in
+// the end is given back.
 func TestDriverThatLooksAtNoContext(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -269,8 +270,8 @@ func TestSQLiteIsBusy(t *testing.T) {
 	}
 }
 
-// Without a write-ahead log a reader keeps a writer from committing, when the row is written and returned already. A
-// lock counts only once it is committed.
+// Without a write-ahead log a reader keeps a writer from committing, when the row is written and
+// returned already. A lock counts only once it is committed.
 func TestSQLiteCannotCommit(t *testing.T) {
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
 	s := system{Dialect: sqllock.SQLite, Source: "file:" + file + "?_pragma=journal_mode(delete)&_pragma=busy_timeout(0)"}.created(t)
@@ -316,8 +317,8 @@ func TestLostReplies(t *testing.T) {
 	mustUnlock(t, held)
 	mustUnlock(t, mustTry(t, other, "n"))
 
-	// Between the first request to give it back and the second one, somebody else gets it: then it can't be told any
-	// more whether the lock was held until the first one.
+	// Between the first request to give it back and the second one, somebody else gets it: then it
+	// can't be told any more whether the lock was held until the first one.
 	held = mustTry(t, l, "n")
 	var next lock.Lock
 	var done atomic.Bool
@@ -467,7 +468,8 @@ func TestUnlockOfWhatIsAnothers(t *testing.T) {
 	})
 }
 
-// A server that is restarted, or crashes, knows its locks afterwards; connections that are dead cost no error.
+// A server that is restarted, or crashes, knows its locks afterwards; connections that are dead
+// cost no error.
 func TestServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
@@ -552,7 +554,8 @@ func TestServerStandsStill(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-// Who waits stays for as long as a lease may last, then gives up, and all who stand behind give up with it.
+// Who waits stays for as long as a lease may last, then gives up, and all who stand behind give up
+// with it.
 func TestWaitersGiveUpAfterALease(t *testing.T) {
 	s := onPostgreSQL(t)
 	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
@@ -581,7 +584,8 @@ func TestWaitersGiveUpAfterALease(t *testing.T) {
 	proxy.Blackhole(false)
 }
 
-// A pooled connection that was left in a transaction: pgx throws it away, and a lock is not part of it.
+// A pooled connection that was left in a transaction: pgx throws it away, and a lock is not part of
+// it.
 func TestTransactionLeftOpen(t *testing.T) {
 	s := onPostgreSQL(t)
 	db := s.db(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// A lease counts from before the question was sent, not from its answer: the database counts from somewhere in between, and
-// a holder that believed in more would not be alone at the end.
+// A lease counts from before the question was sent, not from its answer: the database counts from
+// somewhere in between, and a holder that believed in more would not be alone at the end.
 func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const lease = 3 * time.Second
@@ -62,8 +62,8 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
-// When nobody hears of a lock that was taken over, it is not given back: or another one would have it before its holder has
-// heard that it is lost.
+// When nobody hears of a lock that was taken over, it is not given back: or another one would have
+// it before its holder has heard that it is lost.
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		p, db := s.spied(t)

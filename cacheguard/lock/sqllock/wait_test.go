@@ -25,7 +25,8 @@ func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 		for range waiters - 1 {
 			got = append(got, waiter(t, l, "n"))
 		}
-		// The first asks after 5, 10, 20 ms and so on up to 250, a little sooner by chance, the others not at all.
+		// The first asks after 5, 10, 20 ms and so on up to 250, a little sooner by chance, the
+		// others not at all.
 		most := 8 + int(time.Since(began)/(125*time.Millisecond))
 		if asked := spy.count("SELECT"); asked > most {
 			t.Errorf("%d waiters asked %d times within %v, want no more than %d", waiters, asked, time.Since(began), most)
@@ -37,8 +38,8 @@ func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 		for _, next := range got {
 			mustUnlock(t, await(t, next, "the next one"))
 		}
-		// Each of them asks when its turn comes and gives back; in between some ask in vain, for releases of this
-		// process, too, must leave others a chance.
+		// Each of them asks when its turn comes and gives back; in between some ask in vain, for
+		// releases of this process, too, must leave others a chance.
 		t.Logf("%d statements for %d waiters", len(spy.statements()), waiters)
 	})
 }
@@ -63,8 +64,8 @@ func TestUnlockWakesTheWaiterOfTheSameProcess(t *testing.T) {
 // seldomAsked is less than a waiter sleeps after asksSeldom.
 const seldomAsked = 2 * time.Second
 
-// asksSeldom waits until the only waiter of a process sleeps for longer than 2.5 s: it asks after 5, 10, 20 ms and so on,
-// up to half of that sooner.
+// asksSeldom waits until the only waiter of a process sleeps for longer than 2.5 s: it asks after
+// 5, 10, 20 ms and so on, up to half of that sooner.
 func asksSeldom(t *testing.T, spy *spy) {
 	t.Helper()
 	eventually(t, "that it asks seldom", func() bool { return spy.count("SELECT false") >= 11 })
@@ -94,7 +95,8 @@ func TestWaiterLeaves(t *testing.T) {
 	}
 }
 
-// A process that locks again and again does not keep another one out that can't be told of releases.
+// A process that locks again and again does not keep another one out that can't be told of
+// releases.
 func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 	s := onSQLite(t)
 	busy, other := s.process(t), s.process(t)
@@ -123,8 +125,8 @@ func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 	work.Wait()
 }
 
-// The holder has died: its lock is over when its lease is, and that is when the waiter asks, however seldom it does so
-// otherwise.
+// The holder has died: its lock is over when its lease is, and that is when the waiter asks,
+// however seldom it does so otherwise.
 func TestWaiterAsksWhenTheLeaseIsOver(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const short = 500 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// The two benchmarks have zk.Lock of go-zookeeper beside this package's: it has no context, no fencing token, and doesn't
-// say when it is lost, so it asks for less.
+// The two benchmarks have zk.Lock of go-zookeeper beside this package's: it has no context, no
+// fencing token, and doesn't say when it is lost, so it asks for less.
 
 func BenchmarkUncontended(b *testing.B) {
 	server := zktest.Shared(b)

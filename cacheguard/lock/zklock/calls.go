@@ -13,8 +13,9 @@ import (
 // errNoAnswer is the end of a step that took longer than OpTimeout.
 var errNoAnswer = errors.New("no answer from ZooKeeper in time")
 
-// aside runs a request on a goroutine of its own: go-zookeeper knows no contexts, and a request may take as long as its
-// connection takes to break. When ctx ends first the request goes on, and nobody hears what became of it.
+// aside runs a request on a goroutine of its own: go-zookeeper knows no contexts, and a request may
+// take as long as its connection takes to break. When ctx ends first the request goes on, and
+// nobody hears what became of it.
 func aside[T any](ctx context.Context, request func() (T, error)) (T, error) {
 	return outcome(ctx, begin(request))
 }
@@ -51,8 +52,9 @@ func (l *Locker) step(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, l.opts.OpTimeout, errNoAnswer)
 }
 
-// broken reports whether an error says that the connection or the session ended, or that there is none just now, as
-// while ZooKeeper elects a leader: the same may succeed with the next one, and what it was about may have been done.
+// broken reports whether an error says that the connection or the session ended, or that there is
+// none just now, as while ZooKeeper elects a leader: the same may succeed with the next one, and
+// what it was about may have been done.
 func broken(err error) bool {
 	for _, b := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing} {
 		if errors.Is(err, b) {
@@ -63,11 +65,12 @@ func broken(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// unreachable reports whether an error is one of those that pass, when ZooKeeper can be reached again.
+// unreachable reports whether an error is one of those that pass, when ZooKeeper can be reached
+// again.
 func unreachable(err error) bool { return broken(err) || errors.Is(err, errNoAnswer) }
 
-// retry does something again until it succeeds, fails for another reason than a connection that broke, or ctx ends: a
-// broken connection is given until then to come back, unless it is closed.
+// retry does something again until it succeeds, fails for another reason than a connection that
+// broke, or ctx ends: a broken connection is given until then to come back, unless it is closed.
 func (l *Locker) retry(ctx context.Context, do func() error) error {
 	closed := closedConn{conn: l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -82,8 +85,8 @@ func (l *Locker) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// closedConn finds out that a connection was closed for good. go-zookeeper doesn't tell, but on one that isn't closed, and
-// isn't connected either, a request waits for it to be.
+// closedConn finds out that a connection was closed for good. go-zookeeper doesn't tell, but on one
+// that isn't closed, and isn't connected either, a request waits for it to be.
 type closedConn struct {
 	conn  *zk.Conn
 	found int // how often in a row it looked closed
@@ -109,8 +112,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sync has what is read next be at least as new as what ZooKeeper's leader knows now. The leader answers only for a
-// session that has not ended.
+// sync has what is read next be at least as new as what ZooKeeper's leader knows now. The leader
+// answers only for a session that has not ended.
 func (l *Locker) sync(ctx context.Context, path string) error {
 	_, err := aside(ctx, func() (string, error) { return l.conn.Sync(path) })
 	return err
@@ -133,7 +136,8 @@ type seen struct {
 	changed <-chan zk.Event
 }
 
-// look reads a node and watches it. The watch stands until the node changes, is removed, or the session ends.
+// look reads a node and watches it. The watch stands until the node changes, is removed, or the
+// session ends.
 func (l *Locker) look(path string) (seen, error) {
 	_, stat, changed, err := l.conn.GetW(path)
 	return seen{stat, changed}, err
@@ -148,8 +152,8 @@ func (l *Locker) remove(ctx context.Context, path string) (was bool, err error) 
 	return err == nil, err
 }
 
-// mkdir makes the node of a name, and those above it that aren't there. ZooKeeper removes the node itself when it has
-// stood empty for a while; those above it stay.
+// mkdir makes the node of a name, and those above it that aren't there. ZooKeeper removes the node
+// itself when it has stood empty for a while; those above it stay.
 func (l *Locker) mkdir(ctx context.Context, dir string) error {
 	_, err := aside(ctx, func() (struct{}, error) {
 		_, err := l.conn.CreateContainer(dir, nil, zk.FlagContainer, l.opts.ACL)

@@ -44,8 +44,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// successfulCreate matches the request that puts a call in line for a new name: not the first, whose answer is that the
-// node of the name isn't there, but the one after that was made.
+// successfulCreate matches the request that puts a call in line for a new name: not the first,
+// whose answer is that the node of the name isn't there, but the one after that was made.
 func successfulCreate() func(zktest.Request) bool {
 	made := map[string]bool{}
 	return func(r zktest.Request) bool {

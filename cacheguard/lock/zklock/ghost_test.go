@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestLostReplyIsRecognised breaks the connection on the answer to the creation of a node: the call finds its own, and
-// there is no other.
+// TestLostReplyIsRecognised breaks the connection on the answer to the creation of a node: the call
+// finds its own, and there is no other.
 func TestLostReplyIsRecognised(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -52,8 +52,8 @@ func TestLostReplyIsRecognised(t *testing.T) {
 	}
 }
 
-// TestOneNodeForEachCall has a call get in line again whose connection is silent for longer than OpTimeout: it asks for
-// one node and not for another.
+// TestOneNodeForEachCall has a call get in line again whose connection is silent for longer than
+// OpTimeout: it asks for one node and not for another.
 func TestOneNodeForEachCall(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -118,8 +118,8 @@ func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// TestGhostIsRemovedWithinItsSession gives a call up whose node was created without its hearing of that, and the
-// session goes on: nothing but the locker can remove the node.
+// TestGhostIsRemovedWithinItsSession gives a call up whose node was created without its hearing of
+// that, and the session goes on: nothing but the locker can remove the node.
 func TestGhostIsRemovedWithinItsSession(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())

@@ -17,11 +17,12 @@ var endedLine = report.Line{Level: slog.LevelWarn, See: "locks-cant-be-had",
 	Text:  "zklock: a session ended while a lock still counted as held: is Options.Lease more than the servers' session timeout?",
 	Means: "for that long two may have had it; a fence tells them apart"}
 
-// The time of a session runs with ZooKeeper's leader, from when that last heard of it. The server that a client is
-// connected to tells the leader whom it has heard at the leader's next ping, up to half a tick later: a quarter of the
-// least session timeout. So when the leader answers, it is known to have heard of what was asked a quarter of a Lease
-// before, and the lock counts as held for one Lease from there. Before the first question there is no other, but there
-// are the pings of the client, which come at a third of the session timeout.
+// The time of a session runs with ZooKeeper's leader, from when that last heard of it. The server
+// that a client is connected to tells the leader whom it has heard at the leader's next ping, up to
+// half a tick later: a quarter of the least session timeout. So when the leader answers, it is
+// known to have heard of what was asked a quarter of a Lease before, and the lock counts as held
+// for one Lease from there. Before the first question there is no other, but there are the pings of
+// the client, which come at a third of the session timeout.
 
 // begin begins the tenure of a lock.
 func (l *Locker) begin(q *question) *tenure.Hold {
@@ -35,7 +36,8 @@ func (l *Locker) begin(q *question) *tenure.Hold {
 	return hold
 }
 
-// verify asks ZooKeeper's leader whether the session lives and the node is there, and says until when that is so.
+// verify asks ZooKeeper's leader whether the session lives and the node is there, and says until
+// when that is so.
 func (q *question) verify(ctx context.Context) (until time.Time, held bool, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -57,8 +59,9 @@ func (q *question) verify(ctx context.Context) (until time.Time, held bool, err 
 	return before.Add(q.l.opts.Lease), there, err
 }
 
-// guard has the lock be lost at once when its node is gone or the session is over, and removes the node when a lock
-// that was lost for another reason isn't unlocked for a Lease. It ends when the lock is given back or the node is gone.
+// guard has the lock be lost at once when its node is gone or the session is over, and removes the
+// node when a lock that was lost for another reason isn't unlocked for a Lease. It ends when the
+// lock is given back or the node is gone.
 func (q *question) guard(hold *tenure.Hold) {
 	lost := hold.Lost()
 	var linger <-chan time.Time
@@ -87,8 +90,8 @@ func (q *question) guard(hold *tenure.Hold) {
 	}
 }
 
-// watchAgain sets the watch again and reports whether the node is there. While that can't be known there is no watch: the
-// lock is verified all the same.
+// watchAgain sets the watch again and reports whether the node is there. While that can't be known
+// there is no watch: the lock is verified all the same.
 func (q *question) watchAgain() bool {
 	ctx, cancel := q.l.step(context.Background())
 	defer cancel()

@@ -56,7 +56,8 @@ func count(p *zktest.Proxy, op string) int {
 	return n
 }
 
-// TestALockBeginsWithTimeLeft has the answer to a creation take so long that a lease from its question is half over.
+// TestALockBeginsWithTimeLeft has the answer to a creation take so long that a lease from its
+// question is half over.
 func TestALockBeginsWithTimeLeft(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -151,7 +152,8 @@ func TestTidyWaitsForACreationUnderWay(t *testing.T) {
 	}
 }
 
-// TestALeaseCountsFromTheAnswerBefore is what a follower needs that has to tell its leader: see held.go.
+// TestALeaseCountsFromTheAnswerBefore is what a follower needs that has to tell its leader: see
+// held.go.
 func TestALeaseCountsFromTheAnswerBefore(t *testing.T) {
 	server := zktest.Shared(t)
 	_, l := inside(t, server.Addr(), "/verify")

@@ -29,9 +29,9 @@ var (
 	_ lock.Seizer = (*Locker)(nil)
 )
 
-// New makes a locker on a connection of go-zookeeper. It reports every invalid option at once and asks nothing of
-// ZooKeeper. The connection stays the caller's, may be used for other things, and its events needn't be read. Its
-// session timeout goes into Options.Lease.
+// New makes a locker on a connection of go-zookeeper. It reports every invalid option at once and
+// asks nothing of ZooKeeper. The connection stays the caller's, may be used for other things, and
+// its events needn't be read. Its session timeout goes into Options.Lease.
 func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	if conn == nil {
@@ -43,8 +43,9 @@ func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	return &Locker{conn: conn, opts: opts, keeper: tenure.NewKeeper()}, nil
 }
 
-// Lock waits until it has the lock. If ZooKeeper can't be asked, that is its error, after OpTimeout at the latest; when it
-// already waits it rides that out for up to one Lease, unless the connection was closed.
+// Lock waits until it has the lock. If ZooKeeper can't be asked, that is its error, after OpTimeout
+// at the latest; when it already waits it rides that out for up to one Lease, unless the connection
+// was closed.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -95,9 +96,9 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	return l.begin(q), nil
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one does. The nodes of all
-// who stand before it are removed, the holder's last: the holder hears of it at once, unless it is cut off, and those who
-// wait get in line again. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
+// does. The nodes of all who stand before it are removed, the holder's last: the holder hears of it
+// at once, unless it is cut off, and those who wait get in line again. See lock.Seizer.
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		q := l.question(name)
@@ -121,11 +122,12 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost: their holders have one
-// Lease to stop, after which the nodes are removed, if Unlock hasn't done so; close the connection when you are done
-// with it, and they go with its session. Close waits until nothing else is done in the background, but no longer than
-// OpTimeout for nodes that can't be removed because ZooKeeper can't be reached: this goes on until it can, or until the
-// connection is closed. A second Close does nothing.
+// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
+// their holders have one Lease to stop, after which the nodes are removed, if Unlock hasn't done
+// so; close the connection when you are done with it, and they go with its session. Close waits
+// until nothing else is done in the background, but no longer than OpTimeout for nodes that can't
+// be removed because ZooKeeper can't be reached: this goes on until it can, or until the connection
+// is closed. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	timeout := time.NewTimer(l.opts.OpTimeout)

@@ -63,8 +63,8 @@ func openSite(config string) (lock.Locker, func(), error) {
 	return l, func() { _ = l.Close(); conn.Close() }, nil
 }
 
-// connect makes a connection whose session ends after a lease. The addresses, with commas between, are given twice:
-// go-zookeeper rests for a second before it comes to the same one again.
+// connect makes a connection whose session ends after a lease. The addresses, with commas between,
+// are given twice: go-zookeeper rests for a second before it comes to the same one again.
 func connect(addrs string, lease time.Duration) (*zk.Conn, error) {
 	conn, _, err := zk.Connect(strings.Split(addrs+","+addrs, ","), lease, zk.WithLogger(silent{}))
 	return conn, err

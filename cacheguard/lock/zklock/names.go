@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// dirOf is the node of a name: those who want the lock are its children. No two names have the same.
+// dirOf is the node of a name: those who want the lock are its children. No two names have the
+// same.
 func dirOf(prefix, name string) string {
 	escaped := url.PathEscape(name) // leaves no slash, no control character, and nothing that isn't ASCII
 	switch escaped {
@@ -16,8 +17,9 @@ func dirOf(prefix, name string) string {
 	return prefix + "/" + escaped
 }
 
-// A node in the line of a name is called after the call of Lock it belongs to, so that this can be recognised when the
-// reply to its creation was lost; ZooKeeper adds a number. The form is that of zk.Lock and of Curator.
+// A node in the line of a name is called after the call of Lock it belongs to, so that this can be
+// recognised when the reply to its creation was lost; ZooKeeper adds a number. The form is that of
+// zk.Lock and of Curator.
 const (
 	beforeCall = "_c_"
 	beforeTurn = "-lock-"
@@ -33,11 +35,12 @@ func turnOf(node string) (turn int32, ok bool) {
 	return int32(n), err == nil
 }
 
-// earlier reports whether a turn comes before another one. The numbers go round: after 2147483647 comes -2147483648.
+// earlier reports whether a turn comes before another one. The numbers go round: after 2147483647
+// comes -2147483648.
 func earlier(a, b int32) bool { return a-b < 0 }
 
-// beforeIn returns the node that stands directly before another one in line, or "" if none does. there is false if node
-// isn't in line itself.
+// beforeIn returns the node that stands directly before another one in line, or "" if none does.
+// there is false if node isn't in line itself.
 func beforeIn(nodes []string, node string) (before string, there bool) {
 	own, ok := turnOf(node)
 	if !ok {

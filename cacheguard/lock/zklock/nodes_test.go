@@ -14,7 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestNodesOfNamesGoWhenNobodyIsThere has a server that removes empty nodes all the time, also from under calls.
+// TestNodesOfNamesGoWhenNobodyIsThere has a server that removes empty nodes all the time, also from
+// under calls.
 func TestNodesOfNamesGoWhenNobodyIsThere(t *testing.T) {
 	server := zktest.Start(t, "-Dznode.container.checkIntervalMs=20")
 	opts := zklock.Options{Prefix: "/containers/of/locks", Lease: 20 * time.Second}

@@ -48,7 +48,8 @@ func (q *question) turn(ctx context.Context) (before string, err error) {
 	return before, err
 }
 
-// turnNow gets in line, if q isn't there, and returns who is directly before it: nobody means that it has the lock.
+// turnNow gets in line, if q isn't there, and returns who is directly before it: nobody means that
+// it has the lock.
 func (q *question) turnNow(ctx context.Context) (before string, err error) {
 	var slow time.Duration // how long the answers took that came too late
 	defer func() {
@@ -70,7 +71,8 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		if err != nil {
 			return "", err
 		}
-		// Who has created a node reads of no state before that, so nobody is before q whom it doesn't see.
+		// Who has created a node reads of no state before that, so nobody is before q whom it
+		// doesn't see.
 		before, there := beforeIn(nodes, q.node)
 		took := time.Since(q.alive)
 		switch {
@@ -94,7 +96,8 @@ func (q *question) oust(ctx context.Context, node string) error {
 	})
 }
 
-// see returns the nodes that are in line. It watches q's own if that isn't watched, at the same time.
+// see returns the nodes that are in line. It watches q's own if that isn't watched, at the same
+// time.
 func (q *question) see(ctx context.Context) ([]string, error) {
 	select {
 	case <-q.changed: // somebody wrote there, or it is gone
@@ -146,7 +149,8 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// create creates the node, or waits on for the answer to that: with two under way there could be two nodes.
+// create creates the node, or waits on for the answer to that: with two under way there could be
+// two nodes.
 func (q *question) create(ctx context.Context) error {
 	if q.creating == nil {
 		q.alive = time.Now()
@@ -175,9 +179,10 @@ func (q *question) created(a answer[string]) error {
 	return a.err
 }
 
-// find returns the nodes that belong to this call, as ZooKeeper's leader knows them. A creation that was answered with
-// an error, so that it may have been carried out all the same, is seen by now or never: a session that has moved to
-// another server, or another connection, hears no more of the one before.
+// find returns the nodes that belong to this call, as ZooKeeper's leader knows them. A creation
+// that was answered with an error, so that it may have been carried out all the same, is seen by
+// now or never: a session that has moved to another server, or another connection, hears no more of
+// the one before.
 func (q *question) find(ctx context.Context) ([]string, error) {
 	if err := q.sync(ctx); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestLostBeforeTheSessionEnds has the operator look at the clock at the very moment at which ZooKeeper gives the lock
-// to others: the holder, who has heard nothing, knows by then.
+// TestLostBeforeTheSessionEnds has the operator look at the clock at the very moment at which
+// ZooKeeper gives the lock to others: the holder, who has heard nothing, knows by then.
 func TestLostBeforeTheSessionEnds(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/expiry", Lease: time.Second}
@@ -151,8 +151,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestServerForgets has a server come back without its data. Its clients never learn that from it: it refuses them, for
-// they have seen more than it has.
+// TestServerForgets has a server come back without its data. Its clients never learn that from it:
+// it refuses them, for they have seen more than it has.
 func TestServerForgets(t *testing.T) {
 	server := zktest.Start(t)
 	opts := zklock.Options{Prefix: "/forget", Lease: 6 * time.Second, OpTimeout: 6 * time.Second}

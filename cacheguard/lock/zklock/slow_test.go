@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// far returns an address at which a server answers as one does that is far away: what is sent takes a while, either way.
+// far returns an address at which a server answers as one does that is far away: what is sent takes
+// a while, either way.
 func far(t *testing.T, addr string, way time.Duration) string {
 	t.Helper()
 	door, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,8 +68,9 @@ func carry(to, from net.Conn, way time.Duration) {
 	_, _ = io.Copy(io.Discard, from)
 }
 
-// TestZooKeeperIsFarAway has the answers take so long that a lock would rather begin with more time left. It is had, and
-// kept, for as long as the questions allow: ZooKeeper's time runs from there, and not from the answers.
+// TestZooKeeperIsFarAway has the answers take so long that a lock would rather begin with more time
+// left. It is had, and kept, for as long as the questions allow: ZooKeeper's time runs from there,
+// and not from the answers.
 func TestZooKeeperIsFarAway(t *testing.T) {
 	server := zktest.Shared(t)
 	const way, lease = 180 * time.Millisecond, 12 * time.Second
@@ -83,7 +85,8 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 	for n := range 2 { // half a lease, which is longer than it counts without a verification
 		eventually(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
 		until = held.Until()
-		// Two answers have come since its question, and it counts from the one before, an eighth of a Lease ago or more.
+		// Two answers have come since its question, and it counts from the one before, an eighth of
+		// a Lease ago or more.
 		if left, most := time.Until(until), lease-4*way-lease/8; left > most {
 			t.Errorf("after verification %d the lock counts as held for %v; want %v at most", n, left, most)
 		}

@@ -12,8 +12,9 @@ import (
 var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
 	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
 
-// tidy removes, aside, whatever nodes a question that is given up may have or get: another call on the same session
-// would wait for them for ever. It goes on until that is done, or the connection is closed, and then closes done.
+// tidy removes, aside, whatever nodes a question that is given up may have or get: another call on
+// the same session would wait for them for ever. It goes on until that is done, or the connection
+// is closed, and then closes done.
 func (l *Locker) tidy(q *question) (done <-chan struct{}) {
 	finished := make(chan struct{})
 	if q.node == "" && q.creating == nil && !q.doubt {

@@ -15,9 +15,10 @@ const (
 	mostPause  = time.Second / 2
 )
 
-// await waits in line until it is q's turn. Whoever stands directly before q is watched and nobody else, so that one
-// that leaves wakes one. When ZooKeeper can't be asked, this is tried again for one Lease: then the trouble is the
-// answer. On a connection that was closed nothing is to be waited for.
+// await waits in line until it is q's turn. Whoever stands directly before q is watched and nobody
+// else, so that one that leaves wakes one. When ZooKeeper can't be asked, this is tried again for
+// one Lease: then the trouble is the answer. On a connection that was closed nothing is to be
+// waited for.
 func (q *question) await(ctx context.Context, before string) error {
 	var trouble time.Time // since when there has been no answer
 	closed := closedConn{conn: q.l.conn}
@@ -60,8 +61,8 @@ func (q *question) gone(ctx context.Context, node string) error {
 		}
 	}
 	for {
-		// The watch tells of it. That it is there is asked all the same, from time to time: so a Lock also hears that
-		// ZooKeeper can't be reached any more.
+		// The watch tells of it. That it is there is asked all the same, from time to time: so a
+		// Lock also hears that ZooKeeper can't be reached any more.
 		timer := time.NewTimer(q.l.opts.Lease/3 + rand.N(q.l.opts.Lease/3))
 		select {
 		case <-changed:
@@ -104,9 +105,9 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 	})
 }
 
-// watches are those on the nodes of others. go-zookeeper can't take a watch back, so a call that is given up leaves its
-// own, and the next one that waits for the same node uses it: or a lock that is asked for again and again, while another
-// holds it, would leave one each time.
+// watches are those on the nodes of others. go-zookeeper can't take a watch back, so a call that is
+// given up leaves its own, and the next one that waits for the same node uses it: or a lock that is
+// asked for again and again, while another holds it, would leave one each time.
 type watches struct {
 	mu sync.Mutex                 // guards m
 	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it

@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestReleaseWakesOne has fifty wait and counts what a release causes: one event, and the steps of one of them.
+// TestReleaseWakesOne has fifty wait and counts what a release causes: one event, and the steps of
+// one of them.
 func TestReleaseWakesOne(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -118,7 +119,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// TestWritingIntoANodeWakesNobodyForLong has an operator write into the holder's node while another waits.
+// TestWritingIntoANodeWakesNobodyForLong has an operator write into the holder's node while another
+// waits.
 func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -158,7 +160,8 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 	}
 }
 
-// TestAWaiterWhoseNodeIsGoneGetsInLineAgain removes the node of one who waits, and then ends the session of it.
+// TestAWaiterWhoseNodeIsGoneGetsInLineAgain removes the node of one who waits, and then ends the
+// session of it.
 func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/again", Lease: 2 * time.Second}
@@ -209,8 +212,8 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	}
 }
 
-// TestAWaitEndsWithTrouble has who waits lose its rights, another one its server, and a third its connection: for good,
-// so that nothing is to be waited for.
+// TestAWaitEndsWithTrouble has who waits lose its rights, another one its server, and a third its
+// connection: for good, so that nothing is to be waited for.
 func TestAWaitEndsWithTrouble(t *testing.T) {
 	for what, test := range map[string]struct {
 		lease time.Duration
@@ -251,7 +254,8 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 	}
 }
 
-// TestRefusedTryLockWritesNothing looks at its requests: nobody is refused because a server is behind.
+// TestRefusedTryLockWritesNothing looks at its requests: nobody is refused because a server is
+// behind.
 func TestRefusedTryLockWritesNothing(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())

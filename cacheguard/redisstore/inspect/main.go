@@ -1,31 +1,37 @@
-// Command inspect says what stands in Redis under a key of a cache, and what follows for callers: what the value is good for and why,
-// when its tags were invalidated, who loads it or how the last load failed, and who waits.
+// Command inspect says what stands in Redis under a key of a cache, and what follows for callers:
+// what the value is good for and why, when its tags were invalidated, who loads it or how the last
+// load failed, and who waits.
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -diagnose
 //
-// The first argument is Options.Name of the cache, the second the key as callers give it. With -value it shows the value, too: JSON,
-// MessagePack, text, and what compresscodec has compressed of these, for people to read, anything else in hexadecimal. With -scan it counts
-// what stands there of a cache: how many values, how large, how old, for how much longer, and what they are good for; with -find, too,
-// which keys have a hash of which the log or the status page shows the beginning. With -json it
-// prints one object, described at redisstore.Inspection and redisstore.Scanned. The value is then its member body: as it is if it is
-// JSON, turned into JSON if it is MessagePack, a string if it is text. Anything else, and the beginning of what is longer than -bytes,
-// is in base64 in its member bytes.
+// The first argument is Options.Name of the cache, the second the key as callers give it. With
+// -value it shows the value, too: JSON, MessagePack, text, and what compresscodec has compressed of
+// these, for people to read, anything else in hexadecimal. With -scan it counts what stands there
+// of a cache: how many values, how large, how old, for how much longer, and what they are good for;
+// with -find, too, which keys have a hash of which the log or the status page shows the beginning.
+// With -json it prints one object, described at redisstore.Inspection and redisstore.Scanned. The
+// value is then its member body: as it is if it is JSON, turned into JSON if it is MessagePack, a
+// string if it is text. Anything else, and the beginning of what is longer than -bytes, is in
+// base64 in its member bytes.
 //
-// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis user that can't do more. But with
-// -diagnose it tries each thing that a store does, with the user and from the host of the service if it is run so, and says what works,
-// what doesn't, why, and what that means for callers: see Store.Diagnose, also about what that writes.
+// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis
+// user that can't do more. But with -diagnose it tries each thing that a store does, with the user
+// and from the host of the service if it is run so, and says what works, what doesn't, why, and
+// what that means for callers: see Store.Diagnose, also about what that writes.
 //
 // # Connecting
 //
-// -redis takes host:port, several of them with commas between for -cluster and -sentinel, or a URL as go-redis knows them (redis://,
-// rediss://, unix://). If it isn't there, the environment variable REDIS_URL is used. The password is that of the URL, or stands in
-// the environment variable that -password-env names (REDIS_PASSWORD by default): other users of a machine can see a command's
-// arguments. With -tls the certificates of the system count, those in the file that SSL_CERT_FILE names, and -cert and -key are those
-// of the client.
+// -redis takes host:port, several of them with commas between for -cluster and -sentinel, or a URL
+// as go-redis knows them (redis://, rediss://, unix://). If it isn't there, the environment
+// variable REDIS_URL is used. The password is that of the URL, or stands in the environment
+// variable that -password-env names (REDIS_PASSWORD by default): other users of a machine can see a
+// command's arguments. With -tls the certificates of the system count, those in the file that
+// SSL_CERT_FILE names, and -cert and -key are those of the client.
 //
-// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't or something doesn't work, and 2 for arguments that can't be understood.
+// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't or something
+// doesn't work, and 2 for arguments that can't be understood.
 package main
 
 import (

@@ -21,7 +21,8 @@ type shown struct {
 	text  string
 }
 
-// show makes the best of a value that this program doesn't have the type of, and shows at most so many bytes of it.
+// show makes the best of a value that this program doesn't have the type of, and shows at most so
+// many bytes of it.
 func show(v *redisstore.InspectedValue, most int) shown {
 	if v.NotFound {
 		return shown{text: "There is no value: it does not exist.\n"}
@@ -84,7 +85,8 @@ func isText(body []byte) bool {
 	return !strings.ContainsFunc(string(body), func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
 }
 
-// JSON that is larger or nested more deeply is shown as it stands: indented, it could be as many times larger.
+// JSON that is larger or nested more deeply is shown as it stands: indented, it could be as many
+// times larger.
 const (
 	mostIndented = 1 << 20
 	mostNested   = 64
@@ -142,7 +144,8 @@ func cut(text string, most, all int) string {
 	return text
 }
 
-// printable is a text without what a terminal would take for a command, or show as if it were something else.
+// printable is a text without what a terminal would take for a command, or show as if it were
+// something else.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range text { // half a rune at a cut is one that says so

@@ -8,8 +8,8 @@ import (
 
 // compare is owner with GET and DEL in one script, between which nothing can happen.
 //
-// Its flaw: a load that takes longer than the lock lasts goes on without it. A second one begins beside it, and the value
-// of the first, which is older, overwrites that of the second.
+// Its flaw: a load that takes longer than the lock lasts goes on without it. A second one begins
+// beside it, and the value of the first, which is older, overwrites that of the second.
 type compare struct{ owner }
 
 func newCompare(r *Replica, name string) *compare { return &compare{*newOwner(r, name)} }

@@ -55,8 +55,8 @@ func TestProcessIsKilled(t *testing.T) {
 	}
 }
 
-// A holder's process stands still for longer than its lock lasts, and goes on: a watchdog stands still with it, and then
-// nothing but a store that knows whose turn it is refuses the late value.
+// A holder's process stands still for longer than its lock lasts, and goes on: a watchdog stands
+// still with it, and then nothing but a store that knows whose turn it is refuses the late value.
 func TestProcessStandsStill(t *testing.T) {
 	for name, want := range map[string]string{"watchdog": "version 1", "cacheguard": "version 2"} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,8 @@ func TestPenetration(t *testing.T) {
 	}, "leaky", "none", "local", "compare", "cacheguard")
 }
 
-// A holder dies. Where the lock has no end nobody ever loads again; where it has one, somebody does after it.
+// A holder dies. Where the lock has no end nobody ever loads again; where it has one, somebody does
+// after it.
 func TestHolderDies(t *testing.T) {
 	for _, c := range []struct {
 		stage string

@@ -2,9 +2,11 @@ package stage
 
 import "context"
 
-// force is getset without GETSET: whoever finds a lock whose time is over deletes it and tries as if there had been none.
+// force is getset without GETSET: whoever finds a lock whose time is over deletes it and tries as
+// if there had been none.
 //
-// Its flaw: between GET and DEL another may have done the same. Then its lock is deleted, which is held.
+// Its flaw: between GET and DEL another may have done the same. Then its lock is deleted, which is
+// held.
 type force struct{ getset }
 
 func (f *force) try(ctx context.Context) (bool, error) {

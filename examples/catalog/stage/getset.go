@@ -8,11 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// getset sets the time at which the lock ends as its value. Whoever finds that over sets its own with GETSET, and has the
-// lock if what stood there was still the time that was over: of several that try only the first reads that.
+// getset sets the time at which the lock ends as its value. Whoever finds that over sets its own
+// with GETSET, and has the lock if what stood there was still the time that was over: of several
+// that try only the first reads that.
 //
-// Its flaws: the time is that of the holder's clock, so a replica whose clock is ahead takes locks that are held. And who
-// comes second has moved the end of the first one's lock all the same.
+// Its flaws: the time is that of the holder's clock, so a replica whose clock is ahead takes locks
+// that are held. And who comes second has moved the end of the first one's lock all the same.
 type getset struct {
 	*Replica
 	name string

@@ -9,9 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// guard is cacheguard: requests of one replica share one flight, the replicas share a lease, those who wait are told the
-// result as soon as it is there, a value is stored only while its lease stands, and a change ends the lease of whoever
-// loads what was before it.
+// guard is cacheguard: requests of one replica share one flight, the replicas share a lease, those
+// who wait are told the result as soon as it is there, a value is stored only while its lease
+// stands, and a change ends the lease of whoever loads what was before it.
 type guard struct {
 	store *redisstore.Store
 	cache *cacheguard.Cache[string]

@@ -9,10 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// herd is a queue in ZooKeeper: each request adds a node that ends with its session and gets a number, and who has the
-// lowest number has the lock. Those who wait watch the queue.
+// herd is a queue in ZooKeeper: each request adds a node that ends with its session and gets a
+// number, and who has the lowest number has the lock. Those who wait watch the queue.
 //
-// Its flaw: each change of the queue wakes all who wait, so with n of them the n locks cost n * n / 2 wake-ups.
+// Its flaw: each change of the queue wakes all who wait, so with n of them the n locks cost n * n /
+// 2 wake-ups.
 type herd struct {
 	*Replica
 	dir, node string
@@ -30,7 +31,8 @@ func watchAll(h *herd, _ []string) (<-chan zk.Event, error) {
 	return changed, err
 }
 
-// watchBefore watches who is directly before this request, and nobody else: whoever leaves wakes one.
+// watchBefore watches who is directly before this request, and nobody else: whoever leaves wakes
+// one.
 func watchBefore(h *herd, nodes []string) (<-chan zk.Event, error) {
 	_, _, changed, err := h.ZooKeeper.ExistsW(h.dir + "/" + nodes[slices.Index(nodes, h.node)-1])
 	return changed, err

@@ -2,8 +2,8 @@ package stage
 
 import "net/url"
 
-// Keys are the names that stages write in Redis for a key, so that somebody can remove them: the value, the lock, and what
-// cacheguard has of it.
+// Keys are the names that stages write in Redis for a key, so that somebody can remove them: the
+// value, the lock, and what cacheguard has of it.
 func Keys(key string) []string {
 	guarded := "cg:" + guardName + ":{" + key + "}"
 	return []string{key, lockName(key), guarded, guarded + ":lease", guarded + ":waiters", guarded + ":v2"}

@@ -65,7 +65,8 @@ func newLab(t *testing.T, name string) *lab {
 
 var labs atomic.Int64 // so far: locks that never end stay in the server
 
-// shared is the server of all labs: each has keys of its own, and asking for it again would empty it under those that run.
+// shared is the server of all labs: each has keys of its own, and asking for it again would empty
+// it under those that run.
 var shared struct {
 	sync.Mutex
 	addr string

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// local has a lock in the process: of the requests of one replica the first one loads, and the others find the value
-// when they look once more under the lock.
+// local has a lock in the process: of the requests of one replica the first one loads, and the
+// others find the value when they look once more under the lock.
 //
 // Its flaw: each replica has a lock of its own, so each replica loads.
 type local struct {

@@ -6,7 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// luasetnx is SETNX and EXPIRE in one script, from when SET had no NX and EX: nothing can come between them.
+// luasetnx is SETNX and EXPIRE in one script, from when SET had no NX and EX: nothing can come
+// between them.
 //
 // Its flaw is that of setnxex: no owner.
 type luasetnx struct{ setnx }

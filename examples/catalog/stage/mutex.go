@@ -20,8 +20,8 @@ type queue interface {
 	leave(ctx context.Context) error // the line, without having had the lock
 }
 
-// locked is what all stages with a lock in Redis have in common: look, lock or wait and look again, look once more under
-// the lock, load, fill, unlock.
+// locked is what all stages with a lock in Redis have in common: look, lock or wait and look again,
+// look once more under the lock, load, fill, unlock.
 type locked struct {
 	drops
 	mutex func(r *Replica, name string) mutex
@@ -59,7 +59,8 @@ func (l *locked) Get(ctx context.Context, key string) (string, error) {
 	}
 }
 
-// under is what happens under the lock. Whatever comes of it, the lock is given back, also when the client has left.
+// under is what happens under the lock. Whatever comes of it, the lock is given back, also when the
+// client has left.
 func (l *locked) under(ctx context.Context, lock mutex, key string) (string, error) {
 	value, err := l.checkAndLoad(ctx, key)
 	if errors.Is(err, ErrHalted) {

@@ -7,7 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// owner sets a value that nobody else has, and looks whether it is still there before it deletes the lock.
+// owner sets a value that nobody else has, and looks whether it is still there before it deletes
+// the lock.
 //
 // Its flaw: between GET and DEL the lock may end and become another's.
 type owner struct {

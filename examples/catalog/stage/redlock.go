@@ -14,11 +14,12 @@ import (
 // votePrefix begins what is kept on the masters.
 const votePrefix = "stage"
 
-// timeoutShare is how much of the lock's time a master may take to answer: the most there is, for here all replicas and
-// all masters share one machine.
+// timeoutShare is how much of the lock's time a master may take to answer: the most there is, for
+// here all replicas and all masters share one machine.
 const timeoutShare = 10
 
-// openRedlock is a stage with the Redlock of this module, without a delay after the restart of a server.
+// openRedlock is a stage with the Redlock of this module, without a delay after the restart of a
+// server.
 func openRedlock(r *Replica) (Protection, error) {
 	masters := make([]redis.UniversalClient, len(r.Masters))
 	for i, m := range r.Masters {
@@ -42,8 +43,9 @@ type withLocker struct {
 
 func (w *withLocker) Close() error { return w.locker.Close() }
 
-// ofLocker is the lock of a library. There is no flaw in how it is used here; with Redlock there is one in the scheme: a
-// node that was restarted empty has forgotten whom it had given its vote, and another can have a majority, too.
+// ofLocker is the lock of a library. There is no flaw in how it is used here; with Redlock there is
+// one in the scheme: a node that was restarted empty has forgotten whom it had given its vote, and
+// another can have a majority, too.
 type ofLocker struct {
 	*Replica
 	name   string
@@ -53,7 +55,8 @@ type ofLocker struct {
 	trouble time.Time // since when a majority hasn't answered in time; zero: it has
 }
 
-// try tries again, after a pause, when no majority answers, as the description of Redlock has it, but not for ever.
+// try tries again, after a pause, when no majority answers, as the description of Redlock has it,
+// but not for ever.
 func (l *ofLocker) try(ctx context.Context) (bool, error) {
 	held, err := l.locker.TryLock(ctx, l.name)
 	switch {

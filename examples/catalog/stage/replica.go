@@ -47,11 +47,13 @@ type Replica struct {
 	// Load asks the origin. An empty value says that there is nothing of this name.
 	Load func(ctx context.Context, key string) (value string, err error)
 
-	// At is told each point that a request comes by, before what the point is named for is done, and afterwards where it
-	// is in the past tense. An error ends the request there and then, with nothing cleaned up.
+	// At is told each point that a request comes by, before what the point is named for is done,
+	// and afterwards where it is in the past tense. An error ends the request there and then, with
+	// nothing cleaned up.
 	At func(ctx context.Context, p Point) error
 
-	// Told is told what a library says of itself, when it was done: there is nothing to be held up. It may be nil.
+	// Told is told what a library says of itself, when it was done: there is nothing to be held up.
+	// It may be nil.
 	Told func(ctx context.Context, p Point)
 
 	Now      func() time.Time // this server's clock
@@ -72,7 +74,8 @@ type Protection interface {
 	Close() error
 }
 
-// nothing is what is cached for a key that has no value, so that not each request for it goes to the origin.
+// nothing is what is cached for a key that has no value, so that not each request for it goes to
+// the origin.
 const nothing = "null"
 
 // cached returns what is in the cache, and whether there is anything.

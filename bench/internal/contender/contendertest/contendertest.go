@@ -1,5 +1,6 @@
-// Package contendertest has the checks that every contender passes before it is compared, those of this module and those
-// of others. What a library does differently by design is an exception with a name, so that it is seen.
+// Package contendertest has the checks that every contender passes before it is compared, those of
+// this module and those of others. What a library does differently by design is an exception with a
+// name, so that it is seen.
 package contendertest
 
 import (
@@ -62,8 +63,8 @@ func open(t *testing.T, addr string, c contender.Contender, load func(key string
 	return p, rdb
 }
 
-// answers: it answers with what the origin has, keeps it, forgets it on a change, keeps that there is nothing, and says
-// so when the origin fails.
+// answers: it answers with what the origin has, keeps it, forgets it on a change, keeps that there
+// is nothing, and says so when the origin fails.
 func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	errOrigin := errors.New("the origin failed")
 	var version, loads atomic.Int64

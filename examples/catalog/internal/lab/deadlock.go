@@ -13,8 +13,9 @@ const (
 	visible   = time.Second // for how long a dead lock is looked at before the run ends
 )
 
-// endWhenDead ends the run when nothing can come any more: there is a lock without an end, and nobody who lives has it. It
-// must have been so all the time, because a holder that has just got the lock isn't known yet.
+// endWhenDead ends the run when nothing can come any more: there is a lock without an end, and
+// nobody who lives has it. It must have been so all the time, because a holder that has just got
+// the lock isn't known yet.
 func (r *run) endWhenDead(ctx context.Context, end func()) {
 	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
 		return // the lock ends by itself, or it has an end as its value

@@ -9,9 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// failOver has a server answer that has none of what was written: it stands for the replica that was promoted before the
-// lock had reached it, and for the server that was restarted without a disk. Where the lock is on several masters, it is
-// one of them.
+// failOver has a server answer that has none of what was written: it stands for the replica that
+// was promoted before the lock had reached it, and for the server that was restarted without a
+// disk. Where the lock is on several masters, it is one of them.
 func (r *run) failOver() {
 	if r.locksAtMasters() {
 		r.loseVote()
@@ -21,7 +21,8 @@ func (r *run) failOver() {
 	r.tell(0, 0, KindFailover, "the server that answers now is empty")
 }
 
-// loadingInAFailover is the first load, during which it happens. It goes on until another one could have cached its value.
+// loadingInAFailover is the first load, during which it happens. It goes on until another one could
+// have cached its value.
 func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error {
 	if !r.locksAtMasters() { // there it must be over before the lock is renewed
 		between := spin/2 - took/2%spin // the times at which those ask who wait: few commands are cut off in the middle
@@ -37,8 +38,8 @@ func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error 
 	return r.wait(ctx, took/2)
 }
 
-// overtaken waits until another request has cached its value. One that can get the lock gets it at once, so it need not
-// wait for long.
+// overtaken waits until another request has cached its value. One that can get the lock gets it at
+// once, so it need not wait for long.
 func (r *run) overtaken(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second+5*r.settings.Load, errNobody)
 	defer cancel()
@@ -61,7 +62,8 @@ func (r *run) locksAtMasters() bool { return r.needs() == stage.NeedsMasters }
 // votes is how many masters the first holder can reach: a majority, and no more.
 func (r *run) votes() int { return len(r.world.Masters)/2 + 1 }
 
-// isAway reports whether nobody reaches this master: in a failover the others are there after the first holder has its lock.
+// isAway reports whether nobody reaches this master: in a failover the others are there after the
+// first holder has its lock.
 func (r *run) isAway(master int) bool {
 	if r.settings.Fault != Failover || master < r.votes() {
 		return false
@@ -71,8 +73,9 @@ func (r *run) isAway(master int) bool {
 	return !r.voteLost
 }
 
-// loseVote brings the masters back that were away, and has one of those that voted forget it. To delete this run's lock
-// there is what an empty restart would do to this run, and nothing to the others.
+// loseVote brings the masters back that were away, and has one of those that voted forget it. To
+// delete this run's lock there is what an empty restart would do to this run, and nothing to the
+// others.
 func (r *run) loseVote() {
 	rdb := redis.NewClient(&redis.Options{Addr: r.world.Masters[r.votes()-1], MaxRetries: -1})
 	defer rdb.Close()

@@ -54,7 +54,8 @@ func (p *replica) told(ctx context.Context, point stage.Point) {
 	p.run.note(me, point)
 }
 
-// strikes reports whether the fault strikes this request here: the first one that comes to its point.
+// strikes reports whether the fault strikes this request here: the first one that comes to its
+// point.
 func (r *run) strikes(me who, point stage.Point) bool {
 	var at []stage.Point
 	switch r.settings.Fault {
@@ -199,7 +200,8 @@ func (r *run) wasRenamed() bool {
 	}
 }
 
-// renameAfterAll renames when the first half has its answers and the stage has not come to where the fault strikes.
+// renameAfterAll renames when the first half has its answers and the stage has not come to where
+// the fault strikes.
 func (r *run) renameAfterAll(ctx context.Context) {
 	r.firstHalf(ctx)
 	if !r.wasRenamed() && ctx.Err() == nil {
@@ -207,7 +209,8 @@ func (r *run) renameAfterAll(ctx context.Context) {
 	}
 }
 
-// renameSilently renames when the first half has its answers, and lets the second half come when what is cached has ended.
+// renameSilently renames when the first half has its answers, and lets the second half come when
+// what is cached has ended.
 func (r *run) renameSilently(ctx context.Context) {
 	r.firstHalf(ctx)
 	r.mu.Lock()

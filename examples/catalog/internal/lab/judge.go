@@ -21,7 +21,8 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// note keeps account of a point, until the run is judged: a request that its client has left may still be on its way back.
+// note keeps account of a point, until the run is judged: a request that its client has left may
+// still be on its way back.
 func (r *run) note(me who, point stage.Point) {
 	r.mu.Lock()
 	if r.ended {
@@ -89,12 +90,12 @@ func (r *run) arrives(me who) {
 	}
 }
 
-// hasLock reports whether the stage has a lock of which there is to be one holder. A lock in the process has one in each,
-// and a lease may be taken from a load that goes on: its value is refused.
+// hasLock reports whether the stage has a lock of which there is to be one holder. A lock in the
+// process has one in each, and a lease may be taken from a load that goes on: its value is refused.
 func (r *run) hasLock() bool { return r.settings.Stage != "local" && r.settings.Stage != "cacheguard" }
 
-// holding is how many have the lock and don't give it back just now: who does may have deleted it before it can say so. It is
-// called with r.mu held.
+// holding is how many have the lock and don't give it back just now: who does may have deleted it
+// before it can say so. It is called with r.mu held.
 func (r *run) holding() (n int) {
 	for w := range r.acquired {
 		if _, gives := r.deleting[w]; !gives {
@@ -113,8 +114,8 @@ func (r *run) release(replica int) {
 	}
 }
 
-// deletedAnothers reports whether the lock that a request has deleted was another's: one who had got it later than this one, and
-// before this one began to delete it. It is called with r.mu held.
+// deletedAnothers reports whether the lock that a request has deleted was another's: one who had
+// got it later than this one, and before this one began to delete it. It is called with r.mu held.
 func (r *run) deletedAnothers(me who) bool {
 	mine, since := r.acquired[me], r.deleting[me]
 	for other, got := range r.acquired {

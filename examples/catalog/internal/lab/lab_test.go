@@ -43,7 +43,8 @@ func TestRuns(t *testing.T) {
 	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not with the lock's 30 s
 	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 && r.LockLeft == 0 }
 	refused := func(r Report) bool { return fresh(r) && r.Refused == 1 && r.Failed == 0 }
-	// One in each, or two where messages begin to arrive meanwhile: who comes after that joins no load from before.
+	// One in each, or two where messages begin to arrive meanwhile: who comes after that joins no
+	// load from before.
 	coalesced := func(r Report) bool { return r.Failed == 0 && r.Loads <= 2*3 }
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
 	atOnce := func(r Report) bool { return r.Holders > 1 }
@@ -167,7 +168,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Who asks after a rename and is told what was before it is counted, also when the cache has come round by the end.
+// Who asks after a rename and is told what was before it is counted, also when the cache has come
+// round by the end.
 func TestStaleAnswers(t *testing.T) {
 	w := openWorld(t)
 	for name, want := range map[string]int{"watchdog": 6, "cacheguard": 0} {

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// link is where the replicas of a run find Redis. A failover gives them another server at the same name.
+// link is where the replicas of a run find Redis. A failover gives them another server at the same
+// name.
 type link struct {
 	mu    sync.Mutex // guards what follows
 	addr  string     // of the server that answers

@@ -24,8 +24,8 @@ var errNoSpare = errors.New("a failover needs a second Redis server")
 // errUnreachable is what Redis says while nobody can reach it.
 var errUnreachable = errors.New("redis can't be reached")
 
-// replica is one server of a run. What the world may do to it, it does to the packets between it and Redis, and at the
-// points of its requests.
+// replica is one server of a run. What the world may do to it, it does to the packets between it
+// and Redis, and at the points of its requests.
 type replica struct {
 	run    *run
 	number int // from 1; 0 is the shop's own, which renames
@@ -79,7 +79,8 @@ func (p *replica) openMasters() {
 	}
 }
 
-// connect has connections ready for so many requests: to dial may take longer than a master has to answer.
+// connect has connections ready for so many requests: to dial may take longer than a master has to
+// answer.
 func connect(rdb *redis.Client, requests int) {
 	var all sync.WaitGroup
 	for range requests {

@@ -79,8 +79,8 @@ type who struct{ replica, request int }
 
 type requestKey struct{}
 
-// Run makes a run, and tells each event as it comes, one at a time. It ends when each request has its answer or none will
-// come, or with ctx.
+// Run makes a run, and tells each event as it comes, one at a time. It ends when each request has
+// its answer or none will come, or with ctx.
 func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, error) {
 	if err := s.Validate(); err != nil {
 		return Report{}, err
@@ -163,7 +163,8 @@ func (r *run) limit() time.Duration {
 	return 5*r.settings.LockTTL + 30*r.settings.Load + 3*time.Second
 }
 
-// requests sends the requests and waits for the answers. Where something is renamed, every second one comes after that.
+// requests sends the requests and waits for the answers. Where something is renamed, every second
+// one comes after that.
 func (r *run) requests(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -214,8 +215,8 @@ func (r *run) renames() bool {
 	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename, Failover}, r.settings.Fault)
 }
 
-// isSecond reports whether a replica's requests come when another's load is under way, because of its clock: one that is
-// ahead takes the lock of another, one that is behind has its own taken.
+// isSecond reports whether a replica's requests come when another's load is under way, because of
+// its clock: one that is ahead takes the lock of another, one that is behind has its own taken.
 func (r *run) isSecond(p *replica) bool {
 	return r.settings.Fault == Clock && len(r.replicas) > 1 && (p.number == wrongClock) == (r.settings.Clock > 0)
 }

@@ -59,7 +59,8 @@ func Faults() []FaultInfo {
 	}
 }
 
-// Settings are those of one run. Query and Parse make an address of them and back, so that a link repeats a run.
+// Settings are those of one run. Query and Parse make an address of them and back, so that a link
+// repeats a run.
 type Settings struct {
 	Stage    string
 	Replicas int           // 1 to 8
