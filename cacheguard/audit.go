@@ -8,37 +8,33 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Audit has the answers of a cache checked, so that somebody can say how often they are right: of
-// some hits the origin is asked again, by the load function of the call that was answered, and what
-// it returns is compared with the answer (Options.Same). That happens behind the caller's back. A
-// difference is looked at again after a moment, by another load, and told apart by its cause: see
-// Difference.
+// Audit measures how often the answers of a cache are right. After some hits the origin is asked
+// again, in the background, with the load function of the call that was answered. The result is
+// compared with the answer (Options.Same). A difference is looked at again after a moment, with
+// another load, and reported with its cause (see Difference): to observers by EventCompared, in
+// numbers by Stats.
 //
-// Observers are told by EventCompared; Stats counts. The load functions of a cache with an audit
-// must be good for being called when their call has returned, as they must with EarlyRefresh or
-// StaleWhileRevalidate. They see no previous value, their result is not stored, and those of
-// GetMany are called for one key. What they ask of other caches is what those have. Values from
-// Local that callers change are then changed while they are compared. Hits that share a look-up
-// count once; Peek, Local and stale values aren't checked, and caches of package middleware have no
-// audit.
+// With an audit, load functions may be called after their call has returned, as with EarlyRefresh or
+// StaleWhileRevalidate. They see no previous value, their result is not stored, and a load of
+// GetMany is called for one key. Hits that share a look-up count once. Peek, Cache.Local and stale
+// values are not checked, and caches of package middleware have no audit.
 type Audit struct {
-	// PerSecond is how many hits are checked, and so how many loads more there are, in each
-	// process, on average at most; a difference costs one more. The pauses between them are of
-	// random length, and the next hit after a pause is the one, so what is hit often is checked
-	// often. While loads fail, the pauses grow to a minute. A check takes a slot of MaxLoads or of
-	// the Limiter, and there is none while half of that is taken in this process, or if it would
-	// have to wait. Default 0: none; else from 0.00001 to 1,000.
+	// PerSecond is how many hits each process checks per second, on average at most. Each check
+	// costs a load, each difference one more. The first hit after a pause of random length is
+	// checked, so keys that are hit often are checked often. While loads fail, the pauses grow to a
+	// minute. A check takes a slot of MaxLoads or of the Limiter; it is left out if half of the
+	// slots are taken in this process, or if it would have to wait. Default 0: none; else from
+	// 0.00001 to 1,000.
 	PerSecond float64
 
-	// Tolerance is how old a value may be, and not be what the origin has, without anybody's fault.
-	// Where nobody says what has changed, and values are right again when their TTL is over, it is
-	// the TTL. Default 0.
+	// Tolerance is the age up to which a value may differ from the origin and still count as
+	// allowed. If your program never invalidates and relies on the TTL, set it to the TTL. Default
+	// 0.
 	Tolerance time.Duration
 
-	// Settle is how long after a difference was found it is looked at again: the caches have been
-	// told by then of what was being changed. Where that takes longer after a change of the origin,
-	// as by an outbox that is behind, raise it. Default 1 second; at least 1 ms. It is so for
-	// ModeShadow, too.
+	// Settle is how long after it was found a difference is looked at again. By then the cache has
+	// usually been told of a change under way. If that takes longer, for instance because an outbox
+	// is behind, raise Settle. It applies to ModeShadow, too. Default 1 second; at least 1 ms.
 	Settle time.Duration
 }
 

@@ -60,7 +60,7 @@ func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 				early := getting(t.Context(), t, p.near, "part", returning(3))
 				early.waits()
 				p.store.hold.Store(nil)
-				p.store.deaf.Store(true) // the message is on its way
+				p.store.late.Store(true)
 				must(t, p.other.Invalidate(t.Context(), "part"))
 				whole(t, p, way, returning(2)).gives(2, nil)
 				close(gate)
@@ -76,7 +76,7 @@ func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 					return p.near.Get(t.Context(), "part", o.load)
 				})
 				load := o.next()
-				p.store.deaf.Store(true)
+				p.store.late.Store(true)
 				must(t, p.other.Invalidate(t.Context(), "part"))
 				whole(t, p, way, returning(2)).gives(2, nil)
 				load.gives(1)
@@ -91,7 +91,7 @@ func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 			for range 2 {
 				getting(t.Context(), t, p.near, "part", returning(3)).gives(1, nil)
 			}
-			p.store.deaf.Store(true)
+			p.store.late.Store(true)
 			must(t, p.other.Invalidate(t.Context(), "part"))
 			whole(t, p, way, returning(2)).gives(2, nil)
 		})
@@ -138,7 +138,7 @@ func TestLoadIsMadeOfWhatIsSoAfterTheStoreWasDown(t *testing.T) {
 			early := getting(t.Context(), t, p.near, "part", o.load)
 			load := o.next()
 			p.store.down.Store(false)
-			p.store.deaf.Store(true)
+			p.store.late.Store(true)
 			must(t, p.other.Invalidate(t.Context(), "part"))
 			whole(t, p, "Get", returning(2)).gives(2, nil)
 			load.gives(1)

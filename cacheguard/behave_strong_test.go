@@ -50,7 +50,7 @@ func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 				early := strongly(t, p.near, first, returning(2))
 				early.waits()
 				p.store.hold.Store(nil)
-				p.store.deaf.Store(true) // the message is on its way
+				p.store.late.Store(true)
 				must(t, changes(t.Context(), p.other))
 				late := []*begun[int]{strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2))}
 				close(gate)
@@ -66,7 +66,7 @@ func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 				o := newScriptedOrigin[int](t)
 				early := strongly(t, p.near, way, o.load)
 				load := o.next()
-				p.store.deaf.Store(true)
+				p.store.late.Store(true)
 				must(t, changes(t.Context(), p.other))
 				late := []*begun[int]{strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2))}
 				late[1].waits()
@@ -138,7 +138,7 @@ func TestStrongReadsAfterTheStoreWasDown(t *testing.T) {
 			p.store.down.Store(false)
 			time.Sleep(5 * time.Second)
 			getting(t.Context(), t, p.near, "another", returning(7)).gives(7, nil)
-			p.store.deaf.Store(true)
+			p.store.late.Store(true)
 			must(t, p.other.Invalidate(t.Context(), "part"))
 			late := strongly(t, p.near, way, returning(2))
 			late.waits()
@@ -156,7 +156,7 @@ func TestStrongReadsAfterTheStoreWasDown(t *testing.T) {
 		o := newScriptedOrigin[int](t)
 		early := strongly(t, near, "Get", o.load)
 		load := o.next()
-		store.deaf.Store(true)
+		store.late.Store(true)
 		must(t, other.Set(t.Context(), "part", 2))
 		late := strongly(t, near, "Get", returning(2))
 		late.waits()

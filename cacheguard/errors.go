@@ -11,43 +11,44 @@ import (
 )
 
 var (
-	// ErrNotFound says that the origin has no such thing, or said so less than NegativeTTL ago. A
-	// load returns it, or an error that wraps it; callers get it with a zero value.
+	// ErrNotFound means that the value does not exist at the origin, or did not less than
+	// NegativeTTL ago. A load returns it, or an error that wraps it. Callers get it with a zero
+	// value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
-	// ErrPending says that the store could not be told of a change of the cache, that this process
-	// remembers it and tells the store when it can, and that it serves nothing from before the
-	// change meanwhile. Other processes may, until then. [Cache.Flush] waits for it.
+	// ErrPending means that the store could not be told of a change. This process repeats the
+	// change until the store has it, and serves nothing older meanwhile. Other processes may serve
+	// older values until then. [Cache.Flush] waits for it.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
-	// ErrClosed says that the cache was closed.
+	// ErrClosed means that the cache is closed.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
-	// ErrUnavailable says that the store could not be used and OnStoreDown is FailClosed.
+	// ErrUnavailable means that the store is unavailable and OnStoreDown is FailClosed.
 	ErrUnavailable = errors.New("cacheguard: store is unavailable")
 
-	// ErrOverloaded says that too many callers, loads or reads of the store wait already
-	// (MaxWaiters, MaxLoads, Limiter), or that a load waited for its slot, or for its permit of a
-	// fleet's budget, as long as LoadTimeout.
+	// ErrOverloaded means that too many callers, loads or reads of the store already wait
+	// (MaxWaiters, MaxLoads, Limiter), or that a load waited for LoadTimeout for its slot or its
+	// permit of a fleet's budget.
 	ErrOverloaded = budget.ErrOverloaded
 
-	// ErrLeaseLost is the cause of a load's context when another load holds the lease. Only a load
-	// sees it: its callers follow the new holder.
+	// ErrLeaseLost is the cause of a load's context if another load has taken the lease. Only loads
+	// see it; their callers wait for the new leader.
 	ErrLeaseLost = errors.New("cacheguard: lease lost to another load")
 
-	// ErrRecursion says that a load asked for the key it loads.
+	// ErrRecursion means that a load asked for the key that it loads.
 	ErrRecursion = errors.New("cacheguard: a load asked for its own key")
 
-	// ErrTooLarge says that a value could not be stored because it is over MaxValueSize.
+	// ErrTooLarge means that a value was not stored because it is larger than MaxValueSize.
 	ErrTooLarge = errors.New("cacheguard: value is too large to store")
 )
 
 // errGoexit is how a load that called runtime.Goexit ends for its callers.
 var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
 
-// LoadError is a load that failed in another process: its text is what that process' ErrorText let
-// through. The error value itself stays where it happened; of what it wraps, LoadError wraps the
-// sentinels in Options.Errors, and context.DeadlineExceeded.
+// LoadError is the error of a load that failed in another process. Text is what ErrorText returned
+// there. Of the errors that the original error wraps, LoadError wraps the sentinels in
+// Options.Errors, and context.DeadlineExceeded.
 type LoadError struct {
 	Key  string
 	Text string
@@ -61,8 +62,9 @@ func (e *LoadError) Error() string {
 	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)
 }
 
-// PanicError is a load, codec or option function that panicked in this process. It is returned to
-// every caller that waited, never panicked again. If the value was an error, it is unwrapped.
+// PanicError is returned to every caller that waited for a load, codec or option function that
+// panicked in this process. It is never panicked again. If the panic's value is an error, Unwrap
+// returns it.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked

@@ -13,15 +13,17 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Get returns the value of key: from the store, or from load, run once for all who ask at the same
-// time in the whole fleet. ctx bounds this caller only: when it ends, Get returns its error at
-// once, or within the store's operation timeout if it is just being read; the load goes on for
-// others who wait, and is cancelled when the last one has left.
+// Get returns the value of key: from the store, or from load. load runs once for all callers of the
+// fleet that ask at the same time.
 //
-// It returns ErrNotFound if the origin has no such thing, the load's error (*LoadError if the load
-// ran in another process, *PanicError if it panicked), ErrOverloaded, ErrClosed, ErrRecursion, and
-// ErrUnavailable if the store can't be used and the cache fails closed; otherwise trouble with the
-// store is not the caller's error.
+// ctx bounds this caller only. When ctx ends, Get returns its error: at once, or, while it reads the
+// store, within the store's operation timeout. The load goes on for other callers, and is cancelled
+// when the last one has left.
+//
+// Get returns [ErrNotFound] if the value does not exist; the load's error ([*LoadError] if the load
+// ran in another process, [*PanicError] if it panicked); [ErrOverloaded], [ErrClosed] or
+// [ErrRecursion]; and [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed.
+// Any other trouble with the store is not an error for callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // get would find the same, and spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
@@ -43,7 +45,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, 
 
 var errNoLoad = errors.New("cacheguard: the load function is nil")
 
-// GetResult is Get that says how the value was found.
+// GetResult is like Get, and says how the value was found.
 func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{value: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -52,7 +54,8 @@ func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) 
 	return res, err
 }
 
-// GetEntry is GetResult for a load that decides how long its result is kept, and whether.
+// GetEntry is like GetResult, for a load that decides whether and how long its result is kept, and
+// which tags it has.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {

@@ -39,10 +39,10 @@ func (c *Cache[V]) mayChange(ctx context.Context) bool {
 	return !c.life.over.Load() || (c.life.Closing.Err() == nil && c.insideAny(ctx))
 }
 
-// Shutdown turns new calls away with ErrClosed, lets running loads finish and store, and changes
-// reach the store (see Flush), until ctx ends, and then closes the cache. It returns ctx's error if
-// there was still something to wait for, and says how many changes the store has not been told of.
-// While it can't be reached that takes as long as ctx lets it.
+// Shutdown closes the cache in an orderly way. New calls get ErrClosed. Running loads may finish and
+// store, and changes may reach the store (see Flush), until ctx ends. If something is left then,
+// Shutdown returns ctx's error and says how many changes the store was not told of. While the store
+// is unavailable and changes are left, Shutdown takes until ctx ends.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
 	c.sampler.end()
@@ -64,9 +64,9 @@ func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close cancels running loads, releases their leases, gives everybody who waits ErrClosed, and
-// returns when that is done. It doesn't wait for a load that ignores its context; that is logged. A
-// second Close does nothing. The store stays open. The error is always nil.
+// Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and returns
+// when that is done. Close does not wait for a load that ignores its context, and logs it. A second
+// Close does nothing. The store stays open. The error is always nil.
 func (c *Cache[V]) Close() error {
 	c.life.over.Store(true)
 	if !c.life.Close() {

@@ -10,17 +10,17 @@ import (
 	"github.com/cacheguard/cacheguard/internal/budget"
 )
 
-// Limiter is a budget of loads that run at a time, in this process (NewLimiter) or in the whole
-// fleet (NewFleetLimiter). Give one to several caches to protect an origin that they share. A load
-// begun inside a load takes no second slot of the same Limiter, so nested loads can't wait for each
-// other. Safe for concurrent use.
+// Limiter bounds how many loads run at a time, in this process (NewLimiter) or in the whole fleet
+// (NewFleetLimiter). Give one Limiter to several caches to protect an origin that they share. A load
+// inside a load takes no second slot of the same Limiter, so nested loads can't block each other.
+// A Limiter is safe for concurrent use.
 type Limiter struct {
 	queue budget.Queue
 	fleet *budget.Fleet // nil for a budget of this process alone
 }
 
-// NewLimiter returns a budget of max loads at a time, at least 1, with at most queue more that wait
-// for a slot, in order; one more is turned away with ErrOverloaded.
+// NewLimiter returns a Limiter for max loads at a time, at least 1. At most queue further loads wait
+// for a slot, in order; beyond that, callers get ErrOverloaded.
 func NewLimiter(max, queue int) *Limiter {
 	if max < 1 {
 		max = 1
@@ -63,12 +63,14 @@ func (l *Limiter) try(ctx context.Context) (release func()) {
 	return l.queue.Try()
 }
 
-// NewFleetLimiter returns a budget of max loads at a time for all processes that make one with this
-// name on the same store; beside it at most queue loads wait in each process. max is the same
-// everywhere, or the least of them may never get a turn. The permits are leases in the store: one
-// of a process that died is free after 3 seconds; a process that is stopped for longer than that
-// during a load may find that another one has begun meanwhile. While the store can't be used the
-// budget holds for each process alone. It lives as long as the store.
+// NewFleetLimiter returns a Limiter for max loads at a time, shared by all processes that use this
+// name on the same store. At most queue further loads wait in each process. Use the same max
+// everywhere: a process with a smaller max may never get a turn.
+//
+// Permits are leases in the store. The permit of a process that died is free after 3 seconds; if a
+// process stands still for longer than that during a load, another load may begin meanwhile. While
+// the store is unavailable, the bound holds for each process alone. The Limiter lives as long as the
+// store.
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error
 	in, ok := store.(Permits)

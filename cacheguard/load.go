@@ -14,64 +14,67 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// LoadFunc computes the value of one key from the origin. Its context keeps the values of the
-// caller that started it but not that caller's end: it ends when nobody waits any more, when
-// another load holds the lease (context.Cause: ErrLeaseLost), when the cache is closed, or after
-// LoadTimeout. So it must not capture a transaction or a request that ends with its caller. An
-// error that wraps ErrNotFound means "does not exist".
+// LoadFunc computes the value of one key from the origin. An error that wraps ErrNotFound means
+// "does not exist".
+//
+// ctx has the values of the caller that started the load, but does not end with that caller. It
+// ends when no caller waits any more, when another load holds the lease (context.Cause returns
+// ErrLeaseLost), when the cache is closed, or after LoadTimeout. So a load must not capture a
+// transaction or a request that ends with its caller.
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
-// EntryFunc is a load that sees the previous value, if there is one (Status other than StatusMiss),
-// and decides about the new one's fate. What was invalidated before the load got its lease it
-// doesn't see, nor what is older than its context demands (NotOlderThan): an origin that compares
-// by something coarse, a date or a weak tag, can't bring that back. Beside ErrNotFound, of the
-// Entry it returns TTL, Tags, the stale windows and NoStore still count: an Entry with NoStore and
-// ErrNotFound says "does not exist" without having it remembered.
+// EntryFunc is a load that sees the previous value and decides how its result is kept. If there is
+// no previous value, prev.Status is StatusMiss. A load never sees a value that was invalidated
+// before the load got its lease, nor one that is older than its context demands (see NotOlderThan).
+// So a coarse comparison at the origin, by a date or a weak tag, can't bring such a value back.
+//
+// With ErrNotFound, the Entry's TTL, Tags, stale windows and NoStore still apply. For instance,
+// NoStore with ErrNotFound means "does not exist", and is not remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
-// Entry is what an EntryFunc returns. A result that is not stored still removes what stood there,
-// for that is out of date; NoShare counts before NoStore.
+// Entry is the result of an EntryFunc. A result that is not stored still removes the old value,
+// which is out of date. NoShare takes precedence over NoStore.
 //
-// NoShare with a TTL is remembered for so long (hit-for-miss): calls in that time load for
-// themselves, in parallel, and wait for nobody, and the first of them that comes back with
-// something to be shared ends it. The value is not stored, unless there is a Keep: then those
-// loads, whoever they are for, see it as their previous one.
+// NoShare with a TTL is remembered for that time (hit-for-miss): calls load for themselves, in
+// parallel, without waiting. The first of them whose result can be shared ends that. The value of a
+// NoShare entry is not stored, unless Keep is set; then those loads see it as their previous value,
+// whichever caller it was for.
 //
-// A wrong Entry, with a TTL or tags that can't be, fails the load like an error of it: for a result
-// that is out of date already return NoStore, not a TTL below the least.
+// An invalid Entry, with an impossible TTL or tags, fails the load. If a result is already out of
+// date, return NoStore instead of a tiny TTL.
 type Entry[V any] struct {
 	Value V
 	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 1 ms to 10 years; 0: as there
 
-	// Tags say what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each.
-	// Where both Tags and SoftTags are nil nothing is said about them, as by every load and write
-	// without an Entry: then the result keeps the tags of the value whose place it takes, fresh or
-	// stale, or invalidated by one of them. An empty list that isn't nil says that there are none.
-	// Of what was removed by Invalidate, or is gone from the store, the tags are gone, too: say
-	// them in every load of a key that has some.
+	// Tags name what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each.
+	//
+	// If Tags and SoftTags are both nil, as for every load and write without an Entry, the result
+	// keeps the tags of the value that it replaces, even if that value is stale or was invalidated
+	// by a tag. An empty list that is not nil means that there are none. Invalidate and eviction
+	// remove the tags together with the value, so name the tags in every load of the key.
 	Tags []string
 
-	// SoftTags are like Tags, for MarkStaleTags. There are at most 64 of both together, these of 1
-	// to 254 bytes.
+	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. Tags and SoftTags are at most
+	// 64 together.
 	SoftTags []string
 
-	// Keep is how much longer the value stays in the store when it can't be served any more, for
-	// the next load to see it as its previous one. Default 0; at most 10 years.
+	// Keep is how long the value stays in the store after it can't be served any more, so that the
+	// next load sees it as its previous value. Default 0; at most 10 years.
 	Keep time.Duration
 
-	// Instead of the Options' windows; 0: as there, and none for what does not exist; negative:
-	// none.
+	// StaleWhileRevalidate and StaleIfError replace those of Options. Default 0: as in Options, and
+	// none for "does not exist"; negative: none.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
 	NoStore bool // give it to those who wait, keep nothing
 	NoShare bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
 
-	// LeaveStored, with NoShare and without TTL, leaves what the store has as it is: the result
-	// says nothing about it. Without it what stands there is taken for out of date, and goes.
+	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
+	// LeaveStored the stored value counts as out of date and is removed.
 	LeaveStored bool
 
-	// NotModified keeps prev.Value, or that it does not exist, which the load has found to be so
-	// still, and begins a new lifetime; an error if there is none.
+	// NotModified keeps prev.Value, or "does not exist", and begins a new lifetime. Without a
+	// previous value it is an error.
 	NotModified bool
 }
 

@@ -21,6 +21,7 @@ type listenStore struct {
 	hold  atomic.Pointer[chan struct{}]
 	tell  func(cacheguard.Message)
 	deaf  atomic.Bool
+	late  atomic.Bool // messages of changes are on their way; others arrive
 }
 
 func (s *listenStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
@@ -50,7 +51,8 @@ func (s *listenStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguar
 func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func() {
 	s.tell = tell
 	return s.Store.Listen(cache, func(m cacheguard.Message) {
-		if !s.deaf.Load() {
+		changes := m.Kind == cacheguard.MessageChanged || m.Kind == cacheguard.MessageTags
+		if !s.deaf.Load() && !(changes && s.late.Load()) {
 			tell(m)
 		}
 	})

@@ -10,18 +10,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// GetMany returns the values of many keys: those that the store has, in one trip, and the others
-// from load, which is called once with those that nobody else loads, after one trip for all their
-// leases, and takes one slot of MaxLoads. It shares flights and leases with every Get of the same
+// GetMany returns the values of many keys. It reads the store in one trip, asks in a second trip for
+// the leases of all missing keys, and calls load once, with the keys that no other caller loads.
+// load takes one slot of MaxLoads. GetMany shares flights and leases with every Get of the same
 // keys. Repeated keys count once.
 //
-// It returns every value it has, also beside an error. Keys that don't exist are absent from the
-// map, and that is no error; load says so by leaving them out of its own. Keys that failed are in a
-// KeyErrors, each with the error that a Get would have returned; so are those that had to be waited
-// for when ctx ended. When load returns a KeyErrors only the keys in it have failed; any other
-// error is that of all, whatever is in the map: one that wraps ErrNotFound says that none of them
-// exists. Values that load wasn't asked for are ignored. Observers are told of it as one load, with
-// the first key and how many more there are.
+// GetMany returns every value that it has, even if it also returns an error. Keys that don't exist
+// are absent from the map, which is not an error; load leaves them out of its map, too. Failed keys
+// are in a [KeyErrors], each with the error that Get would have returned. So are keys that were
+// still waited for when ctx ended.
+//
+// If load returns a KeyErrors, only the keys in it have failed. Any other error is the error of all
+// keys, whatever is in the map; if it wraps ErrNotFound, none of the keys exists. Values that load
+// was not asked for are ignored. Observers see one load, with the first key and the number of
+// further keys.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
@@ -41,8 +43,8 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	return m.got, err
 }
 
-// GetManyEntries is GetMany for a load that decides about the fate of each value: how long it is
-// kept, and which tags it has. It sees no previous values, and can't say NotModified.
+// GetManyEntries is like GetMany, for a load that decides how long each value is kept and which tags
+// it has. The load sees no previous values and can't return NotModified.
 func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
 	if load == nil {
@@ -53,9 +55,9 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	return m.results, err
 }
 
-// GetManyBy is GetMany for ids that are not strings. key makes the key of an id; of ids with the
-// same key the first is loaded, and its value is that of all. A KeyErrors, from load and in the
-// end, is by key.
+// GetManyBy is like GetMany, for ids that are not strings. key returns the key of an id. If several
+// ids have the same key, the first one is loaded, and all get its value. A KeyErrors, returned by
+// load or by GetManyBy, is indexed by key.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")

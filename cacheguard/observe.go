@@ -8,10 +8,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Observer is told what a cache does. Observe is called synchronously, also on the way of a hit, by
-// many goroutines at once: it must be safe for concurrent use and return at once. A panic in it is
-// dropped; runtime.Goexit must not be called in it, for that would end the work it is told of. It
-// may be a LoadTracer, an Attacher, a HitsUntold and a Watcher, too.
+// Observer is told what a cache does. Many goroutines call Observe, synchronously, also during a hit:
+// it must be safe for concurrent use and return at once. A panic in Observe is dropped. Observe must
+// not call runtime.Goexit, which would end the work that it is told of. An Observer may also
+// implement LoadTracer, Attacher, HitsUntold and Watcher.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

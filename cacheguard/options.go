@@ -11,8 +11,8 @@ import (
 // Options configures a Cache. The zero value of a field means its default; negative means off where
 // off makes sense.
 type Options[V any] struct {
-	// Name is part of every key in the store, so it is unique among the caches of a store.
-	// Required; at most 128 bytes; no braces, which Redis Cluster gives a meaning.
+	// Name is part of every key in the store. Each cache of a store needs a name of its own.
+	// Required; at most 128 bytes; no braces, because Redis Cluster gives them a meaning.
 	Name string
 
 	// TTL is how long a value is fresh. Default 5 minutes; at least 1 ms.
@@ -22,165 +22,167 @@ type Options[V any] struct {
 	// stored.
 	NegativeTTL time.Duration
 
-	// ErrorTTL is how long a failed load answers newcomers, in the whole fleet, instead of a new
-	// load. Default 1 second; negative: it answers only those who already waited for it.
+	// ErrorTTL is how long the whole fleet answers new callers with the error of a failed load
+	// instead of loading again. Default 1 second; negative: only callers that already waited get
+	// the error.
 	ErrorTTL time.Duration
 
-	// Jitter shortens each value's TTL and NegativeTTL by a random share of up to this, so that
-	// values stored together don't expire together. It never lengthens one, and never touches
-	// leases. Default 0.1; negative: off; below 1.
+	// Jitter is the largest share by which a value's TTL or NegativeTTL is shortened at random, so
+	// that values stored together don't expire together. It does not affect leases. Default 0.1;
+	// negative: off; below 1.
 	Jitter float64
 
-	// StaleWhileRevalidate is how long after its TTL a value is still served at once, while one
-	// process of the fleet refreshes it behind its callers' backs (RFC 5861, section 3). Default 0
-	// or negative: not at all. It doesn't apply to "does not exist".
+	// StaleWhileRevalidate is how long after its TTL a value is served at once while one process
+	// of the fleet refreshes it in the background (RFC 5861, section 3). It does not apply to "does
+	// not exist". Default 0 or negative: not at all.
 	StaleWhileRevalidate time.Duration
 
-	// StaleIfError is how long after its TTL a value is served when its load fails, with the error
-	// in Result.Err, when it is not begun because too many wait already, or when the store can't be
-	// used (RFC 5861, section 4). Default 0 or negative: not at all. It doesn't apply to "does not
-	// exist".
+	// StaleIfError is how long after its TTL a value is served if its load fails, if the load can't
+	// begin because too many loads wait, or if the store is unavailable (RFC 5861, section 4).
+	// Result.Err has the reason. It does not apply to "does not exist". Default 0 or negative: not
+	// at all.
 	StaleIfError time.Duration
 
-	// SoftTimeout is how long a caller for whom there is a stale value, by either window, waits for
-	// the load before it gets the stale one; the load goes on. Default 0 or negative: within
-	// StaleWhileRevalidate it doesn't wait, within StaleIfError alone it waits for as long as the
-	// load takes.
+	// SoftTimeout is how long a caller waits for a load while there is a stale value in one of the
+	// two windows. Then the caller gets the stale value, and the load goes on. Default 0 or
+	// negative: within StaleWhileRevalidate callers don't wait; within StaleIfError alone they wait
+	// for the load.
 	SoftTimeout time.Duration
 
-	// Backoff is how long the whole fleet leaves an origin alone after a failed load of a key for
-	// which there is a value that can be served. It grows by half with each further failure, up to
-	// three times, and is shortened by a random fifth at most; it is never shorter than ErrorTTL
-	// nor longer than the value can be served. Default 10 seconds.
+	// Backoff is how long no process of the fleet loads a key again after a failed load, if there
+	// is a stale value to serve. It grows by half with each further failure, up to three times
+	// Backoff, and is shortened at random by a fifth at most. It is at least ErrorTTL, and ends when
+	// the stale value can't be served any longer. Default 10 seconds.
 	Backoff time.Duration
 
-	// EarlyRefresh is the beta of XFetch: before a value's TTL is over, a reader decides by lot to
-	// refresh it behind its callers' backs, the more likely the nearer the end is and the longer
-	// the load takes (see the package documentation). 1 is the paper's default, more is earlier. A
-	// value that was Set has no load time, so its first expiry is not early. Default 0 or negative:
-	// off.
+	// EarlyRefresh is the beta of XFetch (Vattani, Chierichetti, Lowenstein, VLDB 2015): a reader
+	// decides at random to refresh a value in the background before its TTL is over. The nearer the
+	// end and the slower the load, the more likely. 1 is the paper's default; a larger beta
+	// refreshes earlier. A value from Set has no load time and is not refreshed early. Default 0 or
+	// negative: off.
 	EarlyRefresh float64
 
-	// Version is raised by one by a release of your program in which stored values mean something
-	// else: a field was renamed, say, or has another type. Releases of neighbouring versions, like
-	// 4 and 5, have their values and loads side by side, as long as both run, and what one of them
-	// changes is changed for both. Values of any other version are misses. See "Changing what is
-	// stored" in the package documentation. Default 0; at most 1,000,000.
+	// Version tells releases of your program apart. Raise it by one in a release in which stored
+	// values mean something else, for instance because a field has a new name or type. Releases
+	// with neighbouring versions, such as 4 and 5, keep their values side by side while both run,
+	// and a change by either reaches both. Values of other versions are misses. See "Changing what
+	// is stored" in the package documentation. Default 0; at most 1,000,000.
 	Version int
 
-	// StrongReads has every call return what is at least as new as the changes (Invalidate,
-	// MarkStale, InvalidateTags, Set, Update and the others) that had returned, in any process,
-	// when it was begun. Without it this is so at once in the process that made the change, and in
-	// the others when its message has arrived: a fraction of a millisecond as a rule. The price:
-	// who comes while a look-up or a load of the key is under way in the process waits for it, and
-	// then takes part in one more look-up, and where that finds nothing, as after a load that is
-	// not stored, or a Refresh, in one more load. It excludes Local and SoftTimeout, and "What is
-	// not promised" in the package documentation has what it needs of the store. Default: off.
+	// StrongReads makes every call return a value at least as new as every change that had
+	// returned, in any process, before the call began: Invalidate, MarkStale, InvalidateTags, Set,
+	// Update and their variants. Without it, this holds at once in the process that made the
+	// change, and in others when its message arrives, usually within a fraction of a millisecond.
+	//
+	// The price: a call that begins while the process already looks up or loads the key waits for
+	// that, and then for one more look-up, shared by all such calls. If the look-up finds nothing,
+	// for instance after a load that was not stored, it waits for one more load, too. StrongReads
+	// excludes Local and SoftTimeout. "What is not promised" in the package documentation has its
+	// limits. Default: off.
 	StrongReads bool
 
-	// LeaseTTL is how long a process that dies can hold a key. A live leader renews its lease at a
-	// third of it. Default 3 seconds; at least 10 ms.
+	// LeaseTTL is how long a key stays leased after its leader has died. A live leader renews its
+	// lease after each third of LeaseTTL. Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
 
 	// LoadTimeout is the longest a load may take, and so the longest a key can be held. Default 30
 	// seconds.
 	LoadTimeout time.Duration
 
-	// MaxLoads is how many loads of this cache run at a time in this process; up to 64 times as
-	// many more wait for a slot, in order, for LoadTimeout at most. Default 64; negative: no limit.
+	// MaxLoads is how many loads of this cache run at a time in this process. Up to 64 times as
+	// many wait for a slot, in order, for LoadTimeout at most. Default 64; negative: no limit.
 	MaxLoads int
 
-	// Limiter takes MaxLoads' place: one budget for several caches.
+	// Limiter replaces MaxLoads by a budget that several caches share. Default: none.
 	Limiter *Limiter
 
-	// MaxWaiters is how many callers may wait for one key at a time in this process; one more gets
-	// ErrOverloaded. Default 65,536; negative: no limit.
+	// MaxWaiters is how many callers may wait for one key at a time in this process. Further
+	// callers get ErrOverloaded. Default 65,536; negative: no limit.
 	MaxWaiters int
 
-	// OnStoreDown says what a Get does when the store can't be used. Default FailOpen.
+	// OnStoreDown says what a Get does while the store is unavailable. Default FailOpen.
 	OnStoreDown StorePolicy
 
-	// MaxValueSize is the size in bytes, encoded, above which a value is given to its callers but
-	// not stored. Default 8 MiB.
+	// MaxValueSize is the largest size of an encoded value, in bytes. Callers get a larger value,
+	// but it is not stored. Default 8 MiB.
 	MaxValueSize int
 
 	// Local is the process-local tier, in front of the store. Default: none.
 	Local Local[V]
 
-	// Codec turns values into bytes and back. Default: JSON, and string and []byte as they are. A
-	// []byte value then aliases what was read: like every value, it is shared and must not be
-	// changed.
+	// Codec turns values into bytes and back. Default: JSON, except that string and []byte are
+	// stored as they are. A []byte value then aliases the bytes that were read; like every value,
+	// it is shared and must not be changed.
 	Codec Codec[V]
 
-	// Empty reports values that mean "does not exist", such as an empty map: they are stored as the
-	// null sentinel, and every caller gets the zero V and ErrNotFound instead.
+	// Empty reports whether a value means "does not exist", for instance an empty map. Such a value
+	// is stored as the null sentinel, and every caller gets the zero V and ErrNotFound. Default: no
+	// value means that.
 	Empty func(V) bool
 
-	// ErrorText is what of a load's error other processes get to read. Default: its message; at
-	// most 256 bytes of either.
+	// ErrorText returns the text of a load's error that other processes may read. At most 256 bytes
+	// of it are used. Default: the error's message.
 	ErrorText func(error) string
 
-	// Errors are sentinels, such as sql.ErrConnDone or your own: for the error of a load that has
-	// failed in another process, errors.Is says of them what it says in that process. At most 64,
-	// none of them ErrNotFound, which needs no mention; the same in every process that uses the
-	// cache. One that a release knows by another place in the list, or another text, it doesn't
-	// recognise: append new ones. Default: none; context.DeadlineExceeded crosses in any case, and
-	// context.Canceled never, which would say that the caller has given up.
+	// Errors are sentinel errors, such as sql.ErrConnDone or your own, that errors.Is recognises in
+	// every process. If a load fails in another process, errors.Is reports for them what it reports
+	// there. At most 64; not ErrNotFound, which needs no mention. Every process that uses the cache
+	// needs the same list: an error is recognised by its place in the list and its text, so append
+	// new ones. context.DeadlineExceeded always crosses; context.Canceled never does, because it
+	// would tell callers that they gave up themselves. Default: none.
 	Errors []error
 
-	// Switch takes the cache out of the path of its calls while the program runs, and may be that
-	// of several caches. Default: none; the cache is always on.
+	// Switch takes the cache out of the path of its calls while the program runs. Several caches
+	// may share one. Default: none; the cache is always on.
 	Switch *Switch
 
-	// Audit has some of the hits checked against the origin. Default: none.
+	// Audit compares some hits with the origin. Default: none.
 	Audit Audit
 
-	// Same reports whether two values are the same to callers, where what is stored is compared
-	// with what was loaded (Audit, ModeShadow). It may be called at any time by many goroutines,
-	// and Close waits until it returns. Default: they are encoded in the same bytes, which a codec
-	// that encodes a value in different ways (a map of gob, protobuf) makes useless.
+	// Same reports whether two values are equal for callers. Audit and ModeShadow use it to compare
+	// a stored value with a loaded one. Many goroutines may call it at any time; Close waits until
+	// it returns. Default: both have the same encoded bytes. If the codec can encode one value in
+	// different ways (gob with maps, protobuf), set Same.
 	Same func(a, b V) bool
 
-	// Observer is told of hits, loads and everything else. Default none.
+	// Observer is told of hits, loads and all other events. Default: none.
 	Observer Observer
 
-	// Logger gets a line when something needs an operator, and when it is over; and one, once, for
-	// each of what is allowed and hardly meant: a key or a tag with * in it is invalidated, which
-	// stands for itself alone; a value is fresh for less time than its load took; the codec loses a
-	// part of one of the first values, such as a field that is not exported; LeaseTTL is below what
-	// a step of the store may take; another cache of this process has the same name in the same
-	// store, and other options. Default slog.Default().
+	// Logger gets a line when something needs an operator, and a line when it is over. It also gets
+	// one line, once, for each use that is allowed but probably a mistake: a key or tag with * in it
+	// is invalidated (* has no special meaning); a value is fresh for less time than its load took;
+	// the codec loses a part of a value, such as a field that is not exported; LeaseTTL is shorter
+	// than a step of the store may take; another cache of this process has the same name and store,
+	// but other options. docs/operations.md explains each line. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Local configures the process-local tier: decoded values that are answered with without asking the
-// store. A change by any process removes them as soon as its message arrives, and while messages
-// don't arrive none is answered with. It needs a store whose messages arrive, so it works from the
-// moment the store listens (see Warm).
+// Local configures the process-local tier: decoded values that are served without asking the store.
+// A change by any process removes a value as soon as its message arrives. While messages don't
+// arrive, the tier is not used; so it works from the moment the store listens (see Store.Warm).
 type Local[V any] struct {
 	// Entries is how many values the tier holds, or with Weigh their total weight. Default 0: there
 	// is no tier.
 	Entries int
 
-	// TTL is how long a value is answered with until the store is asked again; never beyond the
+	// TTL is how long a value is served before the store is asked again, and never longer than the
 	// value's own TTL. Default 1 minute; at least 1 ms.
 	TTL time.Duration
 
-	// Weigh returns the weight of a value, which counts as 1 at least. It may be called at any time
-	// by many goroutines. Default: 1 for each.
+	// Weigh returns the weight of a value; 0 counts as 1. Many goroutines may call it at any time.
+	// Default: each value weighs 1.
 	Weigh func(key string, v V) uint32
 
-	// Clone copies a value, for each answer from the tier. Callers that share a flight share what
-	// it brings, all the same. Default: none; then all who get a value share it and must not change
-	// it.
+	// Clone copies a value for each answer from the tier. Callers that share a flight still share
+	// its result. Default: none; all callers share the value and must not change it.
 	Clone func(V) V
 }
 
-// StorePolicy says what a Get does when there is no usable answer from the store.
+// StorePolicy says what a Get does without a usable answer from the store.
 type StorePolicy uint8
 
 const (
-	// FailOpen loads, coalesced in this process only, and stores nothing.
+	// FailOpen loads, coalesced within this process, and stores nothing.
 	FailOpen StorePolicy = iota
 	// FailClosed returns ErrUnavailable.
 	FailClosed

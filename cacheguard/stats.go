@@ -6,13 +6,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
-// Stats is what a cache looks like at a moment. Numbers that belong to one load or one caller may
-// be of slightly different moments.
+// Stats is a snapshot of a cache. Its numbers may be of slightly different moments.
 type Stats struct {
 	LocalEntries int // in the process-local tier
 
-	// Hits of the process-local tier so far, of values and of "does not exist". They are counted
-	// here only for an Observer that is not told of each (HitsUntold), and are 0 else.
+	// Hits of the process-local tier so far, of values and of "does not exist". They are 0 unless
+	// the Observer implements HitsUntold.
 	LocalHits, LocalNegativeHits uint64
 
 	LoadsRunning int // calls of load functions that have not returned, the late ones included
@@ -20,29 +19,29 @@ type Stats struct {
 	Flights      int // keys that are being looked up, waited for or loaded
 	Callers      int // who wait for them
 
-	// Changes is how many keys this process has changed so far (Invalidate, MarkStale, Set and
-	// their like), and tags, and how often the whole cache; a key once for each time. Unsent are
-	// those that the store has not been told of, or perhaps has forgotten, and SentLate those that
-	// it was told of later than when they were made. See ErrPending.
+	// Changes counts the keys, tags and whole caches that this process has changed so far, by
+	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
+	// the store does not have, or perhaps has lost. SentLate counts those that the store was told of
+	// later than when they were made. See ErrPending.
 	Changes  uint64
 	Unsent   int
 	SentLate uint64
 
-	// 1 if a Switch has taken the cache out of the path of its calls, in one way or the other.
+	// 1 while the cache's Switch is off, or in shadow.
 	SwitchedOff, InShadow int
 
-	// Answers that were compared with the origin (Audit, ModeShadow), and how many of them were
-	// wrong: see Difference.Wrong and Nines.
+	// Answers that were compared with the origin (Audit, ModeShadow), and those of them that were
+	// wrong. See Difference.Wrong and Nines.
 	Compared, Wrong uint64
 
-	// Circuit breakers of the store that are open, and how many there are: one for a server,
-	// several for a cluster. Both are 0 if the store has none.
+	// Open circuit breakers of the store, and all of them: one per server, several in a cluster. Both
+	// are 0 if the store has none.
 	BreakersOpen, Breakers int
 }
 
-// Nines is how consistent the answers that were compared have been, in nines: 3 is 99.9 percent. As
-// long as none was wrong, it is what it would be if the next one were, so that it grows with what
-// is known: 999 right ones are 3 nines.
+// Nines says how consistent the compared answers were, in nines: 3 means 99.9 percent. While no
+// answer was wrong, it is the value that one wrong answer would give, so it grows with the number of
+// comparisons: 999 right answers are 3 nines.
 func (s Stats) Nines() float64 {
 	if s.Wrong == 0 {
 		return math.Log10(float64(s.Compared + 1))
@@ -50,22 +49,22 @@ func (s Stats) Nines() float64 {
 	return math.Log10(float64(s.Compared) / float64(s.Wrong))
 }
 
-// Attacher is what an Observer implements, too, that reads gauges of the caches it observes. New
-// calls Attach with the name of the cache, and Close calls detach; several caches may have one
-// name. stats may be called at any time, also during detach and after it, by any goroutine; it
-// takes microseconds, and a little for each key that is being loaded.
+// Attacher is implemented by an Observer that reads gauges of its caches. New calls Attach with the
+// name of the cache, and Close calls detach. Several caches may have the same name. Any goroutine may
+// call stats at any time, even during and after detach. A call of stats takes microseconds, and a
+// little more for each key that is being loaded.
 type Attacher interface {
 	Attach(cache string, stats func() Stats) (detach func())
 }
 
-// HitsUntold is what an Observer implements, too, that can do without an EventHit for each hit of
-// the process-local tier, which an event would make twice as slow. It reports whether that is so;
-// New asks once. They are counted in Stats then.
+// HitsUntold is implemented by an Observer that needs no EventHit for hits of the process-local tier.
+// An event would make such a hit twice as slow. If LocalHitsUntold returns true, these hits are
+// counted in Stats instead. New calls it once.
 type HitsUntold interface {
 	LocalHitsUntold() bool
 }
 
-// Breakers is what a Store implements, too, if it has circuit breakers.
+// Breakers is implemented by a Store that has circuit breakers.
 type Breakers interface {
 	// Breakers returns how many are open, and how many there are.
 	Breakers() (open, all int)

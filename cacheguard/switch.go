@@ -14,18 +14,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Switch takes caches out of the path of their calls while the program runs, and puts them back:
-// all caches of this process, also those of package middleware, that have it in their Options. The
-// zero Switch is on. It is safe for concurrent use, and must not be copied.
+// Switch takes caches out of the path of their calls while the program runs, and puts them back. It
+// applies to all caches of this process, and of package middleware, that have it in their Options.
+// The zero Switch is on. A Switch is safe for concurrent use and must not be copied.
 //
 //	var products cacheguard.Switch // Options.Switch: &products
 //
 //	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
 //	err = errors.Join(err, products.Set(mode))
 //
-// Other processes have switches of their own. While one is off, changes that its process makes go
-// out as ever, and so does what the other processes tell it: when it is on again, it serves nothing
-// that is older than a change.
+// Other processes have switches of their own. While a switch is off, its process still sends its
+// changes and hears those of others. So when it is on again, it serves nothing that is older than a
+// change.
 type Switch struct {
 	mode atomic.Uint32
 
@@ -39,8 +39,8 @@ type attached struct {
 	log  *slog.Logger
 }
 
-// Mode is what a Switch does to the calls that begin while it is in it. Calls that have begun
-// before go on as they have begun.
+// Mode is the state of a Switch. It applies to calls that begin in it; calls that began before are
+// not affected.
 type Mode uint8
 
 const (
@@ -93,8 +93,8 @@ var (
 	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
 )
 
-// Set has calls that begin from now on go by the mode, and each cache log a line if it was another
-// one before. A mode that is none is an error, and changes nothing.
+// Set changes the mode for calls that begin from now on. If the mode was another one, each cache logs
+// a line. An unknown mode is an error and changes nothing.
 func (s *Switch) Set(m Mode) error {
 	if int(m) >= len(modeNames) {
 		return fmt.Errorf("cacheguard: %d is no mode of a Switch", m)

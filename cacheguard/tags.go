@@ -10,23 +10,23 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags),
-// fresh, stale and negative ones, in a time that doesn't depend on how many there are: nothing that
-// was loaded before it is served after it, whenever it is stored. A load that is under way goes on
-// for those who wait for it already. What it doesn't touch are back-offs after failed loads.
+// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh,
+// stale and negative values. The time does not depend on their number. A value that was loaded
+// before the call is never served after it, even if it is stored later. A load that is under way
+// goes on for callers that already wait. Back-offs after failed loads are not affected.
 //
-// It goes through although ctx ends. What other processes read from the store agrees with it at
-// once, and in a cluster when its message arrives; what they have at hand, flights and the local
-// tier, always then. An error that wraps ErrPending says that the store could not be told, and will
-// be: until then, old values may be served by other processes than this one.
+// The call is carried out even if ctx ends. Other processes' reads of the store see it at once, in a
+// cluster when its message arrives. Their flights and local tiers follow when the message arrives.
+// If the error wraps ErrPending, the store could not be told yet: this process repeats it, and until
+// then other processes may serve old values.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
 
-// MarkStaleTags ages every value that was stored with one of these tags as a soft one
-// (Entry.SoftTags): it is refreshed by the next read, and until then served within its stale
-// windows, which begin now, at the latest. What is being loaded now may be older than the mark, and
-// counts as such. Otherwise it is like InvalidateTags.
+// MarkStaleTags makes every value stale that was stored with one of these tags as a soft tag
+// (Entry.SoftTags). The next read refreshes it; until then it is served within its stale windows,
+// which begin now at the latest. Values that are being loaded now become stale, too. Otherwise it
+// is like InvalidateTags.
 func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, softMark)
 }
@@ -98,7 +98,8 @@ func (e Entry[V]) allTags() (frame.Tags, error) {
 	return frame.MakeTags(all)
 }
 
-// InvalidateAll is InvalidateTags for a tag that all values of the cache have.
+// InvalidateAll invalidates all values of the cache, like InvalidateTags with a tag that every value
+// has.
 func (c *Cache[V]) InvalidateAll(ctx context.Context) error { return c.invalidateTags(ctx, nil) }
 
 func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {

@@ -10,27 +10,27 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Token is a moment on a store's clock, by which a read can demand something that is not older. It
-// is text in a cookie or a field of a request: see String and ParseToken. The zero Token demands
-// nothing.
+// Token is a moment on a store's clock. A read with a token returns nothing that was loaded before
+// that moment. String and ParseToken turn it into text and back, for a cookie or a header field.
+// The zero Token demands nothing.
 //
-// A token is no secret, and nobody has to be kept from making one up: a moment that has not come
-// yet is ignored, and any other one costs at most what a call of Refresh costs.
+// A token is no secret, and a made-up one does no harm: a moment in the future is ignored, and any
+// other one costs at most as much as a call of Refresh.
 type Token struct {
 	moment int64  // on the store's clock
 	came   uint32 // when Demanded was asked for it, on the clock of this process' flights; 0: it is not from there
 }
 
-// Committed returns a token for everything that was committed to the origin before it was called. A
-// read with the token (NotOlderThan), in any process, doesn't return a value of these caches, by
-// name, whose load had begun by then, whether or not the invalidation has arrived:
+// Committed returns a token for everything that was committed to the origin before the call. A read
+// with the token (see NotOlderThan), in any process, returns no value of the named caches whose
+// load had begun by then, whether or not the invalidation has arrived:
 //
 //	err = tx.Commit()
 //	token, err := cacheguard.Committed(ctx, store, "product", "catalog")
 //
-// It asks the store for its clock, in one trip for each cache. If the store has no answer,
-// Committed returns the error, and beside it a token by what this process knows of that clock and
-// 250 ms more: good enough unless the process has not reached the store yet.
+// Committed asks the store for its clock, in one trip per cache. If the store does not answer,
+// Committed returns the error and a token that this process estimates, 250 ms ahead. The estimate is
+// good unless the process has never reached the store.
 func Committed(ctx context.Context, store Store, caches ...string) (t Token, err error) {
 	if isNil(store) {
 		return t, errNilStore
@@ -49,25 +49,25 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 	return t, err
 }
 
-// NotOlderThan returns a context with which reads return nothing that was loaded before the token
-// was made, also those inside a load that is begun with it. The later of several tokens counts.
+// NotOlderThan returns a context whose reads return nothing that was loaded before the token was
+// made. This includes reads inside a load that is begun with the context. Of several tokens the
+// latest counts.
 //
-// If what is at hand may be older, the read takes part in a refresh: one load for all who demand so
-// at the same time, in the whole fleet, while others go on being answered as ever. The read then
-// waits for that load, and gets its error if it fails, or as with Refresh that of one that has
-// failed before, while its back-off lasts: an older value is not served in its place. Peek finds
-// nothing instead, and Local knows no context: see Result.NotOlderThan. Observers are told of both,
-// what was too old and what came in its place. A value that was stored by Set or Update before the
-// token was made counts as older: it costs one load more than is needed. A Set that comes after the
-// token counts as later, whenever its value was made: as Set says, with several writers of a key
-// use Update or Invalidate.
+// If the value at hand may be older, the read takes part in a refresh: one load for all calls of the
+// fleet that demand this at the same time. Other calls are answered as before. The read waits for
+// that load and gets its error if it fails; an older value is not served instead. While the back-off
+// after an earlier failure lasts, the read gets that error, as with Refresh. Peek finds nothing.
+// Cache.Local takes no context: check Result.NotOlderThan.
 //
-// What is promised needs a clock of the store that doesn't jump: a replica that takes its master's
-// place must not be further behind it than a failover takes. The token says when a load began and
-// not what it read: where one of which nothing was demanded has said NotModified, by a validator
-// that is too coarse for the change, the older value counts as new. A load that was begun without
-// the token may have made its value of older ones, from other caches: give the token to those who
-// begin loads, or invalidate what is made of others along with them.
+// A value that Set or Update stored before the token was made counts as older, which costs one
+// unneeded load. A Set after the token counts as newer, whenever its value was made; with several
+// writers of a key use Update or Invalidate.
+//
+// The promise has three conditions. The store's clock must not jump: a replica that replaces its
+// master may be behind by as much as a failover takes, and no more. A load that was begun without a
+// token must not return NotModified by a validator that is too coarse for the change. And a load
+// that was begun without the token may have read older values from other caches: begin such loads
+// with the token, or invalidate values together with those that they are made of.
 func NotOlderThan(ctx context.Context, t Token) context.Context {
 	if t.moment <= after(ctx) {
 		return ctx
@@ -75,7 +75,7 @@ func NotOlderThan(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), demand: true, after: t.moment})
 }
 
-// String is the token as text of letters and digits, at most 11 of them; "" for the zero Token.
+// String returns the token as text: at most 11 letters and digits, or "" for the zero Token.
 func (t Token) String() string {
 	if t.moment <= 0 {
 		return ""
@@ -83,7 +83,7 @@ func (t Token) String() string {
 	return strconv.FormatInt(t.moment, 36)
 }
 
-// ParseToken makes a token of its text. The text "" is the zero Token.
+// ParseToken returns the token of a text. The text "" is the zero Token.
 func ParseToken(text string) (Token, error) {
 	if text == "" {
 		return Token{}, nil
@@ -95,9 +95,8 @@ func ParseToken(text string) (Token, error) {
 	return Token{moment: int64(n)}, nil
 }
 
-// NotOlderThan reports whether the result's load is known to have begun after the token was made.
-// With a token of Demanded it is known of loads of this process that have begun since then, also of
-// those without a lease.
+// NotOlderThan reports whether the result's load is known to have begun after the token was made. A
+// token from Demanded also covers loads of this process without a lease that have begun since then.
 func (r Result[V]) NotOlderThan(t Token) bool {
 	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
 }
@@ -119,9 +118,8 @@ func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	return d
 }
 
-// Demanded is the token that reads with this context go by: that of NotOlderThan, or the zero Token
-// if it is from a moment that has not come yet. It remembers when it was asked for: see
-// Result.NotOlderThan.
+// Demanded returns the token of a context made by NotOlderThan, or the zero Token if its moment is in
+// the future. The token remembers when Demanded was called: see Result.NotOlderThan.
 func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 	came := flight.Now()
 	if t.moment = c.demanded(ctx); t.moment > 0 {

@@ -10,16 +10,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Watcher is what an Observer implements, too, that looks into the caches it observes, as package
-// statuspage does. New calls Watch, and Close calls detach; several caches may have one name. Such
-// an Observer is also told of some of the hits, 20 a second of each cache at most, picked at
-// random, by EventSampled: it can find the keys that are hit most without being told of each hit.
+// Watcher is implemented by an Observer that looks into its caches, as package statuspage does. New
+// calls Watch, and Close calls detach. Several caches may have the same name. A Watcher is also told
+// of some hits by EventSampled: at most 20 per second of each cache, picked at random. So it can find
+// the keys that are hit most without being told of every hit.
 type Watcher interface {
 	Watch(v View) (detach func())
 }
 
-// View looks into a cache. Its functions may be called at any time, also during detach and after
-// it, by any goroutine.
+// View looks into a cache. Any goroutine may call its functions at any time, even during and after
+// detach.
 type View struct {
 	Cache     string
 	Stats     func() Stats
@@ -29,8 +29,8 @@ type View struct {
 	Troubles  func() []StoreTrouble      // that last
 }
 
-// StoreTrouble is something that a cache can't use its store for. It lasts until that is done again
-// and works, and so beyond the end of its cause where nobody calls.
+// StoreTrouble is a use for which the store fails at present. It ends when that use succeeds again;
+// without calls it lasts beyond the end of its cause.
 type StoreTrouble struct {
 	Use           string // "reading", "leases", "storing results" or "changes"
 	Since         time.Time
