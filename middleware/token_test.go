@@ -152,7 +152,9 @@ func TestTokenMeetsARun(t *testing.T) {
 						t.Errorf("request %d got %q, want %q", i, got, want)
 					}
 				}
-				if n := s.runs.Load(); n != 2 {
+				// One more if the second of them looks before the first one's run is stored, and asks for
+				// a run of its own after that.
+				if n := s.runs.Load(); n != 2 && n != 3 {
 					t.Errorf("the handler ran %d times", n)
 				}
 			})
