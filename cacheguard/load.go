@@ -147,7 +147,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	if slot != nil {
 		in.limiter = c.opts.Limiter
 	} else {
-		slot = func() {}
+		slot = nothing
 	}
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	if desk.From(ctx) != nil {
@@ -157,11 +157,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	c.loads.all.Add(1)
 	c.loads.running.Add(1)
 	began := time.Now()
-	end := func() {}
-	if c.watched {
-		leased := w.all[0].State != protocol.Alone
-		end = c.loads.begin(&LoadUnder{Key: w.all[0].name, More: len(w.all) - 1, Since: began, Leased: leased}, w.callers)
-	}
+	end := w.shown(began)
 	go func() {
 		defer c.loads.all.Done()
 		defer slot()
@@ -192,6 +188,17 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 		outs = w.call(ctx)
 		err = nil
 	}()
+}
+
+func nothing() {} // a literal in generic code would be an allocation
+
+// shown has a Watcher see the load until end is called.
+func (w *work[V]) shown(since time.Time) (end func()) {
+	if !w.run.cache.watched {
+		return nothing
+	}
+	leased := w.all[0].State != protocol.Alone
+	return w.run.cache.loads.begin(&LoadUnder{Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased}, w.callers)
 }
 
 // finished is how a load ended for each of its keys; err is what ended its goroutine.
