@@ -1,17 +1,14 @@
 package redisstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,54 +27,6 @@ type ScanOptions struct {
 	// Scanned.Found then has the keys with it. Keys of more than 512 bytes aren't found. Default:
 	// none are looked for.
 	Hash string
-}
-
-// Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members
-// whose names end in _ns.
-type Scanned struct {
-	Cache string `json:"cache"`
-	Whole bool   `json:"whole"` // all of it: neither the limit nor the context ended it before
-
-	Values    int           `json:"values"`
-	Bytes     int64         `json:"bytes"` // of values, without what Redis needs for each
-	Largest   int64         `json:"largest"`
-	States    map[State]int `json:"states"`          // of values
-	NotFound  int           `json:"not_found"`       // of the fresh and stale ones, those that say so
-	Unchecked int           `json:"unchecked"`       // values of more than 4 KiB, of which no more than the header and the tags was looked at
-	Leases    int           `json:"leases"`          // loads under way
-	Records   int           `json:"records"`         // of loads that left no value
-	Newer     int           `json:"newer"`           // values of later programs
-	Found     []string      `json:"found,omitempty"` // keys with the hash that was looked for
-	Ages      []ScanBucket  `json:"ages"`            // of values that can be read
-	Lifetimes []ScanBucket  `json:"lifetimes"`       // until Redis removes the values; those without an end are in the last one
-}
-
-// ScanBucket counts what is below a bound, and not below that of the bucket before it.
-type ScanBucket struct {
-	Below time.Duration `json:"below_ns"` // 0 of the last one, which has none
-	Count int           `json:"count"`
-}
-
-var scanBounds = []time.Duration{
-	time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 0,
-}
-
-func newBuckets() []ScanBucket {
-	all := make([]ScanBucket, len(scanBounds))
-	for n, below := range scanBounds {
-		all[n].Below = below
-	}
-	return all
-}
-
-// countIn adds one to the bucket of a duration; below zero is for ever.
-func countIn(all []ScanBucket, d time.Duration) {
-	for n, b := range all {
-		if b.Below == 0 || d >= 0 && d < b.Below {
-			all[n].Count++
-			return
-		}
-	}
 }
 
 const (
@@ -395,79 +344,4 @@ func (scan *scanning) header(g glance) (h frame.Header, err error) {
 	}
 	h, _, err = frame.Parse(g.b)
 	return h, err
-}
-
-// String is a report of some lines, for people.
-func (sc Scanned) String() string {
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	part := "all of it"
-	if !sc.Whole {
-		part = "a part of it"
-	}
-	fmt.Fprintf(w, "cache\t%q, %s\n", sc.Cache, part)
-	fmt.Fprintf(w, "values\t%d, of %d bytes, the largest %d\n", sc.Values, sc.Bytes, sc.Largest)
-	for _, state := range states {
-		if n := sc.States[state]; n > 0 {
-			fmt.Fprintf(w, "  %s\t%s\n", state, share(n, sc.Values))
-		}
-	}
-	if sc.NotFound > 0 {
-		fmt.Fprintf(w, "  does not exist\t%s, fresh or stale\n", share(sc.NotFound, sc.Values))
-	}
-	if sc.Unchecked > 0 {
-		fmt.Fprintf(w, "unchecked\t%d of more than %d bytes, by their header only\n", sc.Unchecked, scanHead)
-	}
-	fmt.Fprintf(w, "leases\t%d loads under way, %d records of loads that left no value\n", sc.Leases, sc.Records)
-	if sc.Newer > 0 {
-		fmt.Fprintf(w, "newer\t%d values of later programs\n", sc.Newer)
-	}
-	for _, key := range sc.Found {
-		fmt.Fprintf(w, "found\t%q\n", key)
-	}
-	_ = w.Flush()
-	histogram(&text, "age", sc.Ages)
-	histogram(&text, "lifetime left in Redis", sc.Lifetimes)
-	return text.String()
-}
-
-// states are those that a scan counts, in the order of a report.
-var states = []State{StateFresh, StateStale, StateOnError, StateExpired, StateInvalid, StateUnshared, StateRemnant, StateUnreadable}
-
-func share(n, of int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(of)) }
-
-// histogram writes a line for each bucket up to the last that has something.
-func histogram(text *bytes.Buffer, what string, all []ScanBucket) {
-	most, last := 0, -1
-	for n, b := range all {
-		if most = max(most, b.Count); b.Count > 0 {
-			last = n
-		}
-	}
-	if last < 0 {
-		return
-	}
-	const width = 40
-	fmt.Fprintf(text, "%s\n", what)
-	for _, b := range all[:last+1] {
-		bound := "longer, or for ever"
-		if b.Below > 0 {
-			bound = "below " + brief(b.Below)
-		}
-		bar := strings.Repeat("#", (width*b.Count+most-1)/most)
-		fmt.Fprintln(text, strings.TrimRight(fmt.Sprintf("  %-20s%9d  %s", bound, b.Count, bar), " "))
-	}
-}
-
-// brief is a duration of one unit.
-func brief(d time.Duration) string {
-	for _, unit := range []struct {
-		name string
-		d    time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}} {
-		if d >= unit.d {
-			return fmt.Sprintf("%d %s", d/unit.d, unit.name)
-		}
-	}
-	return d.String()
 }
