@@ -191,7 +191,9 @@ func (m *master) note(err error, before uint64) {
 	case failed && m.answers.Load() != before:
 	case failed:
 		m.silent.Store(true)
-		m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error", m.link.Told(err))
+		if !m.spell.Told() {
+			m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error", m.link.Told(err))
+		}
 	case m.silent.Load() || m.spell.Told():
 		m.silent.Store(false)
 		m.spell.End(context.Background(), backLine, m.logger, "master", m.index)
