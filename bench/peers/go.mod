@@ -4,7 +4,8 @@ go 1.26.0
 
 require (
 	github.com/bsm/redislock v0.9.4
-	github.com/cacheguard/cacheguard v0.0.0
+	github.com/cacheguard/cacheguard v0.1.0
+	github.com/cacheguard/cacheguard/bench v0.1.0
 	github.com/dtm-labs/rockscache v0.1.1
 	github.com/go-redis/cache/v9 v9.0.0
 	github.com/go-redsync/redsync/v4 v4.18.1
@@ -18,6 +19,11 @@ require (
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cacheguard/cacheguard/cacheguard/lock/sqllock v0.1.0 // indirect
+	github.com/cacheguard/cacheguard/cacheguard/lock/zklock v0.1.0 // indirect
+	github.com/cacheguard/cacheguard/examples/catalog v0.1.0 // indirect
+	github.com/cacheguard/cacheguard/internal/pgtest v0.1.0 // indirect
+	github.com/cacheguard/cacheguard/internal/zktest v0.1.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
@@ -81,4 +87,15 @@ require (
 	modernc.org/sqlite v1.60.1 // indirect
 )
 
-replace github.com/cacheguard/cacheguard => ../..
+replace (
+	github.com/cacheguard/cacheguard => ../..
+	github.com/cacheguard/cacheguard/bench => ..
+	github.com/cacheguard/cacheguard/cacheguard/lock/sqllock => ../../cacheguard/lock/sqllock
+	github.com/cacheguard/cacheguard/cacheguard/lock/zklock => ../../cacheguard/lock/zklock
+	github.com/cacheguard/cacheguard/cacheguard/outbox => ../../cacheguard/outbox
+	github.com/cacheguard/cacheguard/cacheguard/promobserver => ../../cacheguard/promobserver
+	github.com/cacheguard/cacheguard/examples/catalog => ../../examples/catalog
+	github.com/cacheguard/cacheguard/internal/browsertest => ../../internal/browsertest
+	github.com/cacheguard/cacheguard/internal/pgtest => ../../internal/pgtest
+	github.com/cacheguard/cacheguard/internal/zktest => ../../internal/zktest
+)

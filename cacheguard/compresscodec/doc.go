@@ -1,5 +1,7 @@
 // Package compresscodec is a cacheguard.Codec that compresses what another codec encodes, with S2
-// or Zstandard, by github.com/klauspost/compress.
+// or Zstandard, by github.com/klauspost/compress. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/compresscodec
 //
 //	codec, err := compresscodec.New(compresscodec.Options[Catalog]{Algorithm: compresscodec.Zstd})
 //	catalogs, err := cacheguard.New(store, cacheguard.Options[Catalog]{Name: "catalog", Codec: codec})

@@ -1,5 +1,7 @@
 // Package msgpackcodec is a cacheguard.Codec that stores values as MessagePack, by
-// github.com/vmihailenco/msgpack/v5.
+// github.com/vmihailenco/msgpack/v5. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/msgpackcodec
 //
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{
 //		Name: "product", Codec: msgpackcodec.Codec[Product]{},

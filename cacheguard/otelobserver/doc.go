@@ -1,6 +1,8 @@
 // Package otelobserver traces loads and the waits for them with OpenTelemetry, and measures what
 // caches do. It uses the API only; which SDK and which exporter there are is the program's to
-// choose.
+// choose. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/otelobserver
 //
 //	observer, err := otelobserver.New(otelobserver.Options{})
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: observer})
@@ -50,7 +52,7 @@
 //	hit of the process-local tier, 35 to 70 ns    1.00 to 1.06
 //	hit in Redis                                  0.97 to 1.07
 //
-//	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|otel)' -benchtime 1x -cpu 1,2 ./cacheguard
+//	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|otel)' -benchtime 1x -cpu 1,2 ./internal/alltest
 //
 // A load costs one span, its metrics and, if it is sampled, 27 bytes in the store; a wait one span.
 //

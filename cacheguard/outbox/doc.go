@@ -1,7 +1,9 @@
 // Package outbox makes the invalidation of cached values part of the database transaction that
 // changes them. A process that dies after its commit and before it has told the cache leaves the
 // old value there until its TTL is over; with an outbox it leaves a row in a table, and any process
-// of the fleet delivers what the row says.
+// of the fleet delivers what the row says. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/outbox
 //
 //	box, err := outbox.New(db, store, outbox.Options{Dialect: sqllock.PostgreSQL})
 //	if err != nil { ... }

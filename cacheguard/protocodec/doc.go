@@ -1,5 +1,7 @@
 // Package protocodec is a cacheguard.Codec that stores Protocol Buffers messages, by
-// google.golang.org/protobuf.
+// google.golang.org/protobuf. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/protocodec
 //
 //	products, err := cacheguard.New(store, cacheguard.Options[*pb.Product]{
 //		Name: "product", Codec: protocodec.Codec[*pb.Product]{},

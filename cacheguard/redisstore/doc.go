@@ -244,9 +244,9 @@
 // Store.Inspect says what stands under a key of a cache and what a caller would get, and Store.Scan
 // what stands there of a cache. A command does both:
 //
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -find a1b2c3d4e5f60718 product
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 product 42
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -scan product
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -find a1b2c3d4e5f60718 product
 //
 // With -diagnose it runs Store.Diagnose. The others run no script and write nothing, so a replica
 // can be asked, too. A user of Redis 7 for whom this holds whatever they do:

@@ -20,8 +20,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
-	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -417,29 +415,6 @@ func lasts(l *redisstore.InspectedLease) time.Duration {
 		return l.Outcome.BackoffLeft
 	}
 	return l.Left
-}
-
-// The codecs' names are theirs.
-func TestInspectNamesCodecs(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
-	compressed := func(inner cacheguard.Codec[string]) any {
-		c, err := compresscodec.New(compresscodec.Options[string]{Inner: inner})
-		must(t, err)
-		return c
-	}
-	for _, codec := range []any{
-		cacheguard.JSON[string]{}, msgpackcodec.Codec[string]{}, compressed(nil), compressed(cacheguard.JSON[string]{}),
-		compressed(msgpackcodec.Codec[string]{}), compressed(struct{ cacheguard.Codec[string] }{}),
-	} {
-		name := codec.(interface{ Name() string }).Name()
-		h := made(0)
-		h.Codec = frame.Fingerprint(name, 0)
-		must(t, r.rdb.Set(t.Context(), r.valueName(name), frame.New(h, nil), 0).Err())
-		if v := inspected(t, r.store.Store, name).Value; v.Codec != name {
-			t.Errorf("%q is said to be %q", name, v.Codec)
-		}
-	}
 }
 
 // Whatever stands in Redis, it is said to be what it is, and nothing else happens.

@@ -30,7 +30,7 @@
 //	hit of the process-local tier, 35 to 70 ns    1.01 to 1.05
 //	hit in Redis                                  0.98 to 1.08
 //
-//	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|slog)' -benchtime 1x -cpu 1,2 ./cacheguard
+//	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|slog)' -benchtime 1x -cpu 1,2 ./internal/alltest
 //
 // Its memory is bounded: one small entry for each cache and kind that had something to write.
 //

@@ -1,6 +1,8 @@
 // Package sqllock has distributed locks in a table of a database that a program has anyway:
 // PostgreSQL, or SQLite for the processes of one machine. It needs database/sql alone, so the
-// driver is yours.
+// driver is yours. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/lock/sqllock
 //
 // A lock is a row: the name, a random token of its owner, when it expires, and a fencing token. It
 // is taken by one statement, INSERT ... ON CONFLICT DO UPDATE ... WHERE it is free or has expired,

@@ -1,6 +1,8 @@
 // Package zklock is a distributed lock on ZooKeeper: those who want a name create a node each below
 // the node of the name, ZooKeeper numbers them, and the lowest number has the lock. The nodes are
-// ephemeral, so the end of a session gives back what it had.
+// ephemeral, so the end of a session gives back what it had. It is a module of its own:
+//
+//	go get github.com/cacheguard/cacheguard/cacheguard/lock/zklock
 //
 // Who isn't first watches the node directly before its own and nobody else's, so a release wakes
 // one, however many wait, and they have it in the order in which they came. A node bears the name

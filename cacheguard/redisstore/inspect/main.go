@@ -2,9 +2,9 @@
 // what the value is good for and why, when its tags were invalidated, who loads it or how the last
 // load failed, and who waits.
 //
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 product 42
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -scan product
-//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect -redis localhost:6379 -diagnose
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 product 42
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -scan product
+//	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -diagnose
 //
 // The first argument is Options.Name of the cache, the second the key as callers give it. With
 // -value it shows the value, too: JSON, MessagePack, text, and what compresscodec has compressed of

@@ -79,6 +79,32 @@ type product struct {
 	More  []string `json:"more,omitempty"`
 }
 
+// Each codec's name is known to Inspect, which finds only a fingerprint of it.
+func TestNamesOfCodecs(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	compressed := func(inner cacheguard.Codec[string]) cacheguard.Codec[string] {
+		c, err := compresscodec.New(compresscodec.Options[string]{Inner: inner})
+		must(t, err)
+		return c
+	}
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "named"})
+	must(t, err)
+	defer s.Close()
+	for _, codec := range []cacheguard.Codec[string]{
+		cacheguard.JSON[string]{}, msgpackcodec.Codec[string]{}, compressed(nil), compressed(cacheguard.JSON[string]{}),
+		compressed(msgpackcodec.Codec[string]{}), compressed(struct{ cacheguard.Codec[string] }{cacheguard.JSON[string]{}}),
+	} {
+		name := codec.(interface{ Name() string }).Name()
+		stored(t, rdb, "named", name, codec, "text")
+		found, err := s.Inspect(t.Context(), name, "k")
+		must(t, err)
+		if found.Value == nil || found.Value.Codec != name {
+			t.Errorf("%q is said to be %+v", name, found.Value)
+		}
+	}
+}
+
 // The command says of each kind of value what it is, to people and to machines.
 func TestValues(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})

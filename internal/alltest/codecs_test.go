@@ -1,7 +1,8 @@
-package cacheguard_test
+package alltest
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,35 @@ type unnamed struct{ codec cacheguard.Codec[note] }
 
 func (u unnamed) Append(dst []byte, v note) ([]byte, error) { return u.codec.Append(dst, v) }
 func (u unnamed) Decode(src []byte) (note, error)           { return u.codec.Decode(src) }
+
+// observing is an Observer.
+type observing func(cacheguard.Event)
+
+func (o observing) Observe(_ context.Context, e cacheguard.Event) { o(e) }
+
+// openOn opens a cache as a process of a fleet does: all that are opened on one store share it.
+func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
+	t.Helper()
+	if opts.Name == "" {
+		opts.Name = "notes"
+	}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	c, err := cacheguard.New(store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// gives checks what a Get answers if a load of the key returns loaded.
+func gives[V comparable](t *testing.T, c *cacheguard.Cache[V], key string, loaded, want V) {
+	t.Helper()
+	got, err := c.Get(t.Context(), key, func(context.Context) (V, error) { return loaded, nil })
+	if got != want || err != nil {
+		t.Errorf("Get(%q) gives %v, %v; want %v", key, got, err, want)
+	}
+}
 
 // noteCodecs are all codecs, those that read each other's bytes under one name.
 func noteCodecs(t *testing.T) (names []string, codecs []cacheguard.Codec[note]) {
@@ -48,7 +78,7 @@ func noteCodecs(t *testing.T) (names []string, codecs []cacheguard.Codec[note]) 
 // and never an error nor another value; what the same one wrote, compressed by whatever algorithm,
 // is a hit.
 func TestCodecChanges(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		names, codecs := noteCodecs(t)
 		for _, text := range []string{"short", strings.Repeat("a long one, ", 1000)} {
 			for i, writes := range codecs {
@@ -113,22 +143,22 @@ func TestBytesACodecCantRead(t *testing.T) {
 		long := strings.Repeat("long ", 1000)
 
 		store := memstore.New(memstore.Options{})
-		getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", returning(long)).gives(long, nil)
-		getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "k", returning("short")).gives("short", nil)
-		getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", returning("unexpected")).gives("short", nil)
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", long, long)
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "k", "short", "short")
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", "unexpected", "short")
 
 		// What can't be read could not be stored either.
-		getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", returning(long)).gives(long, nil)
-		getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", returning("short")).gives("short", nil)
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", long, long)
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", "short", "short")
 
 		texts := openOn(t, store, cacheguard.Options[string]{Name: "n", Codec: msgpackcodec.Codec[string]{}})
 		numbers := openOn(t, store, cacheguard.Options[int]{Name: "n", Codec: msgpackcodec.Codec[int]{}})
-		getting(t.Context(), t, texts, "k", returning("text")).gives("text", nil)
-		getting(t.Context(), t, numbers, "k", returning(5)).gives(5, nil)
-		getting(t.Context(), t, texts, "k", returning("anew")).gives("anew", nil)
+		gives(t, texts, "k", "text", "text")
+		gives(t, numbers, "k", 5, 5)
+		gives(t, texts, "k", "anew", "anew")
 
 		panics := openOn(t, store, cacheguard.Options[string]{Name: "n", Codec: panicsOnRead{}})
-		getting(t.Context(), t, panics, "k", returning("fine")).gives("fine", nil)
+		gives(t, panics, "k", "fine", "fine")
 	})
 }
 

@@ -1,4 +1,4 @@
-package cacheguard_test
+package alltest
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-const operationsPage = "../docs/operations.md"
+const operationsPage = "../../docs/operations.md"
 
 // The operations page has every line of the log with its level, and every cause, and no line that
 // is not in the code; every line names a heading that is there, and none has a key.
@@ -99,7 +100,7 @@ func TestOperationsMetrics(t *testing.T) {
 // The alerts are those of the page, and of metrics that there are; and Prometheus takes them, as
 // far as promtool is at hand.
 func TestOperationsAlerts(t *testing.T) {
-	const file = "../docs/alerts.yml"
+	const file = "../../docs/alerts.yml"
 	rules, page := read(t, file), read(t, operationsPage)
 	names, there := prometheusNames(t), headings(t)
 	metrics := regexp.MustCompile(`\bcacheguard_[a-z_]+`).FindAllString(rules, -1)
@@ -211,7 +212,7 @@ func newLogLines(t *testing.T) *logLines {
 	l := &logLines{t: t, lines: map[string]bool{}}
 	packages := map[string][]*ast.File{}
 	files := token.NewFileSet()
-	for _, root := range []string{".", "../middleware", "../internal"} {
+	for _, root := range []string{"../../cacheguard", "../../middleware", "../../internal"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -386,4 +387,13 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	}
 	x, ok := s.X.(*ast.Ident)
 	return ok && x.Name == pkg
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -1,4 +1,4 @@
-package statuspage_test
+package alltest
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/statuspage"
 	"github.com/cacheguard/cacheguard/internal/browsertest"
 )
@@ -18,13 +19,15 @@ import (
 // The page can be read on a phone and on a wide screen, light and dark, by people who see it and by
 // those who hear it; it shows what is new by itself, and stops when it is told to.
 func TestPageInABrowser(t *testing.T) {
-	p := newProcess(t, statuspage.Options{})
-	c := open(p, cacheguard.Options[int]{
-		Name: "stock of a shop with a very long name", ErrorTTL: -1, Audit: cacheguard.Audit{PerSecond: 100, Settle: time.Millisecond},
+	page, store := statuspage.New(statuspage.Options{}), memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	c := openOn(t, store, cacheguard.Options[int]{
+		Name: "stock of a shop with a very long name", Observer: page, ErrorTTL: -1,
+		Audit: cacheguard.Audit{PerSecond: 100, Settle: time.Millisecond},
 	})
 	b := browsertest.Open(t)
 	mux := http.NewServeMux()
-	mux.Handle("/debug/cacheguard/", p.page)
+	mux.Handle("/debug/cacheguard/", page)
 	server := httptest.NewServer(mux)
 	defer server.Close()
 

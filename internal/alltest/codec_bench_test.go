@@ -1,4 +1,4 @@
-package cacheguard_test
+package alltest
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // The codecs beside each other, in one run, on one value of some KB: a generated message that all
 // of them can store.
 //
-//	go test -run '^$' -bench BenchmarkCodec -count 6 ./cacheguard
+//	go test -run '^$' -bench BenchmarkCodec -count 6 ./internal/alltest
 func BenchmarkCodec(b *testing.B) {
 	type V = *typepb.Type
 	value := &typepb.Type{Name: "shop.Product", SourceContext: &sourcecontextpb.SourceContext{FileName: "shop/product.proto"}}

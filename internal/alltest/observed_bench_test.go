@@ -1,4 +1,4 @@
-package cacheguard_test
+package alltest
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 
 // What an observer costs a hit:
 //
-//	go test -run '^$' -bench BenchmarkObserved -benchtime 1x -cpu 1,2 ./cacheguard
+//	go test -run '^$' -bench BenchmarkObserved -benchtime 1x -cpu 1,2 ./internal/alltest
 //
 // Rounds with and without the observer take turns, so that both see the same machine; x/without is
 // the median of the ratios of neighbours. "none" is two caches without any: what the measurement

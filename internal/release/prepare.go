@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// prepare writes the version into every go.mod, and the hashes of the modules that get it into
+// every go.sum. The proxy has them afterwards.
+func prepare(r *repo, version string, p proxy) error {
+	cache, err := os.MkdirTemp("", "modules")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(cache)
+	env := apart(p.env(r), cache)
+	if err := workspace(r, version); err != nil { // it is packed with the root module
+		return err
+	}
+	for _, m := range r.modules {
+		if err := errors.Join(require(r, m, version), forget(r, m)); err != nil {
+			return err
+		}
+		if _, err := command(r.where(m), env, "go", "mod", "tidy"); err != nil {
+			return err
+		}
+		if m.released {
+			if err := p.add(r, m, version); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// require has a module require the version of the repository's others.
+func require(r *repo, m *mod, version string) error {
+	file := filepath.Join(r.where(m), "go.mod")
+	f, err := parse(file)
+	if err != nil {
+		return err
+	}
+	var all []*modfile.Require
+	for _, q := range f.Require {
+		if slices.Contains(m.needs, q.Mod.Path) {
+			q.Mod.Version = version
+		}
+		all = append(all, q)
+	}
+	f.SetRequireSeparateIndirect(all)
+	f.Cleanup()
+	text, err := f.Format()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+// forget takes the hashes of the repository's modules out of go.sum, so that tidy writes new ones.
+func forget(r *repo, m *mod) error {
+	file := filepath.Join(r.where(m), "go.sum")
+	text, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(text)) {
+		path, _, _ := strings.Cut(line, " ")
+		if !slices.ContainsFunc(r.modules, func(m *mod) bool { return m.path == path }) {
+			kept.WriteString(line)
+		}
+	}
+	return os.WriteFile(file, []byte(kept.String()), 0o644)
+}
+
+// workspace has go.work find the modules in the repository when others require them by version. The
+// go command would ask a proxy for their go.mod otherwise, where they aren't yet.
+func workspace(r *repo, version string) error {
+	file := filepath.Join(r.dir, "go.work")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	work, err := modfile.ParseWork(file, text, nil)
+	if err != nil {
+		return err
+	}
+	for _, m := range r.released() {
+		if err := work.DropReplace(m.path, versionOf(work, m.path)); err != nil {
+			return err
+		}
+		if err := work.AddReplace(m.path, version, "./"+strings.TrimPrefix(m.dir, "."), ""); err != nil {
+			return err
+		}
+	}
+	work.SortBlocks()
+	work.Cleanup()
+	return os.WriteFile(file, modfile.Format(work.Syntax), 0o644)
+}
+
+// versionOf is the version for which a go.work replaces a module, or "".
+func versionOf(work *modfile.WorkFile, path string) string {
+	for _, r := range work.Replace {
+		if r.Old.Path == path {
+			return r.Old.Version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// proxy is a folder that has modules as a module proxy serves them
+// (https://go.dev/ref/mod#goproxy-protocol).
+type proxy string
+
+// add publishes a module of the repository.
+func (p proxy) add(r *repo, m *mod, version string) (err error) {
+	escaped, err := module.EscapePath(m.path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(string(p), filepath.FromSlash(escaped), "@v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	write := func(name, text string) {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	gomod, err := os.ReadFile(filepath.Join(r.where(m), "go.mod"))
+	if err != nil {
+		return err
+	}
+	write("list", version+"\n")
+	write(version+".mod", string(gomod))
+	write(version+".info", fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339)))
+	archive, failed := os.Create(filepath.Join(dir, version+".zip"))
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	err = zip.CreateFromDir(archive, module.Version{Path: m.path, Version: version}, r.where(m))
+	return errors.Join(err, archive.Close())
+}
+
+// env has the go command find modules of the repository in the folder, outside of any workspace.
+// Their hashes are in no public database yet.
+func (p proxy) env(r *repo) []string {
+	root := r.modules[0].path // the root is required by all others
+	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod",
+		"GOPROXY=file://"+filepath.ToSlash(string(p))+","+goEnv("GOPROXY"), "GONOSUMDB="+root+","+root+"/*")
+}
+
+// apart has the go command put modules that it gets into a folder of their own, but get as many as
+// it can from those that are on the machine. A version that is packed again must not be found there
+// as it was before.
+func apart(env []string, cache string) []string {
+	before := "file://" + filepath.ToSlash(filepath.Join(goEnv("GOMODCACHE"), "cache", "download"))
+	for i, e := range env {
+		if own, ok := strings.CutPrefix(e, "GOPROXY=file://"); ok {
+			first, others, _ := strings.Cut(own, ",")
+			env[i] = "GOPROXY=file://" + first + "," + before + "," + others
+		}
+		if flags, ok := strings.CutPrefix(e, "GOFLAGS=-mod=mod"); ok {
+			env[i] = "GOFLAGS=-mod=mod -modcacherw" + flags
+		}
+	}
+	return append(env, "GOMODCACHE="+cache)
+}
+
+func goEnv(name string) string {
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// command runs a command in a folder, and returns what it has printed.
+func command(dir string, env []string, name string, args ...string) (string, error) {
+	c := exec.Command(name, args...)
+	c.Dir, c.Env = dir, env
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("in %s, %s %s: %w\n%s", dir, name, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// toy is a repository of three modules that is ready to be released as v0.1.0.
+type toy struct {
+	*testing.T
+	dir string
+}
+
+func newToy(t *testing.T) *toy {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skipf("%s is skipped: it needs git, and %v", t.Name(), err)
+	}
+	r := &toy{T: t, dir: t.TempDir()}
+	r.write("go.mod", "module example.com/toy\n\ngo 1.26.0\n")
+	r.write("toy.go", "package toy\n\nfunc Name() string { return \"toy\" }\n\nfunc Size() int { return 3 }\n")
+	r.write("wheel/go.mod", "module example.com/toy/wheel\n\ngo 1.26.0\n\nrequire example.com/toy v0.0.1\n")
+	r.write("wheel/wheel.go", "package wheel\n\nimport \"example.com/toy\"\n\nvar Of = toy.Name()\n")
+	r.write("internal/alltest/go.mod", "module example.com/toy/internal/alltest\n\ngo 1.26.0\n\n"+
+		"require (\n\texample.com/toy v0.0.1\n\texample.com/toy/wheel v0.0.1\n)\n")
+	r.write("internal/alltest/all_test.go", "package alltest\n\nimport _ \"example.com/toy/wheel\"\n")
+	r.write("go.work", "go 1.26.0\n\nuse (\n\t.\n\t./wheel\n\t./internal/alltest\n)\n")
+	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.0 (2026-01-31)\n\n- The toy.\n")
+	r.git("init", "-q")
+	r.commit()
+	r.release("prepare", "v0.1.0")
+	r.commit()
+	return r
+}
+
+func (r *toy) write(name, text string) {
+	r.Helper()
+	file := filepath.Join(r.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// replace puts another text into a file in the place of one that is there.
+func (r *toy) replace(name, old, with string) {
+	r.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, name))
+	if err != nil || !strings.Contains(string(text), old) {
+		r.Fatalf("%s is %q, %v", name, text, err)
+	}
+	r.write(name, strings.Replace(string(text), old, with, 1))
+}
+
+func (r *toy) git(args ...string) {
+	r.Helper()
+	args = append([]string{"-c", "user.name=toy", "-c", "user.email=toy@example.com"}, args...)
+	if _, err := command(r.dir, nil, "git", args...); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *toy) commit() {
+	r.Helper()
+	r.git("add", "--all")
+	r.git("commit", "-q", "-m", "toy: more")
+}
+
+// release runs the command, which has to succeed.
+func (r *toy) release(args ...string) string {
+	r.Helper()
+	var out strings.Builder
+	if err := run(append([]string{"-C", r.dir}, args...), &out); err != nil {
+		r.Fatal(err)
+	}
+	return out.String()
+}
+
+// A release that lacks nothing is tagged module by module.
+func TestCheckTellsTags(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	said := r.release("check", "v0.1.0")
+	for _, want := range []string{"git tag -a -m v0.1.0 v0.1.0\n", "git tag -a -m wheel/v0.1.0 wheel/v0.1.0\n", "no release before"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("check says %q, without %q", said, want)
+		}
+	}
+	if strings.Contains(said, "alltest") {
+		t.Errorf("check tags what is in no release: %q", said)
+	}
+}
+
+// Each mistake is named.
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(r *toy)
+		want  string
+	}{
+		"a file that is not committed": {func(r *toy) { r.write("new.txt", "new") }, "new.txt"},
+		"a tag that is there":          {func(r *toy) { r.git("tag", "wheel/v0.1.0") }, "there is a tag wheel/v0.1.0 already"},
+		"a newer release":              {func(r *toy) { r.git("tag", "v0.2.0") }, "v0.2.0 was released already"},
+		"a version that nobody is told of": {func(r *toy) {
+			r.replace("CHANGELOG.md", "## v0.1.0 (2026-01-31)", "## Unreleased")
+			r.commit()
+		}, "CHANGELOG.md"},
+		"a replace directive": {func(r *toy) {
+			r.replace("wheel/go.mod", "require", "replace example.com/other => ../other\n\nrequire")
+			r.commit()
+		}, "wheel/go.mod replaces example.com/other"},
+		"another version of the root": {func(r *toy) {
+			r.replace("internal/alltest/go.mod", "wheel v0.1.0", "wheel v0.0.9")
+			r.commit()
+		}, "internal/alltest/go.mod is not as prepare writes it"},
+		"a change after the hashes were written": {func(r *toy) {
+			r.replace("toy.go", "return 3", "return 4")
+			r.commit()
+		}, "wheel/go.sum is not as prepare writes it"},
+		"a package that doesn't build": {func(r *toy) {
+			r.replace("wheel/wheel.go", "toy.Name()", "toy.Nome()")
+			r.commit()
+		}, "undefined: toy.Nome"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newToy(t)
+			c.spoil(r)
+			refuses(r, "v0.1.0", c.want)
+		})
+	}
+}
+
+// refuses sees that a version isn't ready, for this reason and no other.
+func refuses(r *toy, version, want string) {
+	r.Helper()
+	err := run([]string{"-C", r.dir, "check", version}, &strings.Builder{})
+	if err == nil {
+		r.Fatal("it is said to be ready")
+	}
+	if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "is not ready") {
+		r.Errorf("it isn't ready, but not for %q: %v", want, err)
+	}
+}
+
+// A patch may not take a name away; the next minor version may, below 1.0.
+func TestCheckComparesNames(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	r.git("tag", "v0.1.0")
+	r.git("tag", "wheel/v0.1.0")
+	r.replace("toy.go", "func Size() int { return 3 }", "func Weight() int { return 3 }")
+	for _, version := range []string{"v0.1.1", "v0.2.0"} {
+		r.write("CHANGELOG.md", fmt.Sprintf("# Changelog\n\n## %s (2026-02-28)\n\n- Weight.\n", version))
+		r.release("prepare", version)
+		r.commit()
+		if version == "v0.1.1" {
+			refuses(r, version, "Size: removed")
+		} else {
+			r.release("check", version)
+		}
+	}
+}
+
+// Modules that aren't tidy don't pass, whatever versions and hashes of each other they have.
+func TestTryWantsTidyModules(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	if said := r.release("try"); !strings.Contains(said, "   2  example.com/toy\n") {
+		t.Errorf("try says %q", said)
+	}
+	r.replace("wheel/go.mod", "toy v0.1.0", "toy v0.1.0 // indirect")
+	err := run([]string{"-C", r.dir, "try"}, &strings.Builder{})
+	if err == nil || !strings.Contains(err.Error(), "wheel/go.mod is not tidy") {
+		t.Errorf("a comment that is wrong: %v", err)
+	}
+}
+
+// What can't be a release says so before anything is written.
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{}, {"try", "v0.1.0"}, {"prepare"}, {"tag", "v0.1.0"}, {"prepare", "0.1.0"}, {"check", "v0.1"}} {
+		if err := run(append([]string{"-C", "../.."}, args...), &strings.Builder{}); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}
+
+// Modules that require each other in a circle, and released ones that require others, are refused.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	r.replace("go.mod", "go 1.26.0\n", "go 1.26.0\n\nrequire example.com/toy/wheel v0.1.0\n")
+	if _, err := open(r.dir); err == nil || !strings.Contains(err.Error(), "itself") {
+		t.Errorf("a circle: %v", err)
+	}
+	r.replace("go.mod", "toy/wheel", "toy/internal/alltest")
+	if _, err := open(r.dir); err == nil {
+		t.Error("a module of a release requires one that is in none")
+	}
+}
