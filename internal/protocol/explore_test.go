@@ -191,14 +191,14 @@ func path(nodes []node, n int32) (events []event) {
 }
 
 // TestExplore lets everything happen to Misses and a Slot that can, in every order, within the
-// bounds of each scene. The big ones are explored without the race detector, which is slow and has
-// nothing to find in a scene: nothing is shared.
+// bounds of each scene. The big ones are explored if CACHEGUARD_TEST is full, and without the race
+// detector, which is slow and has nothing to find in a scene: nothing is shared.
 func TestExplore(t *testing.T) {
 	var big []string
 	var all allTold
 	t.Cleanup(func() { all.compare(t) })
 	for _, s := range scenes {
-		if s.big && (testing.Short() || raceEnabled) {
+		if s.big && (raceEnabled || !childproc.Full()) {
 			big = append(big, s.name)
 			continue
 		}
@@ -218,8 +218,8 @@ func TestExplore(t *testing.T) {
 		return
 	}
 	t.Run("big", func(t *testing.T) {
-		if testing.Short() || !childproc.Full() {
-			t.Skip("skipped with -short, and with the race detector unless CACHEGUARD_TEST is full:", big)
+		if !childproc.Full() {
+			t.Skip("skipped unless CACHEGUARD_TEST is full:", big)
 		}
 		t.Parallel()
 		out, err := testWithoutRace(t, big, "-v")
