@@ -23,11 +23,15 @@ type Rig struct {
 	// Load asks the origin. found is false if there is nothing of that name.
 	Load func(ctx context.Context, key string) (value string, found bool, err error)
 
+	// Renew is Load by a contender that has a value already, which the new one replaces.
+	Renew func(ctx context.Context, key, old string) (value string, found bool, err error)
+
 	Locks string // where the locks of a contender are kept that has them elsewhere
 
 	TTL      time.Duration // of a value
 	LockTTL  time.Duration // of a lock or lease, where that can be chosen
 	PollTime time.Duration // between two tries, of those who poll
+	Backoff  time.Duration // after failed loads, where that can be chosen; 0: by default
 }
 
 // Protection is a contender, ready to be used in one replica. It is safe for concurrent use.
@@ -45,6 +49,11 @@ type Protection interface {
 type Many interface {
 	// GetMany returns the values of keys that are all cached, by key.
 	GetMany(ctx context.Context, keys []string) (map[string]string, error)
+}
+
+// Dated is a Protection that may answer with a value whose time is over, and says so.
+type Dated interface {
+	GetDated(ctx context.Context, key string) (value string, stale bool, err error)
 }
 
 // Contender is one of those that are compared.

@@ -31,7 +31,13 @@ func (p *readThrough) Get(ctx context.Context, key string) (string, bool, error)
 	if !errors.Is(err, redis.Nil) {
 		return v, found, err
 	}
-	if v, found, err = p.Load(ctx, key); err != nil {
+	return p.fill(ctx, key)
+}
+
+// fill loads and stores.
+func (p *readThrough) fill(ctx context.Context, key string) (string, bool, error) {
+	v, found, err := p.Load(ctx, key)
+	if err != nil {
 		return "", false, err
 	}
 	if !found {

@@ -14,16 +14,6 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
-// noProtection asks nobody: what a burst of callers costs by itself.
-func noProtection(context.Context, *rig) (getter, func(), error) {
-	return func(context.Context, string) error { return nil }, func() {}, nil
-}
-
-// pings has every caller ask Redis for a PONG: what a burst of commands costs.
-func pings(ctx context.Context, r *rig) (getter, func(), error) {
-	return func(ctx context.Context, _ string) error { return r.rdb.Ping(ctx).Err() }, func() {}, r.warm(ctx)
-}
-
 // calibration is what the machine takes for the steps of a stampede, none of which is measured with
 // one.
 type calibration struct {
@@ -39,14 +29,15 @@ type calibration struct {
 }
 
 // calibrate measures with as many processes and callers as the stampede has.
-func (p plan) calibrate(ctx context.Context, rdb *redis.Client) (c calibration, err error) {
+func (p plan) calibrate(ctx context.Context, server *server) (c calibration, err error) {
+	rdb := server.rdb
 	if err := c.alone(ctx, rdb); err != nil {
 		return c, err
 	}
 	all := int64(p.Processes * p.Callers)
 	cores := int64(runtime.NumCPU())
 	p.Load = 0
-	noop, err := p.runOne(ctx, rdb, "noop", "")
+	noop, err := p.runOne(ctx, server, "noop")
 	if err != nil {
 		return c, err
 	}
@@ -54,7 +45,7 @@ func (p plan) calibrate(ctx context.Context, rdb *redis.Client) (c calibration, 
 	if err != nil {
 		return c, err
 	}
-	ping, err := p.runOne(ctx, rdb, "ping", "")
+	ping, err := p.runOne(ctx, server, "ping")
 	if err != nil {
 		return c, err
 	}

@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -21,12 +20,13 @@ type conductor struct {
 	rdb    *redis.Client
 	fleet  fleet
 	name   string // of the lock
-	heard  chan heard
+	got    chan acquired
 }
 
-// heard is what a process says.
-type heard struct {
-	handoverReport
+// acquired is who has the lock, since when.
+type acquired struct {
+	who int
+	at  int64
 	err error
 }
 
@@ -44,24 +44,15 @@ func (a handoverCount) minus(b handoverCount) handoverCount {
 // conduct starts processes, and returns when they are ready.
 func conduct(ctx context.Context, s *server, locker string, processes int) (*conductor, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	fleet, err := startFleet(ctx, processes, "handover-process", "-redis", s.addr, "-locker", locker)
+	fleet, err := startFleet(ctx, processes, func(int) job[nothing] { return openLocker{s.addr, locker} })
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	c := &conductor{
-		ctx: ctx, cancel: cancel, rdb: s.rdb, fleet: fleet, heard: make(chan heard),
+	return &conductor{
+		ctx: ctx, cancel: cancel, rdb: s.rdb, fleet: fleet, got: make(chan acquired),
 		name: fmt.Sprintf("handover:%s:%x", locker, rand.Uint64()),
-	}
-	for _, child := range fleet {
-		go c.listen(child)
-	}
-	for range fleet {
-		if _, err := c.hear(); err != nil {
-			return nil, errors.Join(err, c.stop())
-		}
-	}
-	return c, nil
+	}, nil
 }
 
 // stop ends the processes.
@@ -70,49 +61,36 @@ func (c *conductor) stop() error {
 	return c.fleet.stop()
 }
 
-// listen passes on what a process says until it ends.
-func (c *conductor) listen(child *child) {
-	for {
-		var h heard
-		h.err = child.read(&h.handoverReport)
+// has has a contender do something, and waits for that.
+func has[A any](c *conductor, who int, j job[A]) (A, error) {
+	silent := fmt.Errorf("nothing was heard for %v", mostPatience)
+	ctx, cancel := context.WithTimeoutCause(c.ctx, mostPatience, silent)
+	defer cancel()
+	answer, err := ask(ctx, c.fleet[who%len(c.fleet)], j)
+	if err != nil {
+		err = fmt.Errorf("contender %d, %T: %w", who, j, err)
+	}
+	return answer, err
+}
+
+// wants has a contender ask for the lock, and doesn't wait for it.
+func (c *conductor) wants(who int) {
+	go func() {
+		at, err := has(c, who, job[int64](toLock{who, c.name}))
 		select {
-		case c.heard <- h:
+		case c.got <- acquired{who, at, err}:
 		case <-c.ctx.Done():
-			return
 		}
-		if h.err != nil {
-			return
-		}
-	}
+	}()
 }
 
-// hear returns the next report.
-func (c *conductor) hear() (handoverReport, error) {
-	timer := time.NewTimer(mostPatience)
-	defer timer.Stop()
+// next waits until a contender has the lock.
+func (c *conductor) next() (acquired, error) {
 	select {
-	case h := <-c.heard:
-		if h.err == nil && h.Error != "" {
-			h.err = fmt.Errorf("contender %d, told to %s: %s", h.Who, h.Done, h.Error)
-		}
-		return h.handoverReport, h.err
-	case <-timer.C:
-		return handoverReport{}, fmt.Errorf("nothing was heard for %v", mostPatience)
+	case a := <-c.got:
+		return a, a.err
 	case <-c.ctx.Done():
-		return handoverReport{}, c.ctx.Err()
-	}
-}
-
-// tell has a contender do something.
-func (c *conductor) tell(do move, who int) error {
-	return c.fleet[who%len(c.fleet)].order(handoverOrder{Do: do, Who: who, Name: c.name})
-}
-
-// rest lets time pass.
-func (c *conductor) rest(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-c.ctx.Done():
+		return acquired{}, c.ctx.Err()
 	}
 }
 
@@ -123,23 +101,21 @@ func upTo(most time.Duration) time.Duration { return rand.N(most + 1) }
 // had it once or so.
 func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted handoverCount, err error) {
 	for who := range contenders {
-		if err := c.tell(toLock, who); err != nil {
-			return nil, counted, err
-		}
-		c.rest(upTo(2 * spread / time.Duration(contenders)))
+		c.wants(who)
+		await(c.ctx, upTo(2*spread/time.Duration(contenders)))
 	}
-	first, err := c.hear()
+	first, err := c.next()
 	if err != nil {
 		return nil, counted, err
 	}
-	holder := first.Who
+	holder := first.who
 	for i := -contenders; i < n; i++ {
 		if i == 0 {
 			if counted, err = c.count(); err != nil {
 				return nil, counted, err
 			}
 		}
-		c.rest(hold + upTo(spread))
+		await(c.ctx, hold+upTo(spread))
 		before := holder
 		one, next, err := c.handover(before)
 		if err != nil {
@@ -149,10 +125,8 @@ func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (to
 			took = append(took, one)
 		}
 		holder = next
-		c.rest(upTo(spread))
-		if err := c.tell(toLock, before); err != nil {
-			return nil, counted, err
-		}
+		await(c.ctx, upTo(spread))
+		c.wants(before)
 	}
 	after, err := c.count()
 	return took, after.minus(counted), err
@@ -161,27 +135,23 @@ func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (to
 // handover has the holder give the lock back, and returns who has it next and how long that took:
 // from just before Unlock was called to when Lock had returned.
 func (c *conductor) handover(holder int) (took int64, next int, err error) {
-	if err := c.tell(toUnlock, holder); err != nil {
+	select {
+	case a := <-c.got:
+		return 0, 0, fmt.Errorf("contenders %d and %d have the lock at the same time: %w", holder, a.who, a.err)
+	default:
+	}
+	from, err := has(c, holder, job[int64](toUnlock(holder)))
+	if err != nil {
 		return 0, 0, err
 	}
-	var from, to int64
-	for from == 0 || to == 0 {
-		r, err := c.hear()
-		switch {
-		case err != nil:
-			return 0, 0, err
-		case r.Done == toUnlock:
-			from = r.At
-		case to != 0:
-			return 0, 0, fmt.Errorf("contenders %d and %d have the lock at the same time", next, r.Who)
-		default:
-			to, next = r.At, r.Who
-		}
+	to, err := c.next()
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case to.at < from:
+		return 0, 0, fmt.Errorf("contender %d had the lock %v before contender %d gave it back", to.who, time.Duration(from-to.at), holder)
 	}
-	if to < from {
-		return 0, 0, fmt.Errorf("contender %d had the lock %v before contender %d gave it back", next, time.Duration(from-to), holder)
-	}
-	return to - from, next, nil
+	return to.at - from, to.who, nil
 }
 
 // settle is how long no message may have arrived before the count is true.
@@ -191,27 +161,19 @@ const settle = 20 * time.Millisecond
 func (c *conductor) count() (n handoverCount, err error) {
 	for before := int64(-1); err == nil && n.messages != before; {
 		before = n.messages
-		c.rest(settle)
+		await(c.ctx, settle)
 		n, err = c.countNow()
 	}
 	return n, err
 }
 
 func (c *conductor) countNow() (n handoverCount, err error) {
-	for _, child := range c.fleet {
-		if err := child.order(handoverOrder{Do: toCount}); err != nil {
-			return n, err
-		}
+	all, err := askAll(c.ctx, c.fleet, func(int) job[traffic] { return toCount(0) })
+	if err != nil {
+		return n, err
 	}
-	for range c.fleet {
-		r, err := c.hear()
-		if err != nil {
-			return n, err
-		}
-		if r.Done != toCount {
-			return n, fmt.Errorf("contender %d has the lock, which another one holds", r.Who)
-		}
-		n.trips, n.messages = n.trips+r.Trips, n.messages+r.Messages
+	for _, one := range all {
+		n.trips, n.messages = n.trips+one.Trips, n.messages+one.Messages
 	}
 	n.commands, n.pings, err = countCommands(c.ctx, c.rdb)
 	return n, err
@@ -223,13 +185,10 @@ func (c *conductor) repeat(n int) (took []int64, counted handoverCount, err erro
 	if err != nil {
 		return nil, counted, err
 	}
-	if err := c.fleet[0].order(handoverOrder{Do: toRepeat, Name: c.name, Pairs: n}); err != nil {
-		return nil, counted, err
-	}
-	r, err := c.hear()
+	took, err = has(c, 0, job[[]int64](toRepeat{c.name, n}))
 	if err != nil {
 		return nil, counted, err
 	}
 	after, err := c.count()
-	return r.Pairs, after.minus(before), err
+	return took, after.minus(before), err
 }

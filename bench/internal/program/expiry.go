@@ -29,7 +29,7 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
+	p.server = server
 
 	all, last := make(map[string][]expiryTally), make(map[string]sight)
 	if err := p.each(ctx, course{Time: p.Time}, func(name string, seen sight) {
@@ -101,7 +101,7 @@ func (p expiryPlan) tally(seen sight) expiryTally {
 		}
 		t.Oldest = max(t.Oldest, q.Due-int64(q.Made)-int64(p.TTL))
 	}
-	for _, loads := range lifetimes(seen.loads(), period{seen.Start, seen.End}, p.TTL) {
+	for _, loads := range lifetimes(seen.Loads, period{seen.Start, seen.End}, p.TTL) {
 		t.Loads += loads
 		t.Lifetimes++
 		t.Most = max(t.Most, loads)

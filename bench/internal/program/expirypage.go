@@ -19,7 +19,7 @@ func timeline(name string, seen sight) (waits, loads chart.Series) {
 		i := (q.Due - seen.Start) / int64(slice)
 		longest[i] = max(longest[i], q.Latency)
 	}
-	for _, l := range seen.loads() {
+	for _, l := range seen.Loads {
 		if l.Begin >= seen.Start && l.Begin < seen.End {
 			begun[(l.Begin-seen.Start)/int64(slice)]++
 		}

@@ -1,13 +1,8 @@
 package program
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -15,129 +10,96 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// move is what a process is told to do, and what it says that was done.
-type move string
-
-const (
-	toLock   move = "lock"   // have a contender ask for the lock
-	toUnlock move = "unlock" // have it give it back
-	toCount  move = "count"  // say what was counted so far
-	toRepeat move = "repeat" // lock and unlock, one after the other
-)
-
-// handoverOrder is one of them.
-type handoverOrder struct {
-	Do    move
-	Who   int    // of all contenders
-	Name  string // of the lock
-	Pairs int    // to repeat
+var _ = []struct{}{
+	known[nothing](openLocker{}), known[int64](toLock{}), known[int64](toUnlock(0)), known[traffic](toCount(0)),
+	known[[]int64](toRepeat{}),
 }
 
-// handoverReport is the answer to an order.
-type handoverReport struct {
-	Done move
-	Who  int
+// openLocker opens a locker, which the other jobs of this file use.
+type openLocker struct{ Redis, Locker string }
 
-	// At is when Lock had returned, or just before Unlock was called: nanoseconds since 1970 by the
-	// wall clock, the one clock whose readings a program may compare with those of another process
-	// everywhere.
-	At int64
-
-	Trips, Messages int64
-	Pairs           []int64 // how long each took
-	Error           string
-}
-
-// handoverProcess is one process with contenders: it follows orders until there are no more.
-func handoverProcess(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout io.Writer) error {
-	flags := flag.NewFlagSet("bench handover-process", flag.ContinueOnError)
-	addr := flags.String("redis", "", "host:port")
-	name := flags.String("locker", "", "which")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	of := append(peers.lockers(), floor)
-	i := slices.IndexFunc(of, func(l Locker) bool { return l.Name == *name })
+func (o openLocker) do(ctx context.Context, w *worker) (nothing, error) {
+	of := append(w.peers.lockers(), floor)
+	i := slices.IndexFunc(of, func(l Locker) bool { return l.Name == o.Locker })
 	if i < 0 {
-		return fmt.Errorf("there is no locker %q", *name)
+		return nothing{}, fmt.Errorf("there is no locker %q", o.Locker)
 	}
-	rdb := redis.NewClient(&redis.Options{
-		Addr: *addr, ContextTimeoutEnabled: true, PoolSize: 10000, // a locker may have a connection for each that waits
-	})
-	defer rdb.Close()
-	metered := &meter{}
-	rdb.AddHook(metered)
-	lock, stop, err := of[i].Open(ctx, rdb)
+	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000}) // a locker may have a connection for each that waits
+	h := &hands{metered: &meter{}, held: map[int]func(context.Context) error{}}
+	rdb.AddHook(h.metered)
+	lock, stop, err := of[i].Open(context.WithoutCancel(ctx), rdb) // what is opened outlives the job
 	if err != nil {
-		return err
+		return nothing{}, err
 	}
-	defer stop()
-
-	ctx, cancel := context.WithCancel(ctx)
-	c := &contenders{lock: lock, metered: metered, out: json.NewEncoder(stdout), held: make(map[int]func(context.Context) error)}
-	defer c.busy.Wait()
-	defer cancel()
-	c.report(handoverReport{}) // ready
-	in := json.NewDecoder(bufio.NewReader(stdin))
-	for {
-		var o handoverOrder
-		if err := in.Decode(&o); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		c.busy.Go(func() {
-			r, err := c.follow(ctx, o)
-			if err != nil {
-				r.Error = err.Error()
-			}
-			if ctx.Err() == nil { // at the end nobody reads any more
-				c.report(r)
-			}
-		})
-	}
+	w.atEnd(stop)
+	h.lock, w.hands = lock, h
+	return nothing{}, nil
 }
 
-// contenders are those of one process.
-type contenders struct {
+// hands are the contenders for a lock in one process.
+type hands struct {
 	lock    LockFunc
 	metered *meter
-	busy    sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
-	out  *json.Encoder
+	mu   sync.Mutex                          // guards held
 	held map[int]func(context.Context) error // how to give it back, by who has it
 }
 
-func (c *contenders) follow(ctx context.Context, o handoverOrder) (r handoverReport, err error) {
-	r = handoverReport{Done: o.Do, Who: o.Who}
-	switch o.Do {
-	case toLock:
-		var unlock func(context.Context) error
-		unlock, err = c.lock(ctx, o.Name)
-		r.At = time.Now().UnixNano()
-		c.mu.Lock()
-		c.held[o.Who] = unlock
-		c.mu.Unlock()
-	case toUnlock:
-		c.mu.Lock()
-		unlock := c.held[o.Who]
-		c.mu.Unlock()
-		r.At = time.Now().UnixNano()
-		err = unlock(ctx)
-	case toCount:
-		r.Trips, r.Messages = c.metered.n.Load(), c.metered.messages.Load()
-	case toRepeat:
-		r.Pairs, err = c.repeat(ctx, o)
-	}
-	return r, err
+// toLock has a contender ask for the lock. The answer is when Lock had returned: nanoseconds since
+// 1970 by the wall clock, the one clock whose readings a program may compare with those of another
+// process everywhere.
+type toLock struct {
+	Who  int // of all contenders
+	Name string
 }
 
-// repeat locks and unlocks.
-func (c *contenders) repeat(ctx context.Context, o handoverOrder) (took []int64, err error) {
+func (o toLock) do(ctx context.Context, w *worker) (at int64, err error) {
+	held, release := context.WithCancel(context.WithoutCancel(ctx)) // some locks end with their context
+	stop := context.AfterFunc(ctx, release)
+	defer stop()
+	unlock, err := w.hands.lock(held, o.Name)
+	at = time.Now().UnixNano()
+	w.hands.mu.Lock()
+	defer w.hands.mu.Unlock()
+	w.hands.held[o.Who] = func(ctx context.Context) error {
+		defer release()
+		return unlock(ctx)
+	}
+	return at, err
+}
+
+// toUnlock has a contender give the lock back. The answer is when, just before it did.
+type toUnlock int
+
+func (who toUnlock) do(ctx context.Context, w *worker) (at int64, err error) {
+	w.hands.mu.Lock()
+	unlock := w.hands.held[int(who)]
+	w.hands.mu.Unlock()
+	at = time.Now().UnixNano()
+	return at, unlock(ctx)
+}
+
+// toCount asks what was counted so far.
+type toCount int
+
+// traffic is what a process sent to Redis, and heard from there.
+type traffic struct{ Trips, Messages int64 }
+
+func (toCount) do(_ context.Context, w *worker) (traffic, error) {
+	return traffic{w.hands.metered.n.Load(), w.hands.metered.messages.Load()}, nil
+}
+
+// toRepeat has one contender lock and unlock, one after the other. The answer is how long each pair
+// took.
+type toRepeat struct {
+	Name  string
+	Pairs int
+}
+
+func (o toRepeat) do(ctx context.Context, w *worker) (took []int64, err error) {
 	for range o.Pairs {
 		began := time.Now()
-		unlock, err := c.lock(ctx, o.Name)
+		unlock, err := w.hands.lock(ctx, o.Name)
 		if err != nil {
 			return took, err
 		}
@@ -147,10 +109,4 @@ func (c *contenders) repeat(ctx context.Context, o handoverOrder) (took []int64,
 		took = append(took, time.Since(began).Nanoseconds())
 	}
 	return took, nil
-}
-
-func (c *contenders) report(r handoverReport) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_ = c.out.Encode(r) // the parent is gone if that fails, and then the orders end
 }

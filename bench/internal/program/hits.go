@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -156,20 +155,17 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
 		return err
 	}
-	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: common, Keys: row.Keys, Callers: row.Goroutines, Time: p.Time, Many: p.Many > 0})
-	switch {
-	case !alive:
-		return errors.New("the replica has ended")
-	case a.Error != "":
-		return errors.New(a.Error)
+	a, err := ask(t.ctx, t.fleet[0], job[hitAnswer](hitsJob{common, row.Keys, row.Goroutines, p.Time, p.Many > 0}))
+	if err != nil {
+		return err
 	}
 	for _, key := range keys {
 		if n := len(t.origin.Loads(key)); n != 1 {
 			return fmt.Errorf("%d loads of a value that is cached", n)
 		}
 	}
-	row.PerSecond = append(row.PerSecond, float64(a.Hits.Calls)/float64(a.Hits.Took)*1e9)
-	row.P50, row.P99 = append(row.P50, a.Hits.P50), append(row.P99, a.Hits.P99)
+	row.PerSecond = append(row.PerSecond, float64(a.Calls)/float64(a.Took)*1e9)
+	row.P50, row.P99 = append(row.P50, a.P50), append(row.P99, a.P99)
 	return nil
 }
 

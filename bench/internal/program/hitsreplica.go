@@ -11,6 +11,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
+var _ = known[hitAnswer](hitsJob{})
+
+// hitsJob has callers ask for keys that are cached, one call after the other, for a time.
+type hitsJob struct {
+	Key           string
+	Keys, Callers int
+	Time          time.Duration
+	Many          bool // each call asks for all keys at once
+}
+
 // hitAnswer is what one process did with a key that is cached.
 type hitAnswer struct {
 	Calls    int64
@@ -25,8 +35,7 @@ const shortCall = 2 * time.Microsecond
 // timed is of how many short calls one is timed.
 const timed = 64
 
-// hits has so many callers ask for keys that are cached, one call after the other, for a time.
-func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error) {
+func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
 	var mu sync.Mutex // guards what follows
 	var calls int64
 	var took simulate.Histogram
@@ -37,7 +46,7 @@ func (r *contestant) hits(ctx context.Context, o contestOrder) (hitAnswer, error
 	for i := range o.Callers {
 		all.Go(func() {
 			<-gate
-			n, one, err := hitUntil(r.hit(ctx, o, i), end)
+			n, one, err := hitUntil(o.hit(ctx, w, i), end)
 			mu.Lock()
 			defer mu.Unlock()
 			calls += n
@@ -89,12 +98,12 @@ func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err
 }
 
 // hit is one call of the i-th caller.
-func (r *contestant) hit(ctx context.Context, o contestOrder, i int) func() error {
+func (o hitsJob) hit(ctx context.Context, w *worker, i int) func() error {
 	if !o.Many {
-		key := o.keyOf(i)
+		key := keyOf(o.Key, o.Keys, i)
 		return func() error {
-			value, found, err := r.Get(ctx, key)
-			if err == nil && (!found || len(value) != r.size) {
+			value, found, err := w.Get(ctx, key)
+			if err == nil && (!found || len(value) != w.size) {
 				err = fmt.Errorf("got a wrong value of %d bytes", len(value))
 			}
 			return err
@@ -102,16 +111,16 @@ func (r *contestant) hit(ctx context.Context, o contestOrder, i int) func() erro
 	}
 	keys := make([]string, o.Keys)
 	for i := range keys {
-		keys[i] = o.keyOf(i)
+		keys[i] = keyOf(o.Key, o.Keys, i)
 	}
 	return func() error {
-		many, ok := r.Protection.(contender.Many)
+		many, ok := w.Protection.(contender.Many)
 		if !ok {
 			return errors.New("it has no call for many keys")
 		}
 		got, err := many.GetMany(ctx, keys)
 		for _, key := range keys {
-			if err == nil && len(got[key]) != r.size {
+			if err == nil && len(got[key]) != w.size {
 				err = fmt.Errorf("got a wrong value of %d bytes", len(got[key]))
 			}
 		}

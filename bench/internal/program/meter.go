@@ -52,3 +52,22 @@ func (c *messageCounter) see(piece []byte) {
 	c.total.Add(int64(bytes.Count(seen, messageHead)))
 	c.tail = append(c.tail[:0], seen[max(0, len(seen)-len(messageHead)+1):]...)
 }
+
+// tripCounter counts round trips: a command, or a pipeline of them.
+type tripCounter struct{ n atomic.Int64 }
+
+func (t *tripCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (t *tripCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		t.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (t *tripCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		t.n.Add(1)
+		return next(ctx, cmds)
+	}
+}

@@ -35,7 +35,7 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
+	p.server = server
 
 	all := make(map[string][]outageTally)
 	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
@@ -111,7 +111,7 @@ func (p outagePlan) tally(seen sight) outageTally {
 	t.ErrorP50, t.ErrorP99 = quantile(errors, 0.5), quantile(errors, 0.99)
 
 	var attempts []int64
-	for _, l := range seen.loads() {
+	for _, l := range seen.Loads {
 		if seen.Outage.has(l.Begin) {
 			attempts = append(attempts, l.Begin)
 		}

@@ -18,6 +18,9 @@ func (p Peers) contenders() []contender.Contender {
 	return slices.Concat(contender.All(), lockContenders(), p.Contenders)
 }
 
+// known are all that a replica can be told of.
+func (p Peers) known() []contender.Contender { return append(p.contenders(), contender.Special...) }
+
 // among says whether some of the peers' contenders are chosen.
 func (p Peers) among(chosen []contender.Contender) bool {
 	return slices.ContainsFunc(chosen, func(c contender.Contender) bool {

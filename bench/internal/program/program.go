@@ -43,30 +43,22 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 		err = growth(ctx, peers, args, stdout, stderr)
 	case "stampede":
 		err = stampede(ctx, args, stdout, stderr)
-	case "replica": // what stampede starts
-		err = replica(ctx, args, stdin, stdout)
-	case "scenario-replica": // what the scenarios start
-		err = scenarioReplica(ctx, peers, stdin, stdout)
+	case replicaCommand:
+		err = work(ctx, peers, stdin, stdout)
 	case "expiry":
 		err = expiry(ctx, args, stdout, stderr)
 	case "outage":
 		err = outage(ctx, args, stdout, stderr)
 	case "handover":
 		err = handover(ctx, peers, args, stdout, stderr)
-	case "handover-process": // what handover starts
-		err = handoverProcess(ctx, peers, args, stdin, stdout)
 	case "locks":
 		err = locks(ctx, args, stdout, stderr)
-	case "locks-process": // what locks starts
-		err = holdersProcess(ctx, stdin, stdout)
 	case "simulate":
 		err = simulation(ctx, args, stdout, stderr)
 	case "compare":
 		err = compare(args, stdout, stderr)
 	case "proxy":
 		err = proxy(ctx, args, stdout, stderr)
-	case "steady-replica": // what expiry and outage start
-		err = steadyReplica(ctx, stdin, stdout)
 	default:
 		if command == "" || slices.Contains(scenarioNames(), command) {
 			err = contests(ctx, peers, command, args, stdout, stderr)

@@ -89,7 +89,10 @@ func (s scenario) verdict(rs []contestResult) string {
 
 // cold is the plain stampede, round after round, each on a key of its own.
 func cold(t *contest) error {
-	for range t.arena.Rounds {
+	for n := range t.arena.WarmUp + t.arena.Rounds {
+		if n == t.arena.WarmUp {
+			t.result = contestResult{}
+		}
 		key := t.key(slowdb.Plan{Takes: t.arena.Load})
 		if err := t.round(key, 1, func() error {
 			b := t.burst(key, t.arena.Callers)
@@ -122,7 +125,7 @@ func redisGone(t *contest) error {
 	t.result = contestResult{}
 	t.arena.server.kill()
 	err := t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale)
-	t.result.Loads, t.result.Need = []int{len(t.origin.Loads(key)) - before}, len(t.heard)
+	t.result.Loads, t.result.Need = []int{len(t.origin.Loads(key)) - before}, len(t.fleet)
 	t.result.AtOnce = slowdb.MostAtOnce(t.origin.Loads(key)[before:])
 	return errors.Join(err, t.arena.server.restart())
 }
@@ -159,9 +162,7 @@ func killedLeader(t *contest) error {
 		if err := t.rest(t.arena.Load / 2); err != nil {
 			return err
 		}
-		if err := t.kill(t.loader(key)); err != nil {
-			return err
-		}
+		t.fleet[t.loader(key)].kill()
 		return t.wait(b, 1, &t.result.Stale)
 	})
 }
@@ -186,7 +187,7 @@ func race(t *contest, after int) error {
 		if err := t.rest(t.arena.Load / 2); err != nil {
 			return err
 		}
-		version, err := t.change(key, (t.loader(key)+after)%len(t.heard))
+		version, err := t.change(key, (t.loader(key)+after)%len(t.fleet))
 		if err != nil {
 			return err
 		}

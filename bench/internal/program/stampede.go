@@ -3,18 +3,23 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// The protections of a stampede, in the order in which they are listed.
+var (
+	plainNames      = []string{"none", "singleflight", "flight", "cacheguard"}
+	protectionNames = slices.Concat(plainNames, []string{contender.FlightLock}, lockSystemNames)
 )
 
 // plan is what a stampede measures.
@@ -43,22 +48,10 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
-
-	locks := make(map[string]string)
-	for _, name := range p.Protections {
-		where, stop, err := startLocks(name, p.Redis)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		locks[name] = where
-	}
-
 	all := make(map[string][]tally)
 	for range p.Repeat {
 		for _, name := range p.Protections {
-			t, err := p.runOne(ctx, server.rdb, name, locks[name])
+			t, err := p.runOne(ctx, server, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -104,72 +97,48 @@ type tally struct {
 	Pings    int64   `json:"pings"`          // of those, to see whether the subscription stands
 }
 
+// stampeder is a protection as a contender: a locker's name is that of the loader with its locks.
+func stampeder(name string) (contender.Contender, error) {
+	known := name
+	if slices.Contains(lockSystemNames, name) {
+		known = lockPrefix + name
+	}
+	chosen, err := contender.Named(Peers{}.known(), known)
+	if err != nil {
+		return contender.Contender{}, err
+	}
+	chosen[0].OwnClient = false // what the loader asks is counted in any case
+	return chosen[0], nil
+}
+
+// pollMost is how long a process that polls waits at most before it looks again, and pollLeast how
+// long at least.
+const (
+	pollMost  = 100 * time.Millisecond
+	pollLeast = pollMost / 2
+)
+
 // runOne runs all rounds of one repetition with fresh processes.
-func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string) (t tally, err error) {
-	fleet, err := startFleet(ctx, p.Processes, "replica", "-redis", p.Redis, "-protection", name, "-locks", locks,
-		"-callers", strconv.Itoa(p.Callers), "-load", p.Load.String(), "-size", strconv.Itoa(p.Size))
+func (p plan) runOne(ctx context.Context, server *server, name string) (t tally, err error) {
+	c, err := stampeder(name)
 	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, fleet.stop()) }()
-	for _, c := range fleet {
-		if err := c.read(&report{}); err != nil { // ready
-			return t, err
-		}
+	a := &arena{
+		server: server, Processes: p.Processes, Callers: p.Callers, Load: p.Load, Size: p.Size,
+		TTL: time.Minute, LockTTL: benchLease, Poll: pollMost, Patience: time.Minute + 2*p.Load,
+		WarmUp: p.warmUp, Rounds: p.Rounds,
 	}
-	prefix := freshPrefix()
-	var latencies, firsts, tails []int64
-	for round := -p.warmUp; round < p.Rounds; round++ {
-		if err := redistest.ResetStats(ctx, rdb); err != nil {
-			return t, err
-		}
-		// Time for every process to hear of it and to have its callers stand at the gate.
-		lead := 20*time.Millisecond + time.Duration(p.Processes*p.Callers)*5*time.Microsecond
-		o := order{Key: fmt.Sprintf("%s%d", prefix, round), At: time.Now().Add(lead).UnixNano()}
-		for _, c := range fleet {
-			if err := c.order(o); err != nil {
-				return t, err
-			}
-		}
-		var loads, one []int64
-		for _, c := range fleet {
-			var r report
-			if err := c.read(&r); err != nil {
-				return t, err
-			}
-			loads, one = append(loads, r.Loads...), append(one, r.Latency...)
-			if round < 0 {
-				continue
-			}
-			t.Errors += r.Errors
-			if r.Error != "" {
-				t.Error = r.Error
-			}
-			t.Trips = max(t.Trips, r.Trips)
-		}
-		if round < 0 {
-			continue
-		}
-		commands, pings, err := countCommands(ctx, rdb)
-		if err != nil {
-			return t, err
-		}
-		t.Loads = append(t.Loads, len(loads))
-		t.Commands = append(t.Commands, commands)
+	r, err := a.hold(ctx, scenarioNamed("cold"), c)
+	t = tally{
+		Loads: r.Loads, Errors: r.Errors + r.Stuck, Error: r.Error, Trips: r.Trips,
+		P50: r.P50 - p.Load.Nanoseconds(), P99: r.P99 - p.Load.Nanoseconds(), First: median(r.First), Tail: median(r.Tails),
+	}
+	for n, pings := range r.Pings {
+		t.Commands = append(t.Commands, r.Commands[n]+pings)
 		t.Pings += pings
-		for i := range one {
-			one[i] -= p.Load.Nanoseconds()
-		}
-		latencies = append(latencies, one...)
-		if len(loads) > 0 {
-			first := slices.Min(loads)
-			firsts = append(firsts, first)
-			tails = append(tails, quantile(one, 0.99)-first)
-		}
 	}
-	t.P50, t.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
-	t.First, t.Tail = median(firsts), median(tails)
-	return t, nil
+	return t, err
 }
 
 // countCommands counts since the last reset, without what the benchmark itself asked.

@@ -137,6 +137,7 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 		return nil, err
 	}
 	going.say("a hot key that expires")
+	e.server = server
 	seen := map[string]sight{}
 	if err := e.each(ctx, course{Time: e.Time}, func(name string, s sight) { seen[name] = s }); err != nil {
 		return nil, err

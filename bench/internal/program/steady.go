@@ -3,13 +3,15 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
 // steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage
@@ -24,6 +26,8 @@ type steady struct {
 	Protections []string      `json:"protections"`
 	Redis       string        `json:"-"`
 	JSON        bool          `json:"-"`
+
+	server *server
 
 	names *string // -protections as it was given
 	of    []string
@@ -65,6 +69,7 @@ type sight struct {
 	Start, End int64 // of the clock
 	Outage     period
 	Replicas   []record
+	Loads      []load // of all
 	Interval   time.Duration
 	Offset     time.Duration // of each replica's arrivals from those of the one before
 }
@@ -90,59 +95,66 @@ func (s *steady) each(ctx context.Context, c course, look func(name string, seen
 	return nil
 }
 
-// run runs a fleet for one protection.
+// run runs a fleet for one protection. The cache is filled before requests arrive.
 func (s *steady) run(ctx context.Context, c course, name string) (seen sight, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Time+2*time.Minute) // replicas that hang are killed
-	defer cancel()
-	fleet, err := startFleet(ctx, s.Processes, "steady-replica")
+	chosen, err := contender.Named(Peers{}.known(), name)
 	if err != nil {
 		return seen, err
 	}
-	defer func() { err = errors.Join(err, fleet.stop()) }()
-	key := freshPrefix() + "hot"
-	for i, child := range fleet {
-		if err := child.order(setup{
-			Redis: s.Redis, Protection: name, Key: key, Replica: i,
-			Size: s.Size, TTL: s.TTL, Load: s.Load, Backoff: c.Backoff,
-		}); err != nil {
-			return seen, err
+	a := &arena{
+		server: s.server, Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
+		TTL: s.TTL, LockTTL: benchLease, Backoff: c.Backoff, Patience: c.Time + time.Minute,
+	}
+	_, err = a.hold(ctx, scenario{run: func(t *contest) error {
+		plan := slowdb.Plan{Takes: s.Load, Dated: true}
+		key := t.key(plan)
+		if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
+			return err
 		}
-	}
-	for _, child := range fleet {
-		if err := child.read(&record{}); err != nil { // ready
-			return seen, err
+		interval, warmUp := time.Second/time.Duration(s.Rate), s.warmUp(c.Time)
+		start := time.Now().Add(warmUp + 100*time.Millisecond)
+		seen = sight{
+			Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(),
+			Interval: interval, Offset: interval / time.Duration(s.Processes),
 		}
-	}
-	interval := time.Second / time.Duration(s.Rate)
-	warmUp := s.warmUp(c.Time)
-	start := time.Now().Add(warmUp + 100*time.Millisecond)
-	seen = sight{Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(), Replicas: make([]record, len(fleet)),
-		Interval: interval, Offset: interval / time.Duration(s.Processes)}
-	if c.Outlast > 0 {
-		from := start.Add(c.OutageAfter)
-		seen.Outage = period{From: from.UnixNano(), To: from.Add(c.Outlast).UnixNano()}
-	}
-	for i, child := range fleet {
-		if err := child.order(shift{
-			Start: seen.due(i, 0), Interval: interval, Warm: int(warmUp / interval), Count: int(c.Time / interval), Outage: seen.Outage,
-		}); err != nil {
-			return seen, err
+		if c.Outlast > 0 {
+			plan.Down = start.Add(c.OutageAfter)
+			plan.Up = plan.Down.Add(c.Outlast)
+			seen.Outage = period{plan.Down.UnixNano(), plan.Up.UnixNano()}
+			t.origin.Replan(key, plan)
 		}
-	}
-	for i, child := range fleet {
-		if err := child.read(&seen.Replicas[i]); err != nil {
-			return seen, err
+		seen.Replicas, err = askAll(t.ctx, t.fleet, func(i int) job[record] {
+			return shift{key, seen.due(i, 0), interval, int(warmUp / interval), int(c.Time / interval)}
+		})
+		for _, l := range t.origin.Loads(key) {
+			seen.Loads = append(seen.Loads, loadOf(l))
 		}
-	}
-	return seen, nil
+		return err
+	}}, chosen[0])
+	return seen, err
 }
 
-// loads are those of all replicas.
-func (s sight) loads() (all []load) {
-	for _, r := range s.Replicas {
-		all = append(all, r.Loads...)
+// period is a time from one moment until just before another one, in nanoseconds since 1970.
+type period struct{ From, To int64 }
+
+func (s period) has(at int64) bool { return s.From <= at && at < s.To }
+
+// load is one call of the origin. Moments are in nanoseconds since 1970.
+type load struct {
+	Begin, End int64   // End is 0 while it runs
+	Made       version // 0 if it failed
+	Replaces   version // what its caller had in hand, 0 for nothing
+}
+
+func loadOf(l slowdb.Load) load {
+	one := load{Begin: l.Begin.UnixNano(), Replaces: version(l.Replaces)}
+	if !l.End.IsZero() {
+		one.End = l.End.UnixNano()
+		if !l.Failed && !l.GivenUp {
+			one.Made = version(l.Version)
+		}
 	}
-	return all
+	return one
 }
 
 // late counts the arrivals that were issued too late, and tells by how much the latest thousandth

@@ -56,17 +56,17 @@ type validation struct {
 // machine anew.
 func (v validation) run(ctx context.Context, server *server) (all []comparison, measured []calibration, err error) {
 	for _, processes := range v.Processes {
-		p := plan{Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds, Redis: server.addr, warmUp: 2}
+		p := plan{Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds, warmUp: 2}
 		compared := make([]comparison, len(validated))
 		loads, simLoads := make([][]int, len(validated)), make([][]int, len(validated))
 		for run := range v.Runs {
-			c, err := p.calibrate(ctx, server.rdb)
+			c, err := p.calibrate(ctx, server)
 			if err != nil {
 				return nil, nil, err
 			}
 			measured = append(measured, c)
 			for i, which := range validated {
-				t, err := p.runOne(ctx, server.rdb, which.protection, "")
+				t, err := p.runOne(ctx, server, which.protection)
 				if err != nil {
 					return nil, nil, fmt.Errorf("%s: %w", which.protection, err)
 				}

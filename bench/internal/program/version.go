@@ -4,18 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// version names a value and says when its load ended: nanoseconds since 1970, with the replica in
-// the lowest byte, so that no two are alike.
+// version names a value, as the origin does.
 type version int64
 
 const versionDigits = 19
-
-func newVersion(now time.Time, replica int) version {
-	return version(now.UnixNano()&^0xff | int64(replica&0xff))
-}
 
 // value is what the origin returns: the version in so many bytes.
 func (v version) value(size int) string {
