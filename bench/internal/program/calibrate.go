@@ -3,10 +3,7 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -126,27 +123,9 @@ func repeated(times int, do func() error, first ...func() error) (int64, error) 
 
 // serverTime is the processor time that Redis has taken so far, in nanoseconds.
 func serverTime(ctx context.Context, rdb *redis.Client) (int64, error) {
-	info, err := rdb.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, err
-	}
-	seconds, found := 0.0, 0
-	for line := range strings.Lines(info) {
-		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
-			if v, ok := strings.CutPrefix(line, name); ok {
-				n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
-				if err != nil {
-					return 0, fmt.Errorf("INFO cpu: %w", err)
-				}
-				seconds += n
-				found++
-			}
-		}
-	}
-	if found != 2 {
-		return 0, errors.New("INFO cpu doesn't say what Redis took")
-	}
-	return int64(seconds * 1e9), nil
+	sys, err := serverSays(ctx, rdb, "cpu", "used_cpu_sys")
+	user, err2 := serverSays(ctx, rdb, "cpu", "used_cpu_user")
+	return int64((sys + user) * 1e9), errors.Join(err, err2)
 }
 
 // burst is the stampede of a plan, with what was measured.

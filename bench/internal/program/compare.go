@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"text/tabwriter"
 )
 
 // floorRatio is what something costs beside a floor, in each repetition of one run: the smaller the
@@ -67,8 +66,8 @@ func compare(args []string, stdout, stderr io.Writer) error {
 	if err := cmp.Or(err1, err2); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ratio\tto\tbefore\tafter\t")
+	var s sheet
+	s.columnsAt(0, "ratio", "to", "before", "after")
 	var err error
 	for _, b := range before {
 		i := slices.IndexFunc(after, func(a floorRatio) bool { return a.Name == b.Name && a.Floor == b.Floor })
@@ -79,9 +78,9 @@ func compare(args []string, stdout, stderr io.Writer) error {
 		if median(after[i].Each) > median(b.Each)*(1+*tolerance) {
 			verdict, err = "worse", errSlower
 		}
-		fmt.Fprintf(t, "%s\t%s\t%v\t%v\t%s\n", b.Name, b.Floor, b, after[i], verdict)
+		s.row(b.Name, b.Floor, b, after[i], remark(verdict))
 	}
-	return cmp.Or(t.Flush(), err)
+	return cmp.Or(s.printTo(stdout), err)
 }
 
 func (r floorRatio) String() string {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
@@ -118,49 +117,62 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
-	p.heading(w, p.Time.String(), about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\trequests\terrors\tloads\tper expiry\tmost\tper TTL\tstale\toldest ms\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\tlate\tlate p99.9 ms\t")
+	s := p.heading(p.Time.String(), about)
+	s.columns("protection", "requests", "errors", "loads", "per expiry", "most", "per TTL", "stale", "oldest ms",
+		"p50 ms", "p99 ms", "p99.9 ms", "max ms", "late", "late p99.9 ms")
 	for _, name := range p.Protections {
 		ts := all[name]
-		var sum expiryTally
+		var perTTL float64
 		for _, one := range ts {
-			sum.Requests += one.Requests
-			sum.Errors += one.Errors
-			sum.Loads += one.Loads
-			sum.Lifetimes += one.Lifetimes
-			sum.Most = max(sum.Most, one.Most)
-			sum.PerTTL += one.PerTTL / float64(len(ts))
-			sum.Stale += one.Stale
-			sum.Oldest = max(sum.Oldest, one.Oldest)
-			sum.Late += one.Late
+			perTTL += one.PerTTL / float64(len(ts))
 		}
-		oldest := "-"
-		if sum.Loads > 0 { // without loads nothing expires
-			oldest = fmt.Sprintf("%.1f", float64(sum.Oldest)/1e6)
+		loads, oldest := total(ts, func(t expiryTally) int { return t.Loads }), "-"
+		if loads > 0 { // without loads nothing expires
+			oldest = fmt.Sprintf("%.1f", float64(most(ts, func(t expiryTally) int { return int(t.Oldest) }))/1e6)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%.2f\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Loads,
-			ratio(sum.Loads, sum.Lifetimes), sum.Most, sum.PerTTL, sum.Stale, oldest,
+		s.row(name, total(ts, func(t expiryTally) int { return t.Requests }), total(ts, func(t expiryTally) int { return t.Errors }),
+			loads, ratio(loads, total(ts, func(t expiryTally) int { return t.Lifetimes })),
+			most(ts, func(t expiryTally) int { return t.Most }), fmt.Sprintf("%.2f", perTTL),
+			total(ts, func(t expiryTally) int { return t.Stale }), oldest,
 			ms(ts, func(t expiryTally) int64 { return t.P50 }), ms(ts, func(t expiryTally) int64 { return t.P99 }),
-			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }), sum.Late,
-			ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
+			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }),
+			total(ts, func(t expiryTally) int { return t.Late }), ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\nper expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.")
-	fmt.Fprintln(w, "stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.")
-	fmt.Fprintln(w, "per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all")
-	fmt.Fprintln(w, "requests of all processes, median of the repetitions (least to most).")
-	noise(w)
-	_, err := fmt.Fprintln(w, "noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,\nand a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.")
-	return err
+	s.say(`
+per expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.
+stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.
+per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all
+requests of all processes, median of the repetitions (least to most).
+%s
+noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,
+and a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.
+`, noise)
+	return s.printTo(w)
 }
 
-// ratio is a over b.
-func ratio(a, b int) string {
-	if b == 0 {
-		return "-"
+// lifetimes counts the loads that replaced each version, of those that began in a time. One that
+// was asked for with a version in hand replaces that. One that was asked for with nothing replaces
+// the newest version whose TTL was over by then, so that a second load which comes right after the
+// first counts as one too many.
+func lifetimes(loads []load, in period, ttl time.Duration) map[version]int {
+	const slack = 0.9 // a value's TTL is counted in milliseconds and on Redis' clock
+	expired := func(at int64) (newest version) {
+		for _, l := range loads {
+			if l.Made > newest && int64(l.Made)+int64(slack*float64(ttl)) <= at {
+				newest = l.Made
+			}
+		}
+		return newest
 	}
-	return fmt.Sprintf("%.2f", float64(a)/float64(b))
+	count := make(map[version]int)
+	for _, l := range loads {
+		switch {
+		case !in.has(l.Begin):
+		case l.Replaces != 0:
+			count[l.Replaces]++
+		default:
+			count[expired(l.Begin)]++
+		}
+	}
+	return count
 }

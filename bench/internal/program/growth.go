@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -208,42 +207,30 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 		}
 		return printJSON(w, all)
 	}
-	fmt.Fprintf(w, "%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
+	var s sheet
+	s.say("%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
 	for _, rows := range [][]growthRow{byProcesses, byCallers} {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintln(w)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(t, "processes\tcallers\tloads\terrors\tcommands\tmost\tp99 ms\tof %[1]s\tfirst load ms\tof %[1]s\twake-up ms\tof %[1]s\t\n", growthFloor)
+		s.say("\n")
+		of := "of " + growthFloor
+		s.columns("processes", "callers", "loads", "errors", "commands", "most", "p99 ms", of, "first load ms", of, "wake-up ms", of)
 		for _, r := range rows {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most,
-				spread(r.Took.P99), spread(r.Floor.P99), spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
-		}
-		if err := t.Flush(); err != nil {
-			return err
+			s.row(r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, spread(r.Took.P99), spread(r.Floor.P99),
+				spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
 		}
 	}
 	if len(byProcesses) > 1 {
-		fmt.Fprintf(w, "\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
+		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
 	}
 	if len(beside) > 0 {
-		if err := printIdle(w, beside); err != nil {
-			return err
-		}
+		printIdle(&s, beside)
 	}
-	_, err := fmt.Fprintf(w, `
+	s.say(`
 commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until
 the first load begins. wake-up: from the end of the load to the answer, p99. Medians of the repetitions (least to most), beside
 those of %s: a flight in each process that asks no other.
 `, growthFloor)
-	return err
-}
-
-// spread is a time of several repetitions in ms.
-func spread(ns []int64) string {
-	if len(ns) == 0 {
-		return "-"
-	}
-	return ms(ns, func(n int64) int64 { return n })
+	return s.printTo(w)
 }

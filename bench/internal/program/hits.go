@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -173,21 +172,22 @@ func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if p.json {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows, "ratios": p.ratios(rows)})
 	}
-	fmt.Fprintf(w, "keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "bytes\tgoroutines\tkeys\tcontender\ta second\tratio\tp50 us\tp99 us\t")
+	var s sheet
+	s.say("keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
+	s.columns("bytes", "goroutines", "keys", "contender", "a second", "ratio", "p50 us", "p99 us")
 	for _, r := range rows {
 		ratio := "-"
 		if r.Ratio > 0 {
 			ratio = fmt.Sprintf("%.2f", r.Ratio)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%.0f\t%s\t%s\t%s\t\n", r.Size, r.Goroutines, r.Keys, r.Contender, median(r.PerSecond), ratio, us(r.P50), us(r.P99))
+		perSecond := fmt.Sprintf("%.0f", median(r.PerSecond))
+		s.row(r.Size, r.Goroutines, r.Keys, r.Contender, perSecond, ratio, us(r.P50), us(r.P99))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\na second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.\np50, p99: of one call, medians of the repetitions.\n", p.Floor)
-	return err
+	s.say(`
+a second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.
+p50, p99: of one call, medians of the repetitions.
+`, p.Floor)
+	return s.printTo(w)
 }
 
 // ratios are the times of one call, all goroutines together.

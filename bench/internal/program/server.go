@@ -1,11 +1,13 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -164,14 +166,24 @@ func (a about) String() string {
 }
 
 func redisVersion(ctx context.Context, rdb *redis.Client) string {
-	info, err := rdb.Info(ctx, "server").Result()
-	if err != nil {
-		return "of unknown version"
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+	return cmp.Or(serverInfo(ctx, rdb, "server", "redis_version"), "of unknown version")
+}
+
+// serverInfo is what a server says of itself; empty: nothing.
+func serverInfo(ctx context.Context, rdb *redis.Client, section, name string) string {
+	for line := range strings.Lines(rdb.Info(ctx, section).Val()) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(v)
 		}
 	}
-	return "of unknown version"
+	return ""
+}
+
+// serverSays is a number of serverInfo.
+func serverSays(ctx context.Context, rdb *redis.Client, section, name string) (float64, error) {
+	n, err := strconv.ParseFloat(serverInfo(ctx, rdb, section, name), 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO %s has no %s: %w", section, name, err)
+	}
+	return n, nil
 }

@@ -58,7 +58,7 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			all[name] = append(all[name], t)
 		}
 	}
-	return p.print(ctx, stdout, server, all)
+	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
@@ -158,4 +158,37 @@ func countCommands(ctx context.Context, rdb *redis.Client) (commands, pings int6
 		}
 	}
 	return commands, pings, nil
+}
+
+func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
+	if p.JSON {
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
+	}
+	var s sheet
+	s.say("%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %s\n%v\n\n",
+		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, repetitions(p.Repeat), about)
+	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms", "trips", "commands")
+	for _, name := range p.Protections {
+		ts := all[name]
+		var loads []int
+		var commands []int64
+		for _, one := range ts {
+			loads, commands = append(loads, one.Loads...), append(commands, one.Commands...)
+		}
+		s.row(name, span(loads), total(ts, func(t tally) int { return t.Errors }),
+			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
+			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
+			most(ts, func(t tally) int { return int(t.Trips) }), slices.Max(commands))
+	}
+	s.say(`
+loads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).
+first load: from the start to the first load. tail: from the end of that load to the 99th percentile.
+trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.
+`)
+	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil { // which needs no lease
+		p99 := func(t tally) int64 { return t.P99 }
+		a, b := float64(middle(guarded, p99)), float64(middle(floor, p99))
+		s.say("\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n", a/b, (a-b)/1e6)
+	}
+	return s.printTo(w)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 	"time"
@@ -204,12 +203,12 @@ func (s sight) requests(in period) iter.Seq[request] {
 }
 
 // noise explains the last columns.
-func noise(w io.Writer) {
-	fmt.Fprintf(w, "late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.\n", tooLate)
-}
+var noise = fmt.Sprintf("late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.", tooLate)
 
-// heading says what was run.
-func (s *steady) heading(w io.Writer, what string, about about) {
-	fmt.Fprintf(w, "%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",
+// heading begins a sheet with what was run.
+func (s *steady) heading(what string, about about) *sheet {
+	var sheet sheet
+	sheet.say("%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",
 		s.Processes, s.Rate, s.TTL, s.Load, s.Size, what, repetitions(s.Repeat), about)
+	return &sheet
 }

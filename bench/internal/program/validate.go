@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -119,32 +118,30 @@ func (v validation) print(w io.Writer, about about, asJSON bool, all []compariso
 	if asJSON {
 		return printJSON(w, map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
 	}
-	fmt.Fprintf(w, "stampedes of %v processes x %d callers, load %v, %d rounds x %d runs: run, and simulated\n%v\n\n",
+	var s sheet
+	s.say("stampedes of %v processes x %d callers, load %v, %d rounds x %d runs: run, and simulated\n%v\n\n",
 		v.Processes, v.Callers, v.Load, v.Rounds, v.Runs, about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "processes\tprotection\terrors\tloads\tsimulated\tp99 ms\tsimulated\tdeviation\tof it beyond the load\tsimulated\tdeviation\t")
+	percent := func(share float64) string { return fmt.Sprintf("%+.0f%%", 100*share) }
+	s.columns("processes", "protection", "errors", "loads", "simulated", "p99 ms", "simulated", "deviation",
+		"of it beyond the load", "simulated", "deviation")
 	for _, c := range all {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%v\t%v\t%s\t%s\t%+.0f%%\t%s\t%s\t%+.0f%%\t\n", c.Processes, c.Protection, c.Errors, c.Loads, c.SimLoads,
-			millis(c.P99), millis(c.SimP99), 100*c.Deviation, millis(c.Overhead), millis(c.SimOver), 100*c.OverDev)
+		s.row(c.Processes, c.Protection, c.Errors, c.Loads, c.SimLoads, tenths(c.P99, 1e6), tenths(c.SimP99, 1e6), percent(c.Deviation),
+			tenths(c.Overhead, 1e6), tenths(c.SimOver, 1e6), percent(c.OverDev))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\np99: the 99th percentile of whole requests, all rounds of a run together, load included; beyond the load: the same less the load.")
-	fmt.Fprintln(w, "Median of the runs (least to most); a deviation is that of the medians. Two rounds of each run come before those that count.")
+	s.say(`
+p99: the 99th percentile of whole requests, all rounds of a run together, load included; beyond the load: the same less the load.
+Median of the runs (least to most); a deviation is that of the medians. Two rounds of each run come before those that count.
+`)
 	var starts, clients, servers, idles []int64
 	for _, c := range measured {
 		starts, clients, servers, idles = append(starts, c.Start), append(clients, c.Client), append(servers, c.Server), append(idles, c.Idle)
 	}
-	_, err := fmt.Fprintf(w, "Measured before each run, without a stampede: a caller %s µs, its command %s µs and %s µs in Redis, an idle PING %s µs.\n",
-		micros(starts), micros(clients), micros(servers), micros(idles))
-	return err
+	s.say("Measured before each run, without a stampede: a caller %s µs, its command %s µs and %s µs in Redis, an idle PING %s µs.\n",
+		tenths(starts, 1e3), tenths(clients, 1e3), tenths(servers, 1e3), tenths(idles, 1e3))
+	return s.printTo(w)
 }
 
-// millis and micros are the median of the runs, and from where to where they go.
-func millis(ns []int64) string { return scaled(ns, "%.1f", 1e6) }
-func micros(ns []int64) string { return scaled(ns, "%.1f", 1e3) }
-
-func scaled(ns []int64, format string, unit float64) string {
-	return figure(ns, format, func(n int64) float64 { return float64(n) / unit })
+// tenths is the median of the runs in some unit, and from where to where they go.
+func tenths(ns []int64, unit float64) string {
+	return figure(ns, "%.1f", func(n int64) float64 { return float64(n) / unit })
 }
