@@ -111,7 +111,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			if err != nil {
 				return err
 			}
-			page.Sections = slices.Concat(page.Sections[:len(reports)], more, page.Sections[len(reports):])
+			page.Sections = slices.Insert(page.Sections, len(page.Sections)-1, more...)
 		}
 		if err := writePage(p.html, page); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -91,6 +92,10 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 	for _, c := range chosen {
 		names.Text = append(names.Text, c.Name+": "+described(c))
 	}
+	sections := append(matchSections(reports, chosen), names)
+	if p.Scenario == "" {
+		sections = slices.Insert(sections, 0, scoreSection(reports, chosen))
+	}
 	return chart.Page{
 		Title: "What happens to the origin",
 		Intro: []string{
@@ -98,7 +103,7 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 			fmt.Sprintf("A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
 				p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat),
 		},
-		Sections: append(matchSections(reports, chosen), names),
+		Sections: sections,
 	}
 }
 

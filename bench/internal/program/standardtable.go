@@ -45,6 +45,9 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 	var s sheet
 	s.say("a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
 		p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat), about)
+	if p.Scenario == "" {
+		printScores(&s, reports, chosen)
+	}
 	for _, r := range reports {
 		s.say("\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
 		s.columns("contender", "loads", "at once", "errors", "stuck", "stale", "left", "p50 ms", "p99 ms", "max ms", "trips",
