@@ -70,6 +70,14 @@ type Contender struct {
 // All are those of this module.
 func All() []Contender { return slices.Concat(plain, stages(), guarded, routes) }
 
+// Names are those of some contenders.
+func Names(of []Contender) (names []string) {
+	for _, c := range of {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // Named returns those of these names, out of some.
 func Named(of []Contender, names ...string) ([]Contender, error) {
 	var chosen []Contender

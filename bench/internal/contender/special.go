@@ -13,9 +13,12 @@ import (
 
 // Special are those that have a place in some commands only.
 var Special = []Contender{
-	{Name: "noop", Open: openNoop},
-	{Name: "ping", Open: openPing},
-	{Name: "get", Open: openGet},
+	{Name: "noop", Open: openNoop(false)},
+	{Name: "ping", Open: openNoop(true)},
+	{Name: "get", Open: func(ctx context.Context, r Rig) (Protection, error) {
+		r.TTL = 24 * time.Hour // it hardly expires: one GET is the floor of whatever asks Redis
+		return &readThrough{r}, r.Redis.Ping(ctx).Err()
+	}},
 	{Name: "flight", Open: openFlight},
 	{Name: "xfetch", Open: openXFetch},
 	{Name: "cacheguard-early+swr", Open: openGuarded(func(o *options) { o.EarlyRefresh, o.StaleWhileRevalidate = 1, window })},
@@ -32,12 +35,10 @@ type noop struct {
 	err error
 }
 
-func openNoop(_ context.Context, r Rig) (Protection, error) {
-	return &noop{readThrough: readThrough{r}}, nil
-}
-
-func openPing(ctx context.Context, r Rig) (Protection, error) {
-	return &noop{readThrough: readThrough{r}, asks: true}, r.Redis.Ping(ctx).Err()
+func openNoop(asks bool) func(context.Context, Rig) (Protection, error) {
+	return func(ctx context.Context, r Rig) (Protection, error) {
+		return &noop{readThrough: readThrough{r}, asks: asks}, r.Redis.Ping(ctx).Err()
+	}
 }
 
 func (n *noop) Get(ctx context.Context, key string) (string, bool, error) {
@@ -46,12 +47,6 @@ func (n *noop) Get(ctx context.Context, key string) (string, bool, error) {
 		return n.value, n.found, errors.Join(n.err, n.Redis.Ping(ctx).Err())
 	}
 	return n.value, n.found, n.err
-}
-
-// openGet is one GET of a key that hardly expires: the floor of whatever asks Redis.
-func openGet(ctx context.Context, r Rig) (Protection, error) {
-	r.TTL = 24 * time.Hour
-	return &readThrough{r}, r.Redis.Ping(ctx).Err()
 }
 
 // flightOnly is the loader's own flight without the lease, around the plain pattern: the read on

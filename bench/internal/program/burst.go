@@ -36,8 +36,8 @@ func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error)
 	if err := fillPool(ctx, rdb); err != nil {
 		return nothing{}, err
 	}
-	w.trips, w.size = &tripCounter{}, o.Size
-	rdb.AddHook(w.trips)
+	w.meter, w.size = &meter{}, o.Size
+	rdb.AddHook(w.meter)
 	w.Protection, err = chosen[0].Open(ctx, contender.Rig{
 		Redis: rdb, Load: w.load, Renew: w.renew, Locks: o.Locks,
 		TTL: o.TTL, LockTTL: o.LockTTL, PollTime: o.Poll, Backoff: o.Backoff,
@@ -101,7 +101,7 @@ func keyOf(key string, keys, i int) string {
 // do leaves those behind who have no answer when the patience ends: not every contender looks at a
 // caller's context.
 func (b burst) do(ctx context.Context, w *worker) (burstAnswer, error) {
-	before := w.trips.n.Load()
+	before := w.meter.trips.Load()
 	runtime.GC() // not in the middle of it, for any contender
 	at := time.Unix(0, b.At)
 	var mu sync.Mutex // guards what follows
@@ -146,7 +146,7 @@ func (b burst) do(ctx context.Context, w *worker) (burstAnswer, error) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	told := burstAnswer{Callers: answers, Error: problem, Trips: w.trips.n.Load() - before}
+	told := burstAnswer{Callers: answers, Error: problem, Trips: w.meter.trips.Load() - before}
 	answers = nil
 	return told, nil
 }

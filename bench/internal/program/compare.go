@@ -43,8 +43,7 @@ var errSlower = errors.New("slower than before")
 
 // compare compares the ratios of two runs of a command with -json.
 func compare(args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench compare", stderr)
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "compare [-tolerance 0.1] before.json after.json: files that hits or a scenario has printed with -json; the exit code is 1 if a ratio to a floor has got worse")
 		flags.PrintDefaults()

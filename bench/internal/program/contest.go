@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -64,6 +65,25 @@ type contestResult struct {
 
 // notCounted is the number of trips of who has a client of its own.
 const notCounted = -1
+
+// turns has each of some have its turn in each repetition, which another one begins each time.
+func turns[T any](repeat int, of []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for n := range repeat {
+			for _, one := range rotated(of, n) {
+				if !yield(n, one) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rotated begins with another one each time.
+func rotated[T any](of []T, by int) []T {
+	by %= len(of)
+	return slices.Concat(of[by:], of[:by])
+}
 
 // hold has one contender go through a scenario.
 func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
@@ -268,14 +288,8 @@ func (t *contest) begun(key string) error {
 
 // rest lets time pass.
 func (t *contest) rest(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-t.ctx.Done():
-		return t.ctx.Err()
-	}
+	await(t.ctx, d)
+	return t.ctx.Err()
 }
 
 // loader is the replica that made the first load of a key.

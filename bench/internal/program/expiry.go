@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"time"
@@ -28,28 +27,25 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.server = server
-
-	all, last := make(map[string][]expiryTally), make(map[string]sight)
-	if err := p.each(ctx, course{Time: p.Time}, func(name string, seen sight) {
-		all[name] = append(all[name], p.tally(seen))
+	last := map[string]sight{}
+	all, err := measured(ctx, &p.steady, server, course{Time: p.Time}, func(name string, seen sight) expiryTally {
 		last[name] = seen
-	}); err != nil {
+		return p.tally(seen)
+	})
+	if err != nil {
 		return err
 	}
 	if p.html != "" {
 		page := chart.Page{Title: "A hot key that expires", Intro: []string{server.about(ctx).String()}, Sections: []chart.Section{p.section(last)}}
-		if err := writePage(p.html, page); err != nil {
+		if err := writePage(p.html, page, stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
-	flags := flag.NewFlagSet("bench expiry", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench expiry", stderr)
 	p.flags(flags, "noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
@@ -67,39 +63,20 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 
 // expiryTally is what one repetition of one protection showed.
 type expiryTally struct {
-	Requests  int     `json:"requests"`
-	Errors    int     `json:"errors"`
-	Error     string  `json:"error,omitempty"` // one of them
+	steadyTally
 	Loads     int     `json:"loads"`
 	Lifetimes int     `json:"lifetimes"`   // versions that these loads replaced
 	Most      int     `json:"most"`        // loads that replaced the same one
 	PerTTL    float64 `json:"perTTL"`      // loads
-	Stale     int     `json:"stale"`       // answers, by the protection's own word
 	Oldest    int64   `json:"oldestNanos"` // how long any answer's TTL had been over when its request arrived
-	P50       int64   `json:"p50Nanos"`
-	P99       int64   `json:"p99Nanos"`
-	P999      int64   `json:"p999Nanos"`
-	Max       int64   `json:"maxNanos"`
-	Late      int     `json:"late"`          // arrivals issued too late
-	LateP999  int64   `json:"lateP999Nanos"` // of all arrivals
 }
 
-func (p expiryPlan) tally(seen sight) expiryTally {
-	t := expiryTally{Error: seen.error()}
-	t.Late, t.LateP999 = seen.late()
-	var latencies []int64
-	for q := range seen.requests(period{seen.Start, seen.End}) {
-		t.Requests++
-		latencies = append(latencies, q.Latency)
-		switch q.Kind {
-		case failed:
-			t.Errors++
-			continue
-		case stale:
-			t.Stale++
+func (p expiryPlan) tally(seen sight) (t expiryTally) {
+	t.steadyTally = seen.tally(period{seen.Start, seen.End}, func(q request) {
+		if q.Kind != failed {
+			t.Oldest = max(t.Oldest, q.Due-int64(q.Made)-int64(p.TTL))
 		}
-		t.Oldest = max(t.Oldest, q.Due-int64(q.Made)-int64(p.TTL))
-	}
+	})
 	for _, loads := range lifetimes(seen.Loads, period{seen.Start, seen.End}, p.TTL) {
 		t.Loads += loads
 		t.Lifetimes++
@@ -109,7 +86,6 @@ func (p expiryPlan) tally(seen sight) expiryTally {
 		t.Oldest = 0
 	}
 	t.PerTTL = float64(t.Loads) * float64(p.TTL) / float64(p.Time)
-	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)
 	return t
 }
 
@@ -175,4 +151,53 @@ func lifetimes(loads []load, in period, ttl time.Duration) map[version]int {
 		}
 	}
 	return count
+}
+
+// slice is the time of which a point of the timeline tells.
+const slice = 100 * time.Millisecond
+
+// timeline is the longest that requests took which arrived in each slice of time, and where loads
+// began.
+func timeline(name string, seen sight) (waits, loads chart.Series) {
+	n := int((seen.End - seen.Start + int64(slice) - 1) / int64(slice))
+	longest, begun := make([]int64, n), make([]int, n)
+	for q := range seen.requests(period{seen.Start, seen.End}) {
+		i := (q.Due - seen.Start) / int64(slice)
+		longest[i] = max(longest[i], q.Latency)
+	}
+	for _, l := range seen.Loads {
+		if l.Begin >= seen.Start && l.Begin < seen.End {
+			begun[(l.Begin-seen.Start)/int64(slice)]++
+		}
+	}
+	waits, loads = chart.Series{Name: name}, chart.Series{Name: name}
+	total := 0
+	for i := range n {
+		x := (float64(i) + 0.5) * slice.Seconds()
+		waits.Points = append(waits.Points, chart.Point{X: x, Y: float64(longest[i]) / 1e6})
+		total += begun[i]
+		loads.Points = append(loads.Points, chart.Point{X: x, Y: float64(total)})
+	}
+	return waits, loads
+}
+
+// section is the expiry of a hot key for a browser: one repetition of each protection.
+func (p expiryPlan) section(seen map[string]sight) chart.Section {
+	waits := chart.Lines{Title: "the longest wait over time", X: "seconds", Y: "ms", LogY: true}
+	loads := chart.Lines{Title: "loads over time", X: "seconds", Y: "loads"}
+	for _, name := range p.Protections {
+		if s, ok := seen[name]; ok {
+			w, l := timeline(name, s)
+			waits.Series, loads.Series = append(waits.Series, w), append(loads.Series, l)
+		}
+	}
+	return chart.Section{
+		Title: "A hot key that expires again and again",
+		Text: []string{fmt.Sprintf("%d processes, %d requests a second in each whether or not earlier ones have been answered, a time to live of %v, a load of %v. Each point is the longest that any request took which was to arrive in that tenth of a second.",
+			p.Processes, p.Rate, p.TTL, p.Load)},
+		Figures: []chart.Figure{
+			{Caption: "The longest wait of each tenth of a second, from when a request was to arrive.", Chart: waits},
+			{Caption: "Loads of the origin since the beginning.", Chart: loads},
+		},
+	}
 }

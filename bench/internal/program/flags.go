@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,13 @@ func chosen(flag, names string, of []string) ([]string, error) {
 		list[i] = name
 	}
 	return list, nil
+}
+
+// newFlags are those of a command.
+func newFlags(command string, stderr io.Writer) *flag.FlagSet {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	return flags
 }
 
 // counts splits the value of a flag that has numbers, which may be none.

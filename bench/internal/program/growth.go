@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -79,10 +78,9 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 	}
 	about := server.about(ctx)
 	if p.html != "" {
-		if err := writePage(p.html, p.page(about, byProcesses, byCallers)); err != nil {
+		if err := writePage(p.html, p.page(about, byProcesses, byCallers), stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, about, byProcesses, byCallers, beside)
 }
@@ -97,28 +95,26 @@ func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, n := range p.Processes {
-		going.say("%d processes", n)
-		row, err := p.row(ctx, server, chosen, n, growthCallers)
+	row := func(processes, callers int) growthRow {
 		if err != nil {
-			return nil, nil, err
+			return growthRow{}
 		}
-		byProcesses = append(byProcesses, row)
+		going.say("%d processes, %d callers", processes, callers)
+		var r growthRow
+		r, err = p.row(ctx, server, chosen, processes, callers)
+		return r
+	}
+	for _, n := range p.Processes {
+		byProcesses = append(byProcesses, row(n, growthCallers))
 	}
 	for _, n := range p.Callers {
-		going.say("%d callers", n)
-		row, err := p.row(ctx, server, chosen, growthProcesses, n)
-		if err != nil {
-			return nil, nil, err
-		}
-		byCallers = append(byCallers, row)
+		byCallers = append(byCallers, row(growthProcesses, n))
 	}
-	return byProcesses, byCallers, nil
+	return byProcesses, byCallers, err
 }
 
 func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
-	flags := flag.NewFlagSet("bench growth", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench growth", stderr)
 	processes := flags.String("processes", "1,2,4,8,16,32", fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
 	callers := flags.String("callers", "10,100,1000,5000", fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
@@ -141,10 +137,7 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	if p.Callers, err = counts("callers", *callers, 1, 100000); err != nil {
 		return p, err
 	}
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	names := contender.Names(peers.contenders())
 	one, err := chosen("contender", p.Contender, names)
 	if err == nil && len(one) != 1 {
 		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
@@ -161,25 +154,22 @@ func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.
 	}
 	row := growthRow{Processes: processes, Callers: callers}
 	var commands []int64
-	for n := range p.Repeat {
-		for k := range chosen {
-			c := chosen[(k+n)%len(chosen)]
-			r, err := a.hold(ctx, scenarioNamed("cold"), c)
-			if err != nil {
-				return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
-			}
-			times := &row.Took
-			if c.Name == growthFloor && len(chosen) > 1 {
-				times = &row.Floor
-			} else {
-				row.Loads = max(row.Loads, slices.Max(r.Loads))
-				row.Errors += r.Errors + r.Stuck
-				commands = append(commands, r.Commands...)
-			}
-			times.P99 = append(times.P99, r.P99-p.Load.Nanoseconds())
-			times.First = append(times.First, median(r.First))
-			times.Woken = append(times.Woken, quantile(r.Woken, 0.99))
+	for _, c := range turns(p.Repeat, chosen) {
+		r, err := a.hold(ctx, scenarioNamed("cold"), c)
+		if err != nil {
+			return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
 		}
+		times := &row.Took
+		if c.Name == growthFloor && len(chosen) > 1 {
+			times = &row.Floor
+		} else {
+			row.Loads = max(row.Loads, slices.Max(r.Loads))
+			row.Errors += r.Errors + r.Stuck
+			commands = append(commands, r.Commands...)
+		}
+		times.P99 = append(times.P99, r.P99-p.Load.Nanoseconds())
+		times.First = append(times.First, median(r.First))
+		times.Woken = append(times.Woken, quantile(r.Woken, 0.99))
 	}
 	row.Commands, row.Most = median(commands), quantile(commands, 1)
 	return row, nil

@@ -25,21 +25,20 @@ func (o openLocker) do(ctx context.Context, w *worker) (nothing, error) {
 		return nothing{}, fmt.Errorf("there is no locker %q", o.Locker)
 	}
 	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000}) // a locker may have a connection for each that waits
-	h := &hands{metered: &meter{}, held: map[int]func(context.Context) error{}}
-	rdb.AddHook(h.metered)
+	w.meter = &meter{listens: true}
+	rdb.AddHook(w.meter)
 	lock, stop, err := of[i].Open(context.WithoutCancel(ctx), rdb) // what is opened outlives the job
 	if err != nil {
 		return nothing{}, err
 	}
 	w.atEnd(stop)
-	h.lock, w.hands = lock, h
+	w.hands = &hands{lock: lock, held: map[int]func(context.Context) error{}}
 	return nothing{}, nil
 }
 
 // hands are the contenders for a lock in one process.
 type hands struct {
-	lock    LockFunc
-	metered *meter
+	lock LockFunc
 
 	mu   sync.Mutex                          // guards held
 	held map[int]func(context.Context) error // how to give it back, by who has it
@@ -86,7 +85,7 @@ type toCount int
 type traffic struct{ Trips, Messages int64 }
 
 func (toCount) do(_ context.Context, w *worker) (traffic, error) {
-	return traffic{w.hands.metered.n.Load(), w.hands.metered.messages.Load()}, nil
+	return traffic{w.meter.trips.Load(), w.meter.messages.Load()}, nil
 }
 
 // toRepeat has one contender lock and unlock, one after the other. The answer is how long each pair

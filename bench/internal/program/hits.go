@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -83,18 +82,14 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 }
 
 func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
-	flags := flag.NewFlagSet("bench hits", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench hits", stderr)
 	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
 	sizes := flags.String("sizes", "100,10240", "bytes of the value")
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
 	flags.IntVar(&p.Many, "many", 0, "each call asks for so many keys at once, of contenders that can; 0: for one")
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local", "which to compare, of "+strings.Join(names, ", "))
 	floor := flags.String("floor", hitsFloor, "the one of them that the others are compared with")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
@@ -114,29 +109,22 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 func (p hitsPlan) measure(
 	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int, going *progress,
 ) (rows []*hitsRow, err error) {
-	var floor *hitsRow
+	by := map[string]*hitsRow{}
 	for _, c := range chosen {
-		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size})
-		if c.Name == p.Floor {
-			floor = rows[len(rows)-1]
-		}
+		by[c.Name] = &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size}
+		rows = append(rows, by[c.Name])
 	}
 	a := &arena{
 		server: server, Processes: 1, Callers: 1, Size: size, Rounds: 1,
 		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond, Patience: time.Minute + p.Time,
 	}
-	for n := range p.Repeat {
-		for k := range chosen {
-			i := (k + n) % len(chosen)
-			c, row := chosen[i], rows[i]
-			going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
-			_, err := a.hold(ctx, scenario{Name: "hits", run: func(t *contest) error { return p.run(t, row) }}, c)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
+	for n, c := range turns(p.Repeat, chosen) {
+		going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
+		if _, err := a.hold(ctx, scenario{run: func(t *contest) error { return p.run(t, by[c.Name]) }}, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
-	if floor != nil {
+	if floor := by[p.Floor]; floor != nil {
 		for _, row := range rows {
 			var ratios []float64
 			for n := range row.PerSecond {

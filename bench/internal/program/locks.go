@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -74,8 +73,7 @@ func isMissing(err error) bool {
 }
 
 func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
-	flags := flag.NewFlagSet("bench locks", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench locks", stderr)
 	flags.IntVar(&p.Processes, "processes", 4, "replicas that the holders are in, each a process that is stopped and continued at random")
 	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each of them")
 	flags.IntVar(&p.Names, "names", 3, "what there are locks of")

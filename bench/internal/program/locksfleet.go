@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/wire"
@@ -23,29 +24,13 @@ type seat struct {
 
 	begun chan struct{} // closed when its first process has begun
 
-	mu      sync.Mutex // guards what follows
-	replica *replica   // nil while there is none
-	ready   bool       // it has begun
+	sitting atomic.Pointer[replica] // nil while there is none that is ready
 }
 
 const (
 	mostDeaths = 100              // of one seat: then something else is wrong
 	toEnd      = 30 * time.Second // for a process to finish, on a busy machine
 )
-
-// sit has a process be the seat's, ready or not, or none.
-func (s *seat) sit(r *replica, ready bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.replica, s.ready = r, ready
-}
-
-// sitting is the seat's process, if it is ready.
-func (s *seat) sitting() (r *replica, ready bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.replica, s.ready
-}
 
 // run has processes sit here, one after another, while life lasts.
 func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, names []string) error {
@@ -55,10 +40,9 @@ func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, na
 		if err != nil {
 			return err
 		}
-		s.sit(r, false)
 		_, unable := ask(life, r, job[nothing](first))
 		if unable == nil {
-			s.sit(r, true)
+			s.sitting.Store(r)
 			if again == 0 {
 				close(s.begun)
 			}
@@ -69,7 +53,7 @@ func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, na
 			}
 			all.Wait()
 		}
-		s.sit(nil, false)
+		s.sitting.Store(nil)
 		_ = r.in.Close()
 		err = r.wait()
 		switch {
@@ -171,8 +155,8 @@ func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 			least, most = 1.1, 2
 		}
 		d := leases(rng, s.lease, least, most)
-		r, ready := s.sitting()
-		if !ready || ctx.Err() != nil {
+		r := s.sitting.Load()
+		if r == nil || ctx.Err() != nil {
 			continue
 		}
 		s.referee.stands(s.number)
@@ -274,11 +258,11 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 	seats := make([]*seat, p.Processes)
 	var r *referee
 	r = newReferee(lease, func(process int, hold, question int64) {
-		asked, ready := seats[process].sitting()
+		asked := seats[process].sitting.Load()
+		if asked == nil {
+			return
+		}
 		go func() { // one who stands still doesn't listen
-			if !ready {
-				return
-			}
 			if believes, err := ask(ctx, asked, job[bool](toSay(hold))); err == nil {
 				r.answers(question, believes)
 			}
@@ -328,11 +312,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		case e := <-ends:
 			err = errors.Join(err, e)
 		case <-timeout.C:
-			for _, s := range seats {
-				if r, _ := s.sitting(); r != nil {
-					r.kill()
-				}
-			}
+			cancel() // which kills it
 			err = errors.Join(err, fmt.Errorf("a process didn't finish within %v", toEnd), <-ends)
 		}
 	}

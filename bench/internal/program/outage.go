@@ -35,21 +35,16 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.server = server
-
-	all := make(map[string][]outageTally)
 	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
-	if err := p.each(ctx, c, func(name string, seen sight) {
-		all[name] = append(all[name], p.tally(seen))
-	}); err != nil {
+	all, err := measured(ctx, &p.steady, server, c, func(_ string, seen sight) outageTally { return p.tally(seen) })
+	if err != nil {
 		return err
 	}
 	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
-	flags := flag.NewFlagSet("bench outage", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench outage", stderr)
 	p.flags(flags, "cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight")
 	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
 	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
@@ -67,47 +62,30 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
 }
 
-// outageTally is what one repetition of one protection showed.
+// outageTally is what one repetition of one protection showed, of the requests that arrived during
+// the outage.
 type outageTally struct {
-	Requests       int    `json:"requests"` // that arrived during the outage
-	Errors         int    `json:"errors"`
-	Stale          int    `json:"stale"`
-	Error          string `json:"error,omitempty"` // one of them
-	Attempts       int    `json:"attempts"`        // loads that began during the outage
-	MostPerBackoff int    `json:"mostPerBackoff"`  // of them, in any time as long as the shortest back-off
-	P50            int64  `json:"p50Nanos"`        // of all who arrived during the outage
-	P99            int64  `json:"p99Nanos"`
-	P999           int64  `json:"p999Nanos"`
-	Max            int64  `json:"maxNanos"`
-	ErrorP50       int64  `json:"errorP50Nanos"` // of those of them who got an error
-	ErrorP99       int64  `json:"errorP99Nanos"`
-	AtOnce         int    `json:"atOnce"`          // of those, in less than a tenth of the time of a load
-	Recovered      bool   `json:"recovered"`       // a fresh value was given after the origin's return
-	FirstFresh     int64  `json:"firstFreshNanos"` // from the origin's return to when it first was
-	LastBad        int64  `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
-	Late           int    `json:"late"`            // arrivals issued too late
-	LateP999       int64  `json:"lateP999Nanos"`   // of all arrivals
+	steadyTally
+	Attempts       int   `json:"attempts"`       // loads that began during the outage
+	MostPerBackoff int   `json:"mostPerBackoff"` // of them, in any time as long as the shortest back-off
+	ErrorP50       int64 `json:"errorP50Nanos"`  // of those who got an error
+	ErrorP99       int64 `json:"errorP99Nanos"`
+	AtOnce         int   `json:"atOnce"`          // of those, in less than a tenth of the time of a load
+	Recovered      bool  `json:"recovered"`       // a fresh value was given after the origin's return
+	FirstFresh     int64 `json:"firstFreshNanos"` // from the origin's return to when it first was
+	LastBad        int64 `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
 }
 
-func (p outagePlan) tally(seen sight) outageTally {
-	t := outageTally{Error: seen.error()}
-	t.Late, t.LateP999 = seen.late()
-	var latencies, errors []int64
-	for q := range seen.requests(seen.Outage) {
-		t.Requests++
-		latencies = append(latencies, q.Latency)
-		switch q.Kind {
-		case failed:
-			t.Errors++
+func (p outagePlan) tally(seen sight) (t outageTally) {
+	var errors []int64
+	t.steadyTally = seen.tally(seen.Outage, func(q request) {
+		if q.Kind == failed {
 			errors = append(errors, q.Latency)
 			if q.Latency < int64(p.Load)/10 {
 				t.AtOnce++
 			}
-		case stale:
-			t.Stale++
 		}
-	}
-	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)
+	})
 	t.ErrorP50, t.ErrorP99 = quantile(errors, 0.5), quantile(errors, 0.99)
 
 	var attempts []int64

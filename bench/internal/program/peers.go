@@ -30,11 +30,7 @@ func (p Peers) among(chosen []contender.Contender) bool {
 
 // standardContenders are those that are compared unless others are named.
 func (p Peers) standardContenders() []string {
-	names := slices.Clone(standardContenders)
-	for _, c := range p.Contenders {
-		names = append(names, c.Name)
-	}
-	return names
+	return slices.Concat(standardContenders, contender.Names(p.Contenders))
 }
 
 // lockers are the program's own and the peers'.

@@ -77,8 +77,7 @@ each column of the tables, in the order of -policies. With -validate: about, pla
 `
 
 func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err error) {
-	flags := flag.NewFlagSet("bench simulate", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench simulate", stderr)
 	flags.Usage = func() {
 		fmt.Fprint(stderr, simulateHelp)
 		flags.PrintDefaults()

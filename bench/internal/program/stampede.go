@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -62,8 +61,7 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 }
 
 func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
-	flags := flag.NewFlagSet("bench stampede", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench stampede", stderr)
 	flags.IntVar(&p.Processes, "processes", 16, "replicas, each a process")
 	flags.IntVar(&p.Callers, "callers", 250, "callers in each")
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -91,8 +90,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 				server: server, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
 				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: m.Callers,
 			}
-			for k := range chosen { // another one begins each time
-				c := chosen[(k+n)%len(chosen)]
+			for _, c := range rotated(chosen, n) { // another one begins each time
 				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c)
 				if err != nil {
@@ -113,10 +111,9 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			}
 			page.Sections = slices.Insert(page.Sections, len(page.Sections)-1, more...)
 		}
-		if err := writePage(p.html, page); err != nil {
+		if err := writePage(p.html, page, stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, about, reports, chosen, peers)
 }
@@ -137,9 +134,12 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 		return nil, err
 	}
 	going.say("a hot key that expires")
-	e.server = server
 	seen := map[string]sight{}
-	if err := e.each(ctx, course{Time: e.Time}, func(name string, s sight) { seen[name] = s }); err != nil {
+	_, err = measured(ctx, &e.steady, server, course{Time: e.Time}, func(name string, s sight) nothing {
+		seen[name] = s
+		return nothing{}
+	})
+	if err != nil {
 		return nil, err
 	}
 	g, err := parseGrowth(peers, []string{"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4", "-redis", server.addr}, io.Discard)
@@ -154,8 +154,7 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 }
 
 func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
-	flags := flag.NewFlagSet(strings.TrimSpace("bench "+name), flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags(strings.TrimSpace("bench "+name), stderr)
 	flags.Usage = func() {
 		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche, which an embedded Redis is too slow for.\nOther commands: " +
 			strings.Join(commandNames(), ", ") + "; each has its -h."
@@ -203,10 +202,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	if name != "redis-gone" { // which kills it
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
 	}
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","), "which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -25,17 +26,17 @@ func writable(html string) error {
 	return nil
 }
 
-// writePage writes a page into a file of its own.
-func writePage(name string, p chart.Page) error {
-	f, err := os.Create(name)
-	if err != nil {
+// writePage writes a page into a file of its own, and says where it is.
+func writePage(name string, p chart.Page, stderr io.Writer) error {
+	var page bytes.Buffer
+	if err := chart.WritePage(&page, p); err != nil {
 		return err
 	}
-	if err := chart.WritePage(f, p); err != nil {
-		_ = f.Close()
+	if err := os.WriteFile(name, page.Bytes(), 0o666); err != nil {
 		return err
 	}
-	return f.Close()
+	_, err := fmt.Fprintf(stderr, "the page is in %s\n", name)
+	return err
 }
 
 // matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long
@@ -153,6 +154,3 @@ func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.
 	}
 	return page
 }
-
-// told says where a page was written.
-func told(w io.Writer, name string) { fmt.Fprintf(w, "the page is in %s\n", name) }

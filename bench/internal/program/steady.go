@@ -26,8 +26,6 @@ type steady struct {
 	Redis       string        `json:"-"`
 	JSON        bool          `json:"-"`
 
-	server *server
-
 	names *string // -protections as it was given
 	of    []string
 }
@@ -78,30 +76,29 @@ func (s sight) due(replica, k int) int64 {
 	return s.Start + int64(replica)*int64(s.Offset) + int64(k)*int64(s.Interval)
 }
 
-// each has a fleet run for each protection in each repetition, one after another, and every
-// repetition begin with another one.
-func (s *steady) each(ctx context.Context, c course, look func(name string, seen sight)) error {
-	for n := range s.Repeat {
-		for i := range s.Protections {
-			name := s.Protections[(i+n)%len(s.Protections)]
-			seen, err := s.run(ctx, c, name)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			look(name, seen)
+// measured has a fleet run for each protection in each repetition, and what it has seen tallied.
+func measured[T any](
+	ctx context.Context, s *steady, server *server, c course, tally func(name string, seen sight) T,
+) (map[string][]T, error) {
+	all := map[string][]T{}
+	for _, name := range turns(s.Repeat, s.Protections) {
+		seen, err := s.run(ctx, server, c, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		all[name] = append(all[name], tally(name, seen))
 	}
-	return nil
+	return all, nil
 }
 
 // run runs a fleet for one protection. The cache is filled before requests arrive.
-func (s *steady) run(ctx context.Context, c course, name string) (seen sight, err error) {
+func (s *steady) run(ctx context.Context, server *server, c course, name string) (seen sight, err error) {
 	chosen, err := contender.Named(Peers{}.known(), name)
 	if err != nil {
 		return seen, err
 	}
 	a := &arena{
-		server: s.server, Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
+		server: server, Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
 		TTL: s.TTL, LockTTL: benchLease, Backoff: c.Backoff, Patience: c.Time + time.Minute,
 	}
 	_, err = a.hold(ctx, scenario{run: func(t *contest) error {
@@ -156,29 +153,46 @@ func loadOf(l slowdb.Load) load {
 	return one
 }
 
-// late counts the arrivals that were issued too late, and tells by how much the latest thousandth
-// of all was.
-func (s sight) late() (count int, p999 int64) {
-	var all []int64
-	for _, r := range s.Replicas {
-		all = append(all, r.Late...)
-	}
-	for _, by := range all {
-		if by > int64(tooLate) {
-			count++
-		}
-	}
-	return count, quantile(all, 0.999)
+// steadyTally is what the tallies of expiry and outage have in common.
+type steadyTally struct {
+	Requests int    `json:"requests"`
+	Errors   int    `json:"errors"`
+	Stale    int    `json:"stale"`           // answers, by the protection's own word
+	Error    string `json:"error,omitempty"` // one of them
+	P50      int64  `json:"p50Nanos"`
+	P99      int64  `json:"p99Nanos"`
+	P999     int64  `json:"p999Nanos"`
+	Max      int64  `json:"maxNanos"`
+	Late     int    `json:"late"`          // arrivals issued too late
+	LateP999 int64  `json:"lateP999Nanos"` // of all arrivals
 }
 
-// error is one of the errors.
-func (s sight) error() string {
+// tally counts the requests that arrived in a time, and has each looked at.
+func (s sight) tally(in period, look func(request)) (t steadyTally) {
+	var took, late []int64
+	for q := range s.requests(in) {
+		t.Requests++
+		took = append(took, q.Latency)
+		switch q.Kind {
+		case failed:
+			t.Errors++
+		case stale:
+			t.Stale++
+		}
+		look(q)
+	}
 	for _, r := range s.Replicas {
-		if r.Error != "" {
-			return r.Error
+		late = append(late, r.Late...)
+		t.Error = cmp.Or(t.Error, r.Error)
+	}
+	for _, by := range late {
+		if by > int64(tooLate) {
+			t.Late++
 		}
 	}
-	return ""
+	t.P50, t.P99, t.P999, t.Max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999), quantile(took, 1)
+	t.LateP999 = quantile(late, 0.999)
+	return t
 }
 
 // request is one of those that arrived after the clock started.

@@ -25,7 +25,7 @@ type worker struct {
 	ends  []func() // in which order it was opened
 
 	origin *slowdb.Client
-	trips  *tripCounter
+	meter  *meter
 	size   int
 	contender.Protection
 
