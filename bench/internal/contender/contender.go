@@ -91,5 +91,5 @@ func Named(of []Contender, names ...string) ([]Contender, error) {
 	return chosen, nil
 }
 
-// missing is how the plain ways cache that there is nothing.
-const missing = "\x00missing"
+// Missing is how the plain ways cache that there is nothing.
+const Missing = "\x00missing"

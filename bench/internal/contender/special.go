@@ -17,7 +17,7 @@ var Special = []Contender{
 	{Name: "ping", Open: openNoop(true)},
 	{Name: "get", Open: func(ctx context.Context, r Rig) (Protection, error) {
 		r.TTL = 24 * time.Hour // it hardly expires: one GET is the floor of whatever asks Redis
-		return &readThrough{r}, r.Redis.Ping(ctx).Err()
+		return &ReadThrough{r}, r.Redis.Ping(ctx).Err()
 	}},
 	{Name: "flight", Open: openFlight},
 	{Name: "xfetch", Open: openXFetch},
@@ -28,7 +28,7 @@ var Special = []Contender{
 
 // noop asks nobody once it has a value, whatever the key: what callers cost by themselves.
 type noop struct {
-	readThrough
+	ReadThrough
 	asks bool // Redis for a PONG, each time: what a burst of commands costs
 	once sync.Once
 	outcome
@@ -37,7 +37,7 @@ type noop struct {
 
 func openNoop(asks bool) func(context.Context, Rig) (Protection, error) {
 	return func(ctx context.Context, r Rig) (Protection, error) {
-		return &noop{readThrough: readThrough{r}, asks: asks}, r.Redis.Ping(ctx).Err()
+		return &noop{ReadThrough: ReadThrough{r}, asks: asks}, r.Redis.Ping(ctx).Err()
 	}
 }
 
@@ -52,7 +52,7 @@ func (n *noop) Get(ctx context.Context, key string) (string, bool, error) {
 // flightOnly is the loader's own flight without the lease, around the plain pattern: the read on
 // the caller's goroutine, the load on another one, as the loader does it.
 type flightOnly struct {
-	readThrough
+	ReadThrough
 	group flight.Group[flown]
 }
 
@@ -62,7 +62,7 @@ type flown struct {
 }
 
 func openFlight(ctx context.Context, r Rig) (Protection, error) {
-	return &flightOnly{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
+	return &flightOnly{ReadThrough: ReadThrough{r}}, r.Redis.Ping(ctx).Err()
 }
 
 var errLeft = errors.New("all callers have left")
@@ -70,7 +70,7 @@ var errLeft = errors.New("all callers have left")
 func (p *flightOnly) Get(ctx context.Context, key string) (string, bool, error) {
 	f, leads := p.group.Join(key, 0)
 	if leads {
-		v, found, err := p.look(ctx, key)
+		v, found, err := p.Look(ctx, key)
 		if !errors.Is(err, redis.Nil) {
 			f.Land(flown{outcome{v, found}, err})
 			return v, found, err

@@ -18,17 +18,17 @@ import (
 // carries its expiry and how long its load took; each reader draws, and one who is early has it
 // loaded behind its back.
 type xfetch struct {
-	readThrough
+	ReadThrough
 	reads, loads single // for their groups
 	behind       sync.WaitGroup
 }
 
 func openXFetch(ctx context.Context, r Rig) (Protection, error) {
-	return &xfetch{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
+	return &xfetch{ReadThrough: ReadThrough{r}}, r.Redis.Ping(ctx).Err()
 }
 
 func (x *xfetch) Get(ctx context.Context, key string) (string, bool, error) {
-	stored, _, err := x.reads.fly(key, func() (string, bool, error) { return x.look(ctx, key) })
+	stored, _, err := x.reads.fly(key, func() (string, bool, error) { return x.Look(ctx, key) })
 	if errors.Is(err, redis.Nil) {
 		return x.renew(ctx, key, "")
 	} else if err != nil {
