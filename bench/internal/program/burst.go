@@ -2,8 +2,10 @@ package program
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +20,9 @@ var _ = []struct{}{known[nothing](openContender{}), known[burstAnswer](burst{}),
 // openContender opens a contender, which the other jobs of this file ask.
 type openContender struct {
 	Redis, Origin, Contender, Locks string
-	Replica, Size                   int
-	TTL, LockTTL, Poll, Backoff     time.Duration
+	Replica                         int
+	Setting                         setting
+	Backoff                         time.Duration
 }
 
 func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error) {
@@ -36,11 +39,11 @@ func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error)
 	if err := fillPool(ctx, rdb); err != nil {
 		return nothing{}, err
 	}
-	w.meter, w.size = &meter{}, o.Size
+	w.meter, w.size = &meter{}, o.Setting.Size
 	rdb.AddHook(w.meter)
 	w.Protection, err = chosen[0].Open(ctx, contender.Rig{
 		Redis: rdb, Load: w.load, Renew: w.renew, Locks: o.Locks,
-		TTL: o.TTL, LockTTL: o.LockTTL, PollTime: o.Poll, Backoff: o.Backoff,
+		TTL: o.Setting.TTL, LockTTL: o.Setting.LockTTL, PollTime: o.Setting.Poll, Backoff: o.Backoff,
 	})
 	if err == nil {
 		w.atEnd(func() { _ = w.Protection.Close() })
@@ -156,4 +159,37 @@ type invalidate string
 
 func (key invalidate) do(ctx context.Context, w *worker) (nothing, error) {
 	return nothing{}, w.Invalidate(ctx, string(key))
+}
+
+// standLikeARequest gives the calling goroutine a stack as large as that of a server's request when
+// it comes to its handler's first call: more than 4 KiB, so 8. A goroutine is born with 2, and
+// thousands of callers whose stacks are copied when they begin to wait would be measured instead of
+// the waiting.
+//
+//go:noinline
+func standLikeARequest() { occupy(new([5 << 10]byte)) }
+
+// occupy is called with an array that lives on its caller's stack.
+//
+//go:noinline
+func occupy(room *[5 << 10]byte) { room[0] = 1 }
+
+// version names a value, as the origin does.
+type version int64
+
+const versionDigits = 19
+
+// value is what the origin returns: the version in so many bytes.
+func (v version) value(size int) string {
+	s := fmt.Sprintf("%0*d", versionDigits, int64(v))
+	return s + strings.Repeat(".", max(size-len(s), 0))
+}
+
+// versionOf reads a value. A protection that answers quickly and wrongly has not won.
+func versionOf(value string, size int) (version, error) {
+	if len(value) != max(size, versionDigits) {
+		return 0, fmt.Errorf("got a wrong value of %d bytes", len(value))
+	}
+	n, err := strconv.ParseInt(value[:versionDigits], 10, 64)
+	return version(n), err
 }

@@ -30,17 +30,6 @@ type acquired struct {
 	err error
 }
 
-// handoverCount is what crossed the wire.
-type handoverCount struct{ trips, messages, commands, pings int64 }
-
-func (a handoverCount) plus(b handoverCount) handoverCount {
-	return handoverCount{a.trips + b.trips, a.messages + b.messages, a.commands + b.commands, a.pings + b.pings}
-}
-
-func (a handoverCount) minus(b handoverCount) handoverCount {
-	return a.plus(handoverCount{-b.trips, -b.messages, -b.commands, -b.pings})
-}
-
 // conduct starts processes, and returns when they are ready.
 func conduct(ctx context.Context, s *server, locker string, processes int) (*conductor, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,7 +88,7 @@ func upTo(most time.Duration) time.Duration { return rand.N(most + 1) }
 
 // handovers has the lock change hands n times, after a time that is not counted in which everybody
 // had it once or so.
-func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted handoverCount, err error) {
+func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted traffic, err error) {
 	for who := range contenders {
 		c.wants(who)
 		await(c.ctx, upTo(2*spread/time.Duration(contenders)))
@@ -158,29 +147,29 @@ func (c *conductor) handover(holder int) (took int64, next int, err error) {
 const settle = 20 * time.Millisecond
 
 // count says what was counted so far, when all messages have arrived.
-func (c *conductor) count() (n handoverCount, err error) {
-	for before := int64(-1); err == nil && n.messages != before; {
-		before = n.messages
+func (c *conductor) count() (n traffic, err error) {
+	for before := int64(-1); err == nil && n.Messages != before; {
+		before = n.Messages
 		await(c.ctx, settle)
 		n, err = c.countNow()
 	}
 	return n, err
 }
 
-func (c *conductor) countNow() (n handoverCount, err error) {
+func (c *conductor) countNow() (n traffic, err error) {
 	all, err := askAll(c.ctx, c.fleet, func(int) job[traffic] { return toCount(0) })
 	if err != nil {
 		return n, err
 	}
 	for _, one := range all {
-		n.trips, n.messages = n.trips+one.Trips, n.messages+one.Messages
+		n = n.plus(one)
 	}
 	n.commands, n.pings, err = countCommands(c.ctx, c.rdb)
 	return n, err
 }
 
 // repeat has one contender have the lock and give it back n times.
-func (c *conductor) repeat(n int) (took []int64, counted handoverCount, err error) {
+func (c *conductor) repeat(n int) (took []int64, counted traffic, err error) {
 	before, err := c.count()
 	if err != nil {
 		return nil, counted, err

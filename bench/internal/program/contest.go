@@ -2,11 +2,14 @@ package program
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -27,16 +30,24 @@ type contest struct {
 
 // arena is what all contests of a run have in common.
 type arena struct {
-	server             *server
-	Processes, Callers int
-	Load               time.Duration
-	Size               int
-	TTL, LockTTL, Poll time.Duration
-	Patience           time.Duration // for an answer; then a caller is stuck
-	Backoff            time.Duration // after failed loads; 0: as each contender has it
-	WarmUp             int           // rounds of a cold key before those that count
-	Rounds             int
-	Keys               int // of an avalanche
+	server *server
+	setting
+	Backoff time.Duration // after failed loads; 0: as each contender has it
+	WarmUp  int           // rounds of a cold key before those that count
+}
+
+// setting is what a contest can be told.
+type setting struct {
+	Processes int           `json:"processes,omitempty"`
+	Callers   int           `json:"callers,omitempty"`
+	Load      time.Duration `json:"loadNanos"`
+	Size      int           `json:"size"`
+	TTL       time.Duration `json:"ttlNanos"`
+	LockTTL   time.Duration `json:"lockTTLNanos"`
+	Poll      time.Duration `json:"pollNanos"`
+	Patience  time.Duration `json:"patienceNanos"`    // for an answer; then a caller is stuck
+	Rounds    int           `json:"rounds,omitempty"` // of cold keys
+	Keys      int           `json:"keys,omitempty"`   // of an avalanche
 }
 
 // contestResult is what one contest has shown.
@@ -54,7 +65,7 @@ type contestResult struct {
 	Took     []int64 `json:"-"`               // of each answer, from the moment of its burst
 	First    []int64 `json:"-"`               // in each round of a cold key: from the burst to the beginning of the first load
 	Woken    []int64 `json:"-"`               // of each answer for a cold key: from the end of the load that brought it
-	Tails    []int64 `json:"-"`               // in each round of a cold key: from the end of the first load to the 99th percentile of its callers
+	Tails    []int64 `json:"-"`               // in each round of a cold key: from the first load's end to the p99 of callers
 	Pings    []int64 `json:"-"`               // in each round; they are none of the commands
 	Trips    int64   `json:"trips"`           // most of one process in one round; notCounted
 	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
@@ -87,7 +98,8 @@ func rotated[T any](of []T, by int) []T {
 
 // hold has one contender go through a scenario.
 func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(a.WarmUp+a.Rounds)*a.Patience) // processes that hang are killed
+	rounds := time.Duration(a.WarmUp + a.Rounds)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+rounds*a.Patience) // processes that hang are killed
 	defer cancel()
 	t := &contest{ctx: ctx, arena: a, prefix: freshPrefix()}
 	locks, stopLocks, err := startLocksOf(c, a.server.addr)
@@ -101,8 +113,8 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 	defer func() { err = errors.Join(err, t.origin.Close()) }()
 	t.fleet, err = startFleet(ctx, a.Processes, func(i int) job[nothing] {
 		return openContender{
-			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Locks: locks, Replica: i, Size: a.Size,
-			TTL: a.TTL, LockTTL: a.LockTTL, Poll: a.Poll, Backoff: a.Backoff,
+			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Locks: locks,
+			Replica: i, Setting: a.setting, Backoff: a.Backoff,
 		}
 	})
 	if err != nil {
@@ -140,12 +152,13 @@ func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 	return common, keys
 }
 
-// crowd is a burst under way in all processes.
+// crowd is a burst under way in all processes. The slices have one for each.
 type crowd struct {
 	callers int
 	at      time.Time
-	answers []<-chan burstAnswer // closed without one when the process has ended
-	told    [][]callerAnswer     // by replica, once they have been waited for
+	all     sync.WaitGroup // until there are these
+	answers []burstAnswer
+	errs    []error
 }
 
 // burst has so many callers of each process ask for a key at the same moment.
@@ -159,16 +172,11 @@ func (t *contest) soon(callers int) time.Time {
 }
 
 func (t *contest) burstAt(key string, keys, callers int, at time.Time) *crowd {
-	b := &crowd{callers: callers, at: at, told: make([][]callerAnswer, len(t.fleet))}
-	for _, r := range t.fleet {
-		answered := make(chan burstAnswer, 1)
-		b.answers = append(b.answers, answered)
-		go func() {
-			defer close(answered)
-			if a, err := ask(t.ctx, r, job[burstAnswer](burst{key, keys, callers, at.UnixNano(), t.arena.Patience})); err == nil {
-				answered <- a
-			}
-		}()
+	b := &crowd{callers: callers, at: at}
+	b.answers, b.errs = make([]burstAnswer, len(t.fleet)), make([]error, len(t.fleet))
+	o := burst{key, keys, callers, at.UnixNano(), t.arena.Patience}
+	for i, r := range t.fleet {
+		b.all.Go(func() { b.answers[i], b.errs[i] = ask(t.ctx, r, job[burstAnswer](o)) })
 	}
 	return b
 }
@@ -176,23 +184,18 @@ func (t *contest) burstAt(key string, keys, callers int, at time.Time) *crowd {
 // wait waits for the answers, and counts them. least is the version that an answer must have, or it
 // is stale; those are counted in stale.
 func (t *contest) wait(b *crowd, least int64, stale *int) error {
-	for i, answered := range b.answers {
-		a, alive := <-answered
+	b.all.Wait()
+	for i, a := range b.answers {
 		t.result.Requests += b.callers
-		switch {
-		case !alive && t.ctx.Err() != nil:
-			return t.ctx.Err()
-		case !alive && !t.fleet[i].killed.Load():
-			return fmt.Errorf("replica %d has ended", i)
-		case !alive:
+		if err := b.errs[i]; err != nil && t.fleet[i].killed.Load() {
 			t.result.Lost += b.callers
-			continue
+		} else if err != nil {
+			return fmt.Errorf("replica %d: %w", i, err)
 		}
 		t.result.Trips = max(t.result.Trips, a.Trips)
 		if a.Error != "" {
 			t.result.Error = a.Error
 		}
-		b.told[i] = a.Callers
 		for _, c := range a.Callers {
 			switch {
 			case c.Version == gotStuck:
@@ -219,9 +222,9 @@ func (t *contest) awoken(b *crowd, key string) {
 	first := loads[0].Begin.Sub(b.at)
 	t.result.First = append(t.result.First, first.Nanoseconds())
 	var took []int64
-	for replica, callers := range b.told {
+	for replica, answer := range b.answers {
 		own := max(0, slices.IndexFunc(loads, func(l slowdb.Load) bool { return l.Replica == replica }))
-		for _, c := range callers {
+		for _, c := range answer.Callers {
 			took = append(took, c.Took)
 			if c.Version > 0 {
 				t.result.Woken = append(t.result.Woken, b.at.UnixNano()+c.Took-loads[own].End.UnixNano())
@@ -239,14 +242,9 @@ func (t *contest) change(key string, replica int) (version int64, err error) {
 	return version, err
 }
 
-// round counts what a burst on a cold key costs: loads, of which so many are needed, and commands
-// at Redis.
-func (t *contest) round(key string, need int, during func() error) error {
-	return t.rounds([]string{key}, need, during)
-}
-
-// rounds is round for several keys.
-func (t *contest) rounds(keys []string, need int, during func() error) error {
+// round counts what a burst on cold keys costs: loads, of which so many are needed, and commands at
+// Redis.
+func (t *contest) round(need int, during func() error, keys ...string) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {
 		return err
@@ -272,25 +270,27 @@ func (t *contest) rounds(keys []string, need int, during func() error) error {
 	return nil
 }
 
-// begun waits until the first load of a key begins.
-func (t *contest) begun(key string) error {
+// midway waits until the first load of a key has begun, and half of its time.
+func (t *contest) midway(key string) error {
 	timer := time.NewTimer(t.arena.Patience)
 	defer timer.Stop()
 	select {
 	case <-t.origin.Begun(key):
-		return nil
+		await(t.ctx, t.arena.Load/2)
 	case <-timer.C:
 		return fmt.Errorf("no load within %v", t.arena.Patience)
 	case <-t.ctx.Done():
-		return t.ctx.Err()
 	}
-}
-
-// rest lets time pass.
-func (t *contest) rest(d time.Duration) error {
-	await(t.ctx, d)
 	return t.ctx.Err()
 }
 
 // loader is the replica that made the first load of a key.
 func (t *contest) loader(key string) int { return t.origin.Loads(key)[0].Replica }
+
+// thisRun tells the keys of this process from those of others that have used the same Redis.
+var thisRun = rand.Text()[:8]
+
+var prefixes atomic.Int64
+
+// freshPrefix begins the names of keys that nobody has used yet, in this Redis or in this process.
+func freshPrefix() string { return fmt.Sprintf("bench:%s:%d:", thisRun, prefixes.Add(1)) }

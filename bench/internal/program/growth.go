@@ -148,10 +148,10 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 // row runs the floor and the contender with a fleet of one size, one after the other in each
 // repetition.
 func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.Contender, processes, callers int) (growthRow, error) {
-	a := &arena{
-		server: server, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
+	a := &arena{server: server, setting: setting{
+		Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
 		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond, Patience: 30*time.Second + 2*p.Load,
-	}
+	}}
 	row := growthRow{Processes: processes, Callers: callers}
 	var commands []int64
 	for _, c := range turns(p.Repeat, chosen) {

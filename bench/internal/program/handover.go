@@ -134,7 +134,8 @@ type aloneTally struct {
 
 // measure has a fleet hand a lock over n times, and adds what that shows to the others.
 func (p handoverPlan) measure(
-	ctx context.Context, s *server, stderr io.Writer, name string, processes, n int, to map[string][]handoverTally,
+	ctx context.Context, s *server, stderr io.Writer, name string, processes, n int,
+	to map[string][]handoverTally,
 ) (err error) {
 	contenders := max(p.Contenders, processes)
 	fmt.Fprintf(stderr, "  %s: %d hand-overs among %d in %d processes\n", name, n, contenders, processes)
@@ -149,7 +150,7 @@ func (p handoverPlan) measure(
 	}
 	to[name] = append(to[name], handoverTally{
 		P50: quantile(took, 0.5), P90: quantile(took, 0.9), P99: quantile(took, 0.99), Max: quantile(took, 1),
-		Trips: each(counted.trips, n), Commands: each(counted.commands, n), Messages: each(counted.messages, n),
+		Trips: each(counted.Trips, n), Commands: each(counted.commands, n), Messages: each(counted.Messages, n),
 	})
 	return nil
 }
@@ -176,7 +177,7 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 		}
 	}
 	took := make(map[string][]int64)
-	count := make(map[string]handoverCount)
+	count := make(map[string]traffic)
 	for batch := range aloneBatches {
 		for _, name := range rotated(names, repetition+batch) {
 			one, counted, err := by[name].repeat(p.Alone / aloneBatches)
@@ -191,7 +192,7 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 		n := len(took[name])
 		t := aloneTally{
 			P50: quantile(took[name], 0.5), P99: quantile(took[name], 0.99),
-			Trips: each(count[name].trips, n), Commands: each(count[name].commands-count[name].pings, n),
+			Trips: each(count[name].Trips, n), Commands: each(count[name].commands-count[name].pings, n),
 		}
 		t.OverFloor = float64(t.P50) / float64(quantile(took[floor.Name], 0.5))
 		seen.Alone[name] = append(seen.Alone[name], t)

@@ -81,11 +81,19 @@ func (who toUnlock) do(ctx context.Context, w *worker) (at int64, err error) {
 // toCount asks what was counted so far.
 type toCount int
 
-// traffic is what a process sent to Redis, and heard from there.
-type traffic struct{ Trips, Messages int64 }
+// traffic is what crossed the wire. Processes count what they send and hear, Redis the rest.
+type traffic struct{ Trips, Messages, commands, pings int64 }
+
+func (a traffic) plus(b traffic) traffic {
+	return traffic{a.Trips + b.Trips, a.Messages + b.Messages, a.commands + b.commands, a.pings + b.pings}
+}
+
+func (a traffic) minus(b traffic) traffic {
+	return a.plus(traffic{-b.Trips, -b.Messages, -b.commands, -b.pings})
+}
 
 func (toCount) do(_ context.Context, w *worker) (traffic, error) {
-	return traffic{w.meter.trips.Load(), w.meter.messages.Load()}, nil
+	return traffic{Trips: w.meter.trips.Load(), Messages: w.meter.messages.Load()}, nil
 }
 
 // toRepeat has one contender lock and unlock, one after the other. The answer is how long each pair

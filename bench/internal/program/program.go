@@ -1,5 +1,19 @@
 // Package program is the benchmark: the command bench, and the command bench/peers, which has
 // libraries of others besides.
+//
+// A command conducts: it starts a Redis, the origin (package slowdb) and replicas, has these do
+// things, judges and prints. There is one of each part:
+//
+//   - A contender is a [contender.Contender], whatever command compares it. What only some can do,
+//     asking for many keys at once or saying that a value is stale, is an interface of its own.
+//     Locks are no contenders: handover compares each [Locker], and locks each lock.Locker.
+//   - A replica is this program once more, with the command "replica". It does jobs, which arrive
+//     on its stdin, each on a goroutine of its own, and answers on its stdout (package wire). A job
+//     is a type with a method do, and its fields are all that crosses the wire; see job. The first
+//     job opens a contender or a locker, which the later ones use.
+//   - A run of a contender is a contest: a fleet, an origin, and a scenario that is played on them.
+//     hits, stampede, expiry and outage are scenarios, too.
+//   - A sheet prints for people, with all tables; printJSON prints for machines.
 package program
 
 import (

@@ -21,8 +21,28 @@ import (
 type server struct {
 	addr, source string
 	rdb          *redis.Client
-	own          *redistest.Server // nil if it was there before
-	embedded     *miniredis.Miniredis
+	own          backend // nil if it was there before
+	embedded     bool
+}
+
+// backend is a Redis that was started for the run.
+type backend interface {
+	Kill()          // as a crash would
+	Restart() error // on the same port, without data
+	Stop() error
+}
+
+// miniature is an embedded one.
+type miniature struct{ *miniredis.Miniredis }
+
+func (m miniature) Kill() {
+	m.Close()
+	m.FlushAll()
+}
+
+func (m miniature) Stop() error {
+	m.Close()
+	return nil
 }
 
 // What -redis says of itself.
@@ -45,7 +65,7 @@ func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	embedded.ClockTTL(true) // otherwise nothing in it would ever expire
 	return &server{
 		addr: embedded.Addr(), source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
-		embedded: embedded, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
+		own: miniature{embedded}, embedded: true, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
 	}, nil
 }
 
@@ -53,7 +73,7 @@ var errNoRedis = errors.New("no redis-server on the PATH to start; name one with
 
 // resetStats sets the server's counters to zero, if it has some.
 func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
-	if s.embedded != nil {
+	if s.embedded {
 		return false, nil
 	}
 	return true, redistest.ResetStats(ctx, s.rdb)
@@ -111,35 +131,10 @@ func reach(ctx context.Context, rdb *redis.Client, addr string) error {
 	return errors.Join(conn.Close(), rdb.Ping(ctx).Err())
 }
 
-// kill ends the server as a crash would, for restart to begin it again, without data. One that was
-// there before is never killed.
-func (s *server) kill() {
-	if s.own != nil {
-		s.own.Kill()
-	}
-	if s.embedded != nil {
-		s.embedded.Close()
-		s.embedded.FlushAll()
-	}
-}
-
-func (s *server) restart() error {
-	switch {
-	case s.own != nil:
-		return s.own.Restart()
-	case s.embedded != nil:
-		return s.embedded.Restart()
-	}
-	return nil
-}
-
 func (s *server) close() {
 	_ = s.rdb.Close()
 	if s.own != nil {
 		_ = s.own.Stop()
-	}
-	if s.embedded != nil {
-		s.embedded.Close()
 	}
 }
 

@@ -122,11 +122,10 @@ func (p plan) runOne(ctx context.Context, server *server, name string) (t tally,
 	if err != nil {
 		return t, err
 	}
-	a := &arena{
-		server: server, Processes: p.Processes, Callers: p.Callers, Load: p.Load, Size: p.Size,
+	a := &arena{server: server, WarmUp: p.warmUp, setting: setting{
+		Processes: p.Processes, Callers: p.Callers, Load: p.Load, Size: p.Size, Rounds: p.Rounds,
 		TTL: time.Minute, LockTTL: benchLease, Poll: pollMost, Patience: time.Minute + 2*p.Load,
-		WarmUp: p.warmUp, Rounds: p.Rounds,
-	}
+	}}
 	r, err := a.hold(ctx, scenarioNamed("cold"), c)
 	t = tally{
 		Loads: r.Loads, Errors: r.Errors + r.Stuck, Error: r.Error, Trips: r.Trips,
@@ -168,15 +167,10 @@ func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
 	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms", "trips", "commands")
 	for _, name := range p.Protections {
 		ts := all[name]
-		var loads []int
-		var commands []int64
-		for _, one := range ts {
-			loads, commands = append(loads, one.Loads...), append(commands, one.Commands...)
-		}
-		s.row(name, span(loads), total(ts, func(t tally) int { return t.Errors }),
+		s.row(name, span(flat(ts, func(t tally) []int { return t.Loads })), total(ts, func(t tally) int { return t.Errors }),
 			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
 			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
-			most(ts, func(t tally) int { return int(t.Trips) }), slices.Max(commands))
+			most(ts, func(t tally) int { return int(t.Trips) }), slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
 	}
 	s.say(`
 loads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).

@@ -38,22 +38,13 @@ var standardContenders = []string{"none", "singleflight", "stage-watchdog", cont
 
 // runPlan is what a run of scenarios measures.
 type runPlan struct {
-	Scenario  string        `json:"scenario,omitempty"` // empty: the standard ones
-	Processes int           `json:"processes,omitempty"`
-	Callers   int           `json:"callers,omitempty"`
-	Load      time.Duration `json:"loadNanos"`
-	Size      int           `json:"size"`
-	TTL       time.Duration `json:"ttlNanos"`
-	LockTTL   time.Duration `json:"lockTTLNanos"`
-	Poll      time.Duration `json:"pollNanos"`
-	Patience  time.Duration `json:"patienceNanos"`
-	Rounds    int           `json:"rounds,omitempty"` // of cold keys
-	Keys      int           `json:"keys,omitempty"`   // of an avalanche
-	Repeat    int           `json:"repeat"`
-	Redis     string        `json:"-"`
-	Against   []string      `json:"contenders"`
-	json      bool
-	html      string // file
+	Scenario string `json:"scenario,omitempty"` // empty: the standard ones
+	setting
+	Repeat  int      `json:"repeat"`
+	Redis   string   `json:"-"`
+	Against []string `json:"contenders"`
+	json    bool
+	html    string // file
 }
 
 // contests runs the standard scenarios, or the one that is named.
@@ -68,7 +59,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	}
 	defer server.close()
 	matches := standardMatches()
-	if server.embedded != nil { // it answers thousands of commands a second, an avalanche has tens of thousands at once
+	if server.embedded { // it answers thousands of commands a second, an avalanche has tens of thousands at once
 		matches = slices.DeleteFunc(matches, func(m match) bool { return m.scenario.Name == "avalanche" })
 	}
 	if p.Scenario != "" {
@@ -86,10 +77,8 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	defer going.done()
 	for n := range p.Repeat {
 		for i, m := range matches {
-			a := &arena{
-				server: server, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
-				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: m.Callers,
-			}
+			a := &arena{server: server, setting: p.setting}
+			a.Processes, a.Callers, a.Keys = m.Processes, m.Callers, m.Callers
 			for _, c := range rotated(chosen, n) { // another one begins each time
 				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c)

@@ -52,18 +52,13 @@ func matchSections(reports []matchReport, chosen []contender.Contender) []chart.
 			if len(rs) == 0 {
 				continue
 			}
-			most := 0
-			for _, n := range allLoads(rs) {
-				most = max(most, n)
-			}
-			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: []float64{float64(most)}, Note: r.Failed[c.Name]})
-			row := chart.Row{Label: c.Name}
-			for _, of := range []func(contestResult) int64{
-				func(r contestResult) int64 { return r.P50 }, func(r contestResult) int64 { return r.P99 }, func(r contestResult) int64 { return r.Max },
-			} {
-				row.Values = append(row.Values, float64(middle(rs, of))/1e6)
-			}
-			took.Rows = append(took.Rows, row)
+			most := []float64{float64(slices.Max(allLoads(rs)))}
+			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: most, Note: r.Failed[c.Name]})
+			ms := func(of func(contestResult) int64) float64 { return float64(middle(rs, of)) / 1e6 }
+			took.Rows = append(took.Rows, chart.Row{Label: c.Name, Values: []float64{
+				ms(func(r contestResult) int64 { return r.P50 }), ms(func(r contestResult) int64 { return r.P99 }),
+				ms(func(r contestResult) int64 { return r.Max }),
+			}})
 			if n := mostCommandsOf(rs); n > 0 {
 				commands.Rows = append(commands.Rows, chart.Row{Label: c.Name, Values: []float64{float64(n)}})
 			}

@@ -95,11 +95,8 @@ func mark(wrong string) remark {
 	return remark("  <- " + wrong)
 }
 
-func allLoads(rs []contestResult) (all []int) {
-	for _, r := range rs {
-		all = append(all, r.Loads...)
-	}
-	return all
+func allLoads(rs []contestResult) []int {
+	return flat(rs, func(r contestResult) []int { return r.Loads })
 }
 
 // tookOf is a dash where nobody had an answer.
@@ -118,11 +115,6 @@ func count(n int64) string {
 
 // mostCommandsOf is notCounted where the server doesn't.
 func mostCommandsOf(rs []contestResult) int64 {
-	most := int64(notCounted)
-	for _, r := range rs {
-		for _, n := range r.Commands {
-			most = max(most, n)
-		}
-	}
-	return most
+	counted := flat(rs, func(r contestResult) []int64 { return r.Commands })
+	return slices.Max(append(counted, notCounted))
 }

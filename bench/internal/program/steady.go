@@ -97,10 +97,10 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 	if err != nil {
 		return seen, err
 	}
-	a := &arena{
-		server: server, Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
-		TTL: s.TTL, LockTTL: benchLease, Backoff: c.Backoff, Patience: c.Time + time.Minute,
-	}
+	a := &arena{server: server, Backoff: c.Backoff, setting: setting{
+		Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
+		TTL: s.TTL, LockTTL: benchLease, Patience: c.Time + time.Minute,
+	}}
 	_, err = a.hold(ctx, scenario{run: func(t *contest) error {
 		plan := slowdb.Plan{Takes: s.Load, Dated: true}
 		key := t.key(plan)
@@ -182,8 +182,7 @@ func (s sight) tally(in period, look func(request)) (t steadyTally) {
 		look(q)
 	}
 	for _, r := range s.Replicas {
-		late = append(late, r.Late...)
-		t.Error = cmp.Or(t.Error, r.Error)
+		late, t.Error = append(late, r.Late...), cmp.Or(t.Error, r.Error)
 	}
 	for _, by := range late {
 		if by > int64(tooLate) {

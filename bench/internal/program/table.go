@@ -93,6 +93,14 @@ func middle[T any](ts []T, of func(T) int64) int64 {
 	return median(values)
 }
 
+// flat has what each of some has several of.
+func flat[T, E any](ts []T, of func(T) []E) (all []E) {
+	for _, t := range ts {
+		all = append(all, of(t)...)
+	}
+	return all
+}
+
 func total[T any](ts []T, of func(T) int) (sum int) {
 	for _, t := range ts {
 		sum += of(t)

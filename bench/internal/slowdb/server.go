@@ -49,9 +49,8 @@ type Server struct {
 	stop     context.CancelFunc
 	tasks    sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	conns map[net.Conn]bool
-	keys  map[string]*shelf
+	mu   sync.Mutex // guards keys
+	keys map[string]*shelf
 }
 
 // shelf is what there is to be known of a key.
@@ -68,7 +67,7 @@ func Listen() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: listener, conns: map[net.Conn]bool{}, keys: map[string]*shelf{}}
+	s := &Server{listener: listener, keys: map[string]*shelf{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.tasks.Go(s.accept)
 	return s, nil
@@ -81,11 +80,6 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 func (s *Server) Close() error {
 	s.stop()
 	err := s.listener.Close()
-	s.mu.Lock()
-	for conn := range s.conns {
-		_ = conn.Close()
-	}
-	s.mu.Unlock()
 	s.tasks.Wait()
 	return err
 }
@@ -164,26 +158,19 @@ func (s *Server) accept() {
 		if err != nil {
 			return
 		}
-		s.mu.Lock()
-		s.conns[conn] = true
-		s.mu.Unlock()
-		if s.ctx.Err() != nil {
-			_ = conn.Close() // Close may have missed it
-		}
 		s.tasks.Go(func() { s.serve(conn) })
 	}
 }
 
 // serve answers one replica. When its connection ends nobody waits for its loads any more.
 func (s *Server) serve(conn net.Conn) {
+	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	defer stop()
 	_ = wire.Serve(s.ctx, conn, conn, func(ctx context.Context, ask any) (any, error) {
 		r, _ := ask.(request)
 		return s.load(ctx, r), nil
 	}) // an error means that the connection has ended, or the replica in the middle of a word
 	_ = conn.Close()
-	s.mu.Lock()
-	delete(s.conns, conn)
-	s.mu.Unlock()
 }
 
 // load makes one load, unless nobody waits for it any more before it is over.

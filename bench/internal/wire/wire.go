@@ -76,7 +76,16 @@ func (c *Client) listen(in *gob.Decoder) {
 // Ask waits for the answer. If ctx ends first, the other end is told, and the error is its cause.
 func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 	answered := make(chan reply, 1)
-	id, err := c.send(ask, answered)
+	c.mu.Lock()
+	if c.waiting == nil {
+		c.mu.Unlock()
+		return nil, ErrEnded
+	}
+	c.last++
+	id := c.last
+	c.waiting[id] = answered
+	err = c.out.Encode(question{id, ask})
+	c.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -98,17 +107,6 @@ func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 		}
 		return nil, context.Cause(ctx)
 	}
-}
-
-func (c *Client) send(ask any, answered chan<- reply) (id int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiting == nil {
-		return 0, ErrEnded
-	}
-	c.last++
-	c.waiting[c.last] = answered
-	return c.last, c.out.Encode(question{c.last, ask})
 }
 
 // Serve is the end that answers, until there are no more questions: then those that are left have
@@ -150,7 +148,7 @@ func Serve(
 			mu.Lock()
 			defer mu.Unlock()
 			if delete(gone, q.ID); ctx.Err() == nil { // or nobody waits
-				_ = replies.Encode(r) // an error means that who asked is gone: then there are no more questions
+				_ = replies.Encode(r) // an error means that nobody asks any more
 			}
 			cancel()
 		})
