@@ -28,10 +28,11 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer server.close()
 	last := map[string]sight{}
-	all, err := measured(ctx, &p.steady, server, course{Time: p.Time}, func(name string, seen sight) expiryTally {
+	tally := func(name string, seen sight) expiryTally {
 		last[name] = seen
 		return p.tally(seen)
-	})
+	}
+	all, err := measured(ctx, &p.steady, server, course{Time: p.Time}, tally)
 	if err != nil {
 		return err
 	}
@@ -50,9 +51,6 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
 	if err := parse(flags, args); err != nil {
-		return p, err
-	}
-	if err := writable(p.html); err != nil {
 		return p, err
 	}
 	if err := within("time", p.Time, 100*time.Millisecond, time.Hour); err != nil {

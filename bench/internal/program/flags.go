@@ -26,6 +26,9 @@ func parse(flags *flag.FlagSet, args []string) error {
 	if flags.NArg() > 0 {
 		return usageError(fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
 	}
+	if html := flags.Lookup("html"); html != nil {
+		return writable(html.Value.String())
+	}
 	return nil
 }
 

@@ -128,21 +128,16 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	if err := writable(p.html); err != nil {
-		return p, err
-	}
-	if p.Processes, err = counts("processes", *processes, 1, 256); err != nil {
-		return p, err
-	}
-	if p.Callers, err = counts("callers", *callers, 1, 100000); err != nil {
-		return p, err
-	}
+	var wrongProcesses, wrongCallers error
+	p.Processes, wrongProcesses = counts("processes", *processes, 1, 256)
+	p.Callers, wrongCallers = counts("callers", *callers, 1, 100000)
 	names := contender.Names(peers.contenders())
 	one, err := chosen("contender", p.Contender, names)
 	if err == nil && len(one) != 1 {
 		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
 	}
-	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
+	return p, cmp.Or(wrongProcesses, wrongCallers, err, within("load", p.Load, 0, 30*time.Second),
+		within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
 }
 
 // row runs the floor and the contender with a fleet of one size, one after the other in each
@@ -205,7 +200,8 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 		}
 		s.say("\n")
 		of := "of " + growthFloor
-		s.columns("processes", "callers", "loads", "errors", "commands", "most", "p99 ms", of, "first load ms", of, "wake-up ms", of)
+		s.columns("processes", "callers", "loads", "errors", "commands", "most",
+			"p99 ms", of, "first load ms", of, "wake-up ms", of)
 		for _, r := range rows {
 			s.row(r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, spread(r.Took.P99), spread(r.Floor.P99),
 				spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))

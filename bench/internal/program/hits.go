@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/cacheguard/cacheguard/internal/simulate"
 	"io"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and

@@ -10,8 +10,8 @@ import (
 )
 
 var _ = []struct{}{
-	known[nothing](openHolders{}), known[begun](toAcquire{}), known[bool](toWork{}), known[bool](toSay(0)),
-	known[bool](toGiveBack(0)),
+	known[nothing](openHolders{}), known[begun](toAcquire{}), known[bool](toWork{}),
+	known[bool](toSay(0)), known[bool](toGiveBack(0)),
 }
 
 // openHolders opens a locker for the holders of one process.

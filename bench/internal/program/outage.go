@@ -36,7 +36,8 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer server.close()
 	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
-	all, err := measured(ctx, &p.steady, server, c, func(_ string, seen sight) outageTally { return p.tally(seen) })
+	tally := func(_ string, seen sight) outageTally { return p.tally(seen) }
+	all, err := measured(ctx, &p.steady, server, c, tally)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func scoresOf(reports []matchReport, chosen []contender.Contender) []score {
 			case r.Failed[c.Name] == "":
 				scores[i].passed++
 			case times[r.Scenario] > 1:
-				scores[i].failed = append(scores[i].failed, fmt.Sprintf("%s %dx%d", r.Scenario, r.Processes, r.Callers))
+				sized := fmt.Sprintf("%s %dx%d", r.Scenario, r.Processes, r.Callers)
+				scores[i].failed = append(scores[i].failed, sized)
 			default:
 				scores[i].failed = append(scores[i].failed, r.Scenario)
 			}

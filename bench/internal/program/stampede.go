@@ -167,10 +167,12 @@ func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
 	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms", "trips", "commands")
 	for _, name := range p.Protections {
 		ts := all[name]
-		s.row(name, span(flat(ts, func(t tally) []int { return t.Loads })), total(ts, func(t tally) int { return t.Errors }),
+		loads := flat(ts, func(t tally) []int { return t.Loads })
+		s.row(name, span(loads), total(ts, func(t tally) int { return t.Errors }),
 			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
 			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
-			most(ts, func(t tally) int { return int(t.Trips) }), slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
+			most(ts, func(t tally) int { return int(t.Trips) }),
+			slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
 	}
 	s.say(`
 loads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).

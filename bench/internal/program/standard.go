@@ -124,11 +124,11 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 	}
 	going.say("a hot key that expires")
 	seen := map[string]sight{}
-	_, err = measured(ctx, &e.steady, server, course{Time: e.Time}, func(name string, s sight) nothing {
+	look := func(name string, s sight) nothing {
 		seen[name] = s
 		return nothing{}
-	})
-	if err != nil {
+	}
+	if _, err := measured(ctx, &e.steady, server, course{Time: e.Time}, look); err != nil {
 		return nil, err
 	}
 	g, err := parseGrowth(peers, []string{"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4", "-redis", server.addr}, io.Discard)
@@ -200,9 +200,6 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	if name == "slow" {
 		p.Load = outlasting(p.LockTTL)
-	}
-	if err := writable(p.html); err != nil {
-		return p, err
 	}
 	p.Against, err = chosen("contenders", *against, names)
 	return p, cmp.Or(err, p.validate())
