@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 
 // mostPatience is how long nobody may have had the lock, or answered.
 const mostPatience = time.Minute
+
+var errSilent = fmt.Errorf("nothing was heard for %v", mostPatience)
 
 // conductor tells contenders when to ask for a lock and when to give it back, and hears when they
 // did. All that is measured they measure themselves.
@@ -54,8 +57,7 @@ func (c *conductor) stop() error {
 
 // has has a contender do something, and waits for that.
 func has[A any](c *conductor, who int, j job[A]) (A, error) {
-	silent := fmt.Errorf("nothing was heard for %v", mostPatience)
-	ctx, cancel := context.WithTimeoutCause(c.ctx, mostPatience, silent)
+	ctx, cancel := context.WithTimeoutCause(c.ctx, mostPatience, errSilent)
 	defer cancel()
 	answer, err := ask(ctx, c.fleet[who%len(c.fleet)], j)
 	if err != nil {
@@ -67,7 +69,10 @@ func has[A any](c *conductor, who int, j job[A]) (A, error) {
 // wants has a contender ask for the lock, and doesn't wait for it.
 func (c *conductor) wants(who int) {
 	go func() {
-		at, err := has(c, who, job[int64](toLock{who, c.name}))
+		at, err := ask(c.ctx, c.fleet[who%len(c.fleet)], job[int64](toLock{who, c.name}))
+		if err != nil {
+			err = fmt.Errorf("contender %d, told to lock: %w", who, err)
+		}
 		select {
 		case c.got <- acquired{who, at, err}:
 		case <-c.ctx.Done():
@@ -77,9 +82,13 @@ func (c *conductor) wants(who int) {
 
 // next waits until a contender has the lock.
 func (c *conductor) next() (acquired, error) {
+	timer := time.NewTimer(mostPatience)
+	defer timer.Stop()
 	select {
 	case a := <-c.got:
 		return a, a.err
+	case <-timer.C:
+		return acquired{}, errSilent
 	case <-c.ctx.Done():
 		return acquired{}, c.ctx.Err()
 	}
@@ -126,10 +135,8 @@ func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (to
 // handover has the holder give the lock back, and returns who has it next and how long that took:
 // from just before Unlock was called to when Lock had returned.
 func (c *conductor) handover(holder int) (took int64, next int, err error) {
-	select {
-	case a := <-c.got:
-		return 0, 0, fmt.Errorf("contenders %d and %d have the lock at the same time: %w", holder, a.who, a.err)
-	default:
+	if err := c.noOther(); err != nil {
+		return 0, 0, err
 	}
 	from, err := has(c, holder, job[int64](toUnlock(holder)))
 	if err != nil {
@@ -143,6 +150,16 @@ func (c *conductor) handover(holder int) (took int64, next int, err error) {
 		return 0, 0, fmt.Errorf("contender %d had the lock %v before contender %d gave it back", to.who, time.Duration(from-to.at), holder)
 	}
 	return to.at - from, to.who, nil
+}
+
+// noOther returns an error if a contender has the lock that nobody waits for.
+func (c *conductor) noOther() error {
+	select {
+	case a := <-c.got:
+		return cmp.Or(a.err, fmt.Errorf("contender %d has the lock, which another one holds", a.who))
+	default:
+		return nil
+	}
 }
 
 // settle is how long no message may have arrived before the count is true.
@@ -167,7 +184,7 @@ func (c *conductor) countNow() (n traffic, err error) {
 		n = n.plus(one)
 	}
 	n.commands, n.pings, err = countCommands(c.ctx, c.rdb)
-	return n, err
+	return n, cmp.Or(err, c.noOther())
 }
 
 // repeat has one contender have the lock and give it back n times.

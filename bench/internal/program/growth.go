@@ -211,7 +211,11 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
 	}
 	if len(beside) > 0 {
-		printIdle(&s, beside)
+		s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
+		s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands", "Invalidate, bytes")
+		for _, r := range beside {
+			s.row(r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
+		}
 	}
 	s.say(`
 commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until

@@ -193,11 +193,3 @@ func sentBytes(ctx context.Context, rdb *redis.Client) (int64, error) {
 	n, err := serverSays(ctx, rdb, "stats", "total_net_output_bytes")
 	return int64(n), err
 }
-
-func printIdle(s *sheet, rows []idleRow) {
-	s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
-	s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands", "Invalidate, bytes")
-	for _, r := range rows {
-		s.row(r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
-	}
-}

@@ -62,7 +62,7 @@ func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, na
 		case life.Err() != nil && err == nil:
 			return nil
 		case again == 0 && unable != nil:
-			return fmt.Errorf("a process doesn't begin: %w: %s", unable, said.why(err))
+			return fmt.Errorf("a process doesn't begin: %s", said.why(cmp.Or(err, unable)))
 		}
 		s.referee.dies(s.number, said.why(cmp.Or(err, unable)))
 		if life.Err() != nil {
@@ -145,16 +145,8 @@ func (h holder) trouble(err error) {
 func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, s.lease, 0.2, 1))
-		var most, least float64
-		switch rng.IntN(3) {
-		case 0:
-			least, most = 0.2, 0.8
-		case 1:
-			least, most = 0.9, 1.1
-		case 2:
-			least, most = 1.1, 2
-		}
-		d := leases(rng, s.lease, least, most)
+		reach := [][2]float64{{0.2, 0.8}, {0.9, 1.1}, {1.1, 2}}[rng.IntN(3)]
+		d := leases(rng, s.lease, reach[0], reach[1])
 		r := s.sitting.Load()
 		if r == nil || ctx.Err() != nil {
 			continue

@@ -166,7 +166,7 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 	}
 	where, stop, err = s.start(redis)
 	switch {
-	case errors.Is(err, redistest.ErrNoServer), errors.Is(err, zktest.ErrNoServer), errors.Is(err, pgtest.ErrNoServer):
+	case isMissing(err):
 		return "", nil, fmt.Errorf("%s can't be had here: %w", name, err)
 	case err != nil:
 		return "", nil, fmt.Errorf("%s: %w", name, err)
@@ -177,15 +177,14 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 // openLocks opens a locker, and has it dial by having it lock something.
 func openLocks(ctx context.Context, name, where string, lease time.Duration) (lock.Locker, func(), error) {
 	l, stop, err := lockSystems[name].open(ctx, where, lease)
+	if err == nil {
+		nothing := func(context.Context, lock.Lock) error { return nil }
+		err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), nothing)
+	}
 	if err != nil {
 		if stop != nil {
 			stop()
 		}
-		return nil, nil, err
-	}
-	err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), func(context.Context, lock.Lock) error { return nil })
-	if err != nil {
-		stop()
 		return nil, nil, err
 	}
 	return l, stop, nil

@@ -30,10 +30,6 @@ type steady struct {
 	of    []string
 }
 
-// warmUp is for how long requests arrive before the clock starts: the cache is filled, connections
-// are dialled.
-func (s *steady) warmUp(run time.Duration) time.Duration { return max(2*s.Load, min(run, time.Second)) }
-
 func (s *steady) flags(flags *flag.FlagSet, of ...string) {
 	flags.IntVar(&s.Processes, "processes", 4, "replicas, each a process")
 	flags.IntVar(&s.Rate, "rate", 500, "requests per second of each, whether or not earlier ones have been answered")
@@ -107,7 +103,8 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 		if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
 			return err
 		}
-		interval, warmUp := time.Second/time.Duration(s.Rate), s.warmUp(c.Time)
+		interval := time.Second / time.Duration(s.Rate)
+		warmUp := max(2*s.Load, min(c.Time, time.Second)) // before the clock starts: connections are dialled
 		start := time.Now().Add(warmUp + 100*time.Millisecond)
 		seen = sight{
 			Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(),
