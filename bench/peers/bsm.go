@@ -26,29 +26,27 @@ func exponential() redislock.RetryStrategy {
 // bsm is bsm/redislock for handover.
 func bsm(strategy func() redislock.RetryStrategy) func(context.Context, *redis.Client) (program.LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
-		client := redislock.New(rdb)
-		return func(ctx context.Context, name string) (func(context.Context) error, error) {
-			held, err := bsmObtain(ctx, client, name, bsmTTL, strategy)
-			if err != nil {
-				return nil, err
-			}
-			return held.Release, nil
-		}, func() {}, rdb.Ping(ctx).Err()
+		return bsmLock(rdb, bsmTTL, strategy), func() {}, rdb.Ping(ctx).Err()
 	}
 }
 
-// bsmObtain waits until ctx ends. A strategy counts for one lock, so each has its own.
-func bsmObtain(ctx context.Context, client *redislock.Client, name string, ttl time.Duration, strategy func() redislock.RetryStrategy) (*redislock.Lock, error) {
-	for {
-		held, err := client.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: strategy()})
-		switch {
-		case err == nil:
-			return held, nil
-		case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
-			// It waits for one TTL at most when ctx has no deadline, and that may end in the middle
-			// of a command, which is an i/o timeout then: whoever still wants the lock calls again.
-		default:
-			return nil, err
+// bsmLock waits until ctx ends. A strategy counts for one lock, so each has its own.
+func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.RetryStrategy) program.LockFunc {
+	client := redislock.New(rdb)
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		for {
+			held, err := client.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: strategy()})
+			switch {
+			case err == nil:
+				return held.Release, nil
+			case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) ||
+				errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
+				// It waits for one TTL at most when ctx has no deadline, and that may end in the
+				// middle of a command, which is an i/o timeout then: whoever still wants the lock
+				// calls again.
+			default:
+				return nil, err
+			}
 		}
 	}
 }
@@ -57,14 +55,8 @@ var bsmContender = contender.Contender{
 	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
 	Note: of("github.com/bsm/redislock") + ", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
-		client := redislock.New(r.Redis)
 		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }
-		return lockedOn(r, func(ctx context.Context, name string) (context.Context, func(), error) {
-			held, err := bsmObtain(ctx, client, name, r.LockTTL, strategy)
-			if err != nil {
-				return nil, nil, err
-			}
-			return ctx, func() { _ = held.Release(ctx) }, nil // a lock that has ended makes no value wrong
-		}, func() {}), r.Redis.Ping(ctx).Err()
+		lock := plainLock(bsmLock(r.Redis, r.LockTTL, strategy))
+		return lockedOn(r, lock, func() {}), r.Redis.Ping(ctx).Err()
 	},
 }

@@ -26,11 +26,11 @@ func (o *once) Get(ctx context.Context, key string) (value string, found bool, e
 	err = o.cache.Once(&cache.Item{Ctx: ctx, Key: key, Value: &value, TTL: o.TTL, Do: func(*cache.Item) (any, error) {
 		value, found, err := o.Load(ctx, key)
 		if err == nil && !found {
-			return absent, nil
+			return contender.Missing, nil
 		}
 		return value, err
 	}})
-	if err != nil || value == absent {
+	if err != nil || value == contender.Missing {
 		return "", false, err
 	}
 	return value, true, nil

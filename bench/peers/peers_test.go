@@ -23,7 +23,7 @@ func TestEachPeer(t *testing.T) {
 		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own
 		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
 
-		"rueidis-cache": {HearsLater: true}, // see rueidisShelf
+		"rueidis-cache": {HearsLater: true}, // see rueidisCache
 	})
 }
 

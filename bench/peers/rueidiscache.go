@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -31,41 +30,56 @@ var rueidisCacheContender = contender.Contender{
 			end()
 			return nil, err
 		}
-		return &locked{r, rueidisShelf{client, r.TTL}, rueidisLock(locker), end}, nil
+		return &rueidisCache{r, client, rueidisLock(locker), end}, nil
 	},
 }
 
-// rueidisShelf has what was read before in the memory of the process, until Redis says that it has
+// rueidisCache has what was read before in the memory of the process, until Redis says that it has
 // changed. Redis says so to who changed it, too, but after the reply, and mostly on another
 // connection.
-type rueidisShelf struct {
+type rueidisCache struct {
+	contender.Rig
 	client rueidis.Client
-	ttl    time.Duration // in memory
+	lock   lockFunc
+	close  func()
 }
 
-func (s rueidisShelf) near(ctx context.Context, key string) (string, bool, error) {
-	return kept(s.client.DoCache(ctx, s.client.B().Get().Key(key).Cache(), s.ttl))
-}
-
-func (s rueidisShelf) get(ctx context.Context, key string) (string, bool, error) {
-	return kept(s.client.Do(ctx, s.client.B().Get().Key(key).Build()))
-}
-
-func kept(r rueidis.RedisResult) (string, bool, error) {
-	switch text, err := r.ToString(); {
-	case rueidis.IsRedisNil(err):
-		return "", false, nil
-	case err != nil:
-		return "", false, err
-	default:
-		return text, true, nil
+func (c *rueidisCache) Get(ctx context.Context, key string) (value string, found bool, err error) {
+	near := c.client.DoCache(ctx, c.client.B().Get().Key(key).Cache(), c.TTL)
+	if value, found, err := kept(near); !rueidis.IsRedisNil(err) {
+		return value, found, err
 	}
+	ctx, unlock, err := c.lock(ctx, key+":lock")
+	if err != nil {
+		return "", false, err
+	}
+	defer unlock()
+	if value, found, err := kept(c.client.Do(ctx, c.client.B().Get().Key(key).Build())); !rueidis.IsRedisNil(err) {
+		return value, found, err
+	}
+	if value, found, err = c.Load(ctx, key); err != nil {
+		return "", false, err
+	}
+	text := value
+	if !found {
+		text = contender.Missing
+	}
+	return value, found, c.client.Do(ctx, c.client.B().Set().Key(key).Value(text).Px(c.TTL).Build()).Error()
 }
 
-func (s rueidisShelf) set(ctx context.Context, key, text string, ttl time.Duration) error {
-	return s.client.Do(ctx, s.client.B().Set().Key(key).Value(text).Px(ttl).Build()).Error()
+func kept(r rueidis.RedisResult) (value string, found bool, err error) {
+	text, err := r.ToString()
+	if err != nil || text == contender.Missing {
+		return "", false, err
+	}
+	return text, true, nil
 }
 
-func (s rueidisShelf) del(ctx context.Context, key string) error {
-	return s.client.Do(ctx, s.client.B().Del().Key(key).Build()).Error()
+func (c *rueidisCache) Invalidate(ctx context.Context, key string) error {
+	return c.client.Do(ctx, c.client.B().Del().Key(key).Build()).Error()
+}
+
+func (c *rueidisCache) Close() error {
+	c.close()
+	return nil
 }

@@ -23,11 +23,15 @@ type Rig struct {
 	// Load asks the origin. found is false if there is nothing of that name.
 	Load func(ctx context.Context, key string) (value string, found bool, err error)
 
+	// Renew is Load by a contender that has a value already, which the new one replaces.
+	Renew func(ctx context.Context, key, old string) (value string, found bool, err error)
+
 	Locks string // where the locks of a contender are kept that has them elsewhere
 
 	TTL      time.Duration // of a value
 	LockTTL  time.Duration // of a lock or lease, where that can be chosen
 	PollTime time.Duration // between two tries, of those who poll
+	Backoff  time.Duration // after failed loads, where that can be chosen; 0: by default
 }
 
 // Protection is a contender, ready to be used in one replica. It is safe for concurrent use.
@@ -47,6 +51,11 @@ type Many interface {
 	GetMany(ctx context.Context, keys []string) (map[string]string, error)
 }
 
+// Dated is a Protection that may answer with a value whose time is over, and says so.
+type Dated interface {
+	GetDated(ctx context.Context, key string) (value string, stale bool, err error)
+}
+
 // Contender is one of those that are compared.
 type Contender struct {
 	Name string
@@ -61,6 +70,14 @@ type Contender struct {
 // All are those of this module.
 func All() []Contender { return slices.Concat(plain, stages(), guarded, routes) }
 
+// Names are those of some contenders.
+func Names(of []Contender) (names []string) {
+	for _, c := range of {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // Named returns those of these names, out of some.
 func Named(of []Contender, names ...string) ([]Contender, error) {
 	var chosen []Contender
@@ -74,5 +91,5 @@ func Named(of []Contender, names ...string) ([]Contender, error) {
 	return chosen, nil
 }
 
-// missing is how the plain ways cache that there is nothing.
-const missing = "\x00missing"
+// Missing is how the plain ways cache that there is nothing.
+const Missing = "\x00missing"

@@ -18,7 +18,7 @@ var flightLock = Contender{
 	Name: FlightLock, What: "x/sync/singleflight in each process, and under it a lock that polls: SET NX PX with a token, GET, load, SET, delete by script",
 	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, nothing stops a SET after a change, and Redis' errors are returned.",
 	Open: func(ctx context.Context, r Rig) (Protection, error) {
-		return &flightLocked{single{readThrough: readThrough{r}}},
+		return &flightLocked{single{ReadThrough: ReadThrough{r}}},
 			errors.Join(r.Redis.Ping(ctx).Err(), DeleteIfMine.Load(ctx, r.Redis).Err())
 	},
 }
@@ -36,7 +36,7 @@ func (f *flightLocked) Get(ctx context.Context, key string) (string, bool, error
 func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, error) {
 	lock, token := key+":lock", uuid.NewString()
 	for {
-		if v, found, err := f.look(ctx, key); !errors.Is(err, redis.Nil) {
+		if v, found, err := f.Look(ctx, key); !errors.Is(err, redis.Nil) {
 			return v, found, err
 		}
 		free, err := f.Redis.SetNX(ctx, lock, token, f.LockTTL).Result()
@@ -52,6 +52,6 @@ func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, er
 			return "", false, ctx.Err()
 		}
 	}
-	v, found, err := f.readThrough.Get(ctx, key) // somebody may have loaded between the look and the lock
+	v, found, err := f.ReadThrough.Get(ctx, key) // somebody may have loaded between the look and the lock
 	return v, found, errors.Join(err, DeleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
 }

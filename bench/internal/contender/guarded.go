@@ -48,7 +48,7 @@ func OpenGuarded(
 	if err != nil {
 		return nil, err
 	}
-	o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Jitter: -1, Logger: quiet}
+	o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Backoff: r.Backoff, Jitter: -1, Logger: quiet}
 	if with != nil {
 		with(&o)
 	}
@@ -79,6 +79,15 @@ func (g *guard) Get(ctx context.Context, key string) (string, bool, error) {
 		return "", false, nil
 	}
 	return value, err == nil, err
+}
+
+func (g *guard) GetDated(ctx context.Context, key string) (string, bool, error) {
+	r, err := g.cache.GetEntry(ctx, key,
+		func(ctx context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			value, _, err := g.Renew(ctx, key, prev.Value)
+			return cacheguard.Entry[string]{Value: value}, err
+		})
+	return r.Value, r.Status == cacheguard.StatusStale, err
 }
 
 func (g *guard) GetMany(ctx context.Context, keys []string) (map[string]string, error) {

@@ -12,64 +12,70 @@ import (
 var plain = []Contender{
 	{
 		Name: "none", What: "GET, load, SET", Note: "Redis' errors are returned.",
-		Open: func(ctx context.Context, r Rig) (Protection, error) { return &readThrough{r}, r.Redis.Ping(ctx).Err() },
+		Open: func(ctx context.Context, r Rig) (Protection, error) { return &ReadThrough{r}, r.Redis.Ping(ctx).Err() },
 	},
 	{
 		Name: "singleflight", What: "x/sync/singleflight in each process, and in it GET, load, SET", Note: "Redis' errors are returned.",
 		Open: func(ctx context.Context, r Rig) (Protection, error) {
-			return &single{readThrough: readThrough{r}}, r.Redis.Ping(ctx).Err()
+			return &single{ReadThrough: ReadThrough{r}}, r.Redis.Ping(ctx).Err()
 		},
 	},
 	flightLock,
 }
 
-// readThrough is the plain pattern, with a sentinel for what does not exist.
-type readThrough struct{ Rig }
+// ReadThrough is the plain pattern, GET, load, SET, with a sentinel for what does not exist.
+type ReadThrough struct{ Rig }
 
-func (p *readThrough) Get(ctx context.Context, key string) (string, bool, error) {
-	v, found, err := p.look(ctx, key)
+func (p *ReadThrough) Get(ctx context.Context, key string) (string, bool, error) {
+	v, found, err := p.Look(ctx, key)
 	if !errors.Is(err, redis.Nil) {
 		return v, found, err
 	}
-	if v, found, err = p.Load(ctx, key); err != nil {
+	return p.fill(ctx, key)
+}
+
+// fill loads and stores.
+func (p *ReadThrough) fill(ctx context.Context, key string) (string, bool, error) {
+	v, found, err := p.Load(ctx, key)
+	if err != nil {
 		return "", false, err
 	}
 	if !found {
-		return "", false, p.Redis.Set(ctx, key, missing, p.TTL).Err()
+		return "", false, p.Redis.Set(ctx, key, Missing, p.TTL).Err()
 	}
 	return v, true, p.Redis.Set(ctx, key, v, p.TTL).Err()
 }
 
-// look returns redis.Nil where nothing is cached.
-func (p *readThrough) look(ctx context.Context, key string) (string, bool, error) {
+// Look returns redis.Nil where nothing is cached.
+func (p *ReadThrough) Look(ctx context.Context, key string) (string, bool, error) {
 	v, err := p.Redis.Get(ctx, key).Result()
-	if err != nil || v == missing {
+	if err != nil || v == Missing {
 		return "", false, err
 	}
 	return v, true, nil
 }
 
 // GetMany is MGET, and nothing for what is missing.
-func (p *readThrough) GetMany(ctx context.Context, keys []string) (map[string]string, error) {
+func (p *ReadThrough) GetMany(ctx context.Context, keys []string) (map[string]string, error) {
 	got, err := p.Redis.MGet(ctx, keys...).Result()
 	values := make(map[string]string, len(keys))
 	for i, v := range got {
-		if s, ok := v.(string); ok && s != missing {
+		if s, ok := v.(string); ok && s != Missing {
 			values[keys[i]] = s
 		}
 	}
 	return values, err
 }
 
-func (p *readThrough) Invalidate(ctx context.Context, key string) error {
+func (p *ReadThrough) Invalidate(ctx context.Context, key string) error {
 	return p.Redis.Del(ctx, key).Err()
 }
 
-func (p *readThrough) Close() error { return nil }
+func (p *ReadThrough) Close() error { return nil }
 
 // single is the plain pattern inside of a flight, as golang.org/x/sync has it.
 type single struct {
-	readThrough
+	ReadThrough
 	group singleflight.Group
 }
 
@@ -79,7 +85,7 @@ type outcome struct {
 }
 
 func (s *single) Get(ctx context.Context, key string) (string, bool, error) {
-	return s.fly(key, func() (string, bool, error) { return s.readThrough.Get(ctx, key) })
+	return s.fly(key, func() (string, bool, error) { return s.ReadThrough.Get(ctx, key) })
 }
 
 // fly has callers who ask for a key at the same time share one call.

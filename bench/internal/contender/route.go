@@ -115,16 +115,8 @@ func (t *route) Get(ctx context.Context, key string) (string, bool, error) {
 	case resp.StatusCode == http.StatusNotFound:
 		return "", false, nil
 	}
-	return "", false, &statusError{resp.StatusCode, string(body)}
+	return "", false, fmt.Errorf("status %d: %.100s", resp.StatusCode, body)
 }
-
-// statusError is an answer that has neither a value nor says that there is none.
-type statusError struct {
-	status int
-	body   string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %.100s", e.status, e.body) }
 
 func (t *route) Invalidate(ctx context.Context, key string) error {
 	if t.pages == nil {

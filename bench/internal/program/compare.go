@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"text/tabwriter"
 )
 
 // floorRatio is what something costs beside a floor, in each repetition of one run: the smaller the
@@ -44,8 +43,7 @@ var errSlower = errors.New("slower than before")
 
 // compare compares the ratios of two runs of a command with -json.
 func compare(args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench compare", stderr)
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "compare [-tolerance 0.1] before.json after.json: files that hits or a scenario has printed with -json; the exit code is 1 if a ratio to a floor has got worse")
 		flags.PrintDefaults()
@@ -67,8 +65,8 @@ func compare(args []string, stdout, stderr io.Writer) error {
 	if err := cmp.Or(err1, err2); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ratio\tto\tbefore\tafter\t")
+	var s sheet
+	s.columnsAt(0, "ratio", "to", "before", "after")
 	var err error
 	for _, b := range before {
 		i := slices.IndexFunc(after, func(a floorRatio) bool { return a.Name == b.Name && a.Floor == b.Floor })
@@ -79,9 +77,9 @@ func compare(args []string, stdout, stderr io.Writer) error {
 		if median(after[i].Each) > median(b.Each)*(1+*tolerance) {
 			verdict, err = "worse", errSlower
 		}
-		fmt.Fprintf(t, "%s\t%s\t%v\t%v\t%s\n", b.Name, b.Floor, b, after[i], verdict)
+		s.row(b.Name, b.Floor, b, after[i], remark(verdict))
 	}
-	return cmp.Or(t.Flush(), err)
+	return cmp.Or(s.printTo(stdout), err)
 }
 
 func (r floorRatio) String() string {

@@ -2,11 +2,14 @@ package program
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -20,7 +23,6 @@ type contest struct {
 	arena  *arena
 	origin *slowdb.Server
 	fleet  fleet
-	heard  []*contestReplica
 	prefix string // of the keys
 	keys   int    // made so far
 	result contestResult
@@ -28,14 +30,24 @@ type contest struct {
 
 // arena is what all contests of a run have in common.
 type arena struct {
-	server             *server
-	Processes, Callers int
-	Load               time.Duration
-	Size               int
-	TTL, LockTTL, Poll time.Duration
-	Patience           time.Duration // for an answer; then a caller is stuck
-	Rounds             int
-	Keys               int // of an avalanche
+	server *server
+	setting
+	Backoff time.Duration // after failed loads; 0: as each contender has it
+	WarmUp  int           // rounds of a cold key before those that count
+}
+
+// setting is what a contest can be told.
+type setting struct {
+	Processes int           `json:"processes,omitempty"`
+	Callers   int           `json:"callers,omitempty"`
+	Load      time.Duration `json:"loadNanos"`
+	Size      int           `json:"size"`
+	TTL       time.Duration `json:"ttlNanos"`
+	LockTTL   time.Duration `json:"lockTTLNanos"`
+	Poll      time.Duration `json:"pollNanos"`
+	Patience  time.Duration `json:"patienceNanos"`    // for an answer; then a caller is stuck
+	Rounds    int           `json:"rounds,omitempty"` // of cold keys
+	Keys      int           `json:"keys,omitempty"`   // of an avalanche
 }
 
 // contestResult is what one contest has shown.
@@ -53,6 +65,8 @@ type contestResult struct {
 	Took     []int64 `json:"-"`               // of each answer, from the moment of its burst
 	First    []int64 `json:"-"`               // in each round of a cold key: from the burst to the beginning of the first load
 	Woken    []int64 `json:"-"`               // of each answer for a cold key: from the end of the load that brought it
+	Tails    []int64 `json:"-"`               // in each round of a cold key: from the first load's end to the p99 of callers
+	Pings    []int64 `json:"-"`               // in each round; they are none of the commands
 	Trips    int64   `json:"trips"`           // most of one process in one round; notCounted
 	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
 	P50      int64   `json:"p50Nanos"`
@@ -63,21 +77,29 @@ type contestResult struct {
 // notCounted is the number of trips of who has a client of its own.
 const notCounted = -1
 
-// contestReplica is one process, and the orders that it has not answered yet.
-type contestReplica struct {
-	child *child
+// turns has each of some have its turn in each repetition, which another one begins each time.
+func turns[T any](repeat int, of []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for n := range repeat {
+			for _, one := range rotated(of, n) {
+				if !yield(n, one) {
+					return
+				}
+			}
+		}
+	}
+}
 
-	mu      sync.Mutex // guards what follows
-	last    int
-	waiting map[int]chan contestAnswer
-	ended   bool
-	killed  bool
-	over    chan struct{} // closed when it has ended
+// rotated begins with another one each time.
+func rotated[T any](of []T, by int) []T {
+	by %= len(of)
+	return slices.Concat(of[by:], of[:by])
 }
 
 // hold has one contender go through a scenario.
 func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+a.Patience) // processes that hang are killed
+	rounds := time.Duration(a.WarmUp + a.Rounds)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+rounds*a.Patience) // processes that hang are killed
 	defer cancel()
 	t := &contest{ctx: ctx, arena: a, prefix: freshPrefix()}
 	locks, stopLocks, err := startLocksOf(c, a.server.addr)
@@ -89,26 +111,16 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 		return t.result, err
 	}
 	defer func() { err = errors.Join(err, t.origin.Close()) }()
-	if t.fleet, err = startFleet(ctx, a.Processes, "scenario-replica"); err != nil {
+	t.fleet, err = startFleet(ctx, a.Processes, func(i int) job[nothing] {
+		return openContender{
+			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Locks: locks,
+			Replica: i, Setting: a.setting, Backoff: a.Backoff,
+		}
+	})
+	if err != nil {
 		return t.result, err
 	}
-	defer t.end()
-	for i, child := range t.fleet {
-		if err := child.order(contestSetup{
-			Redis: a.server.addr, Origin: t.origin.Addr(), Contender: c.Name, Locks: locks, Replica: i, Size: a.Size,
-			TTL: a.TTL, LockTTL: a.LockTTL, Poll: a.Poll,
-		}); err != nil {
-			return t.result, err
-		}
-	}
-	for _, child := range t.fleet {
-		r := &contestReplica{child: child, waiting: map[int]chan contestAnswer{}, over: make(chan struct{})}
-		if err := child.read(&contestAnswer{}); err != nil { // ready
-			return t.result, err
-		}
-		t.heard = append(t.heard, r)
-		go r.listen()
-	}
+	defer t.fleet.kill()
 	if err := s.run(t); err != nil {
 		return t.result, err
 	}
@@ -118,59 +130,6 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 	}
 	r.P50, r.P99, r.Max = quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.Took, 1)
 	return *r, nil
-}
-
-// end kills the processes: what is stuck in one doesn't end by itself, and nothing in them is worth
-// anything any more.
-func (t *contest) end() {
-	for _, c := range t.fleet {
-		_ = c.cmd.Process.Kill()
-	}
-	for i, c := range t.fleet {
-		if i < len(t.heard) {
-			<-t.heard[i].over // nothing reads from it any more
-		}
-		_ = c.cmd.Wait() // killed: the error says so
-	}
-}
-
-// listen hands answers to those who wait for them, until the process ends.
-func (r *contestReplica) listen() {
-	defer close(r.over)
-	for {
-		var a contestAnswer
-		err := r.child.read(&a)
-		r.mu.Lock()
-		if err != nil {
-			r.ended = true
-			for _, w := range r.waiting {
-				close(w)
-			}
-			r.mu.Unlock()
-			return
-		}
-		if w := r.waiting[a.ID]; w != nil {
-			delete(r.waiting, a.ID)
-			w <- a
-		}
-		r.mu.Unlock()
-	}
-}
-
-// send gives a process an order. The channel is closed without an answer when the process ends.
-func (r *contestReplica) send(o contestOrder) <-chan contestAnswer {
-	answered := make(chan contestAnswer, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		close(answered)
-		return answered
-	}
-	r.last++
-	o.ID = r.last
-	r.waiting[o.ID] = answered
-	_ = r.child.order(o) // an error means that it has ended, which listen sees
-	return answered
 }
 
 // key is a name that nobody has asked for yet.
@@ -187,61 +146,56 @@ func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 	t.keys++
 	common = t.prefix + strconv.Itoa(t.keys)
 	for i := range n {
-		keys = append(keys, numbered(common, i))
+		keys = append(keys, keyOf(common, n, i))
 		t.origin.Put(keys[i], p)
 	}
 	return common, keys
 }
 
-// burst is what has been ordered, and will be answered.
-type burst struct {
+// crowd is a burst under way in all processes. The slices have one for each.
+type crowd struct {
 	callers int
 	at      time.Time
-	answers []<-chan contestAnswer
-	told    [][]callerAnswer // by replica, once they have been waited for
+	all     sync.WaitGroup // until there are these
+	answers []burstAnswer
+	errs    []error
 }
 
 // burst has so many callers of each process ask for a key at the same moment.
-func (t *contest) burst(key string, callers int) *burst {
+func (t *contest) burst(key string, callers int) *crowd {
 	return t.burstAt(key, 0, callers, t.soon(callers))
 }
 
 // soon leaves time for every process to hear of a burst and to have its callers stand at the gate.
 func (t *contest) soon(callers int) time.Time {
-	return time.Now().Add(20*time.Millisecond + time.Duration(len(t.heard)*callers)*5*time.Microsecond)
+	return time.Now().Add(20*time.Millisecond + time.Duration(len(t.fleet)*callers)*5*time.Microsecond)
 }
 
-func (t *contest) burstAt(key string, keys, callers int, at time.Time) *burst {
-	b := &burst{callers: callers, at: at, told: make([][]callerAnswer, len(t.heard))}
-	for _, r := range t.heard {
-		b.answers = append(b.answers, r.send(contestOrder{
-			Do: "burst", Key: key, Keys: keys, Callers: callers, At: at.UnixNano(), Patience: t.arena.Patience,
-		}))
+func (t *contest) burstAt(key string, keys, callers int, at time.Time) *crowd {
+	b := &crowd{callers: callers, at: at}
+	b.answers, b.errs = make([]burstAnswer, len(t.fleet)), make([]error, len(t.fleet))
+	o := burst{key, keys, callers, at.UnixNano(), t.arena.Patience}
+	for i, r := range t.fleet {
+		b.all.Go(func() { b.answers[i], b.errs[i] = ask(t.ctx, r, job[burstAnswer](o)) })
 	}
 	return b
 }
 
 // wait waits for the answers, and counts them. least is the version that an answer must have, or it
 // is stale; those are counted in stale.
-func (t *contest) wait(b *burst, least int64, stale *int) error {
-	for i, answered := range b.answers {
-		a, alive := <-answered
+func (t *contest) wait(b *crowd, least int64, stale *int) error {
+	b.all.Wait()
+	for i, a := range b.answers {
 		t.result.Requests += b.callers
-		if !alive {
-			if t.ctx.Err() != nil {
-				return t.ctx.Err()
-			}
-			if !t.wasKilled(i) {
-				return fmt.Errorf("replica %d has ended", i)
-			}
+		if err := b.errs[i]; err != nil && t.fleet[i].killed.Load() {
 			t.result.Lost += b.callers
-			continue
+		} else if err != nil {
+			return fmt.Errorf("replica %d: %w", i, err)
 		}
 		t.result.Trips = max(t.result.Trips, a.Trips)
 		if a.Error != "" {
 			t.result.Error = a.Error
 		}
-		b.told[i] = a.Callers
 		for _, c := range a.Callers {
 			switch {
 			case c.Version == gotStuck:
@@ -260,58 +214,37 @@ func (t *contest) wait(b *burst, least int64, stale *int) error {
 
 // awoken tells the time before a cold key's loads from that after them. Callers were woken by their
 // own process' load, or by the first one, where that has none.
-func (t *contest) awoken(b *burst, key string) {
+func (t *contest) awoken(b *crowd, key string) {
 	loads := t.origin.Loads(key)
 	if len(loads) == 0 {
 		return
 	}
-	t.result.First = append(t.result.First, loads[0].Begin.UnixNano()-b.at.UnixNano())
-	for replica, callers := range b.told {
+	first := loads[0].Begin.Sub(b.at)
+	t.result.First = append(t.result.First, first.Nanoseconds())
+	var took []int64
+	for replica, answer := range b.answers {
 		own := max(0, slices.IndexFunc(loads, func(l slowdb.Load) bool { return l.Replica == replica }))
-		for _, c := range callers {
+		for _, c := range answer.Callers {
+			took = append(took, c.Took)
 			if c.Version > 0 {
 				t.result.Woken = append(t.result.Woken, b.at.UnixNano()+c.Took-loads[own].End.UnixNano())
 			}
 		}
 	}
-}
-
-// kill kills a process, as the end of its machine would.
-func (t *contest) kill(replica int) error {
-	t.heard[replica].mu.Lock()
-	t.heard[replica].killed = true
-	t.heard[replica].mu.Unlock()
-	return t.fleet[replica].cmd.Process.Kill()
-}
-
-func (t *contest) wasKilled(replica int) bool {
-	t.heard[replica].mu.Lock()
-	defer t.heard[replica].mu.Unlock()
-	return t.heard[replica].killed
+	t.result.Tails = append(t.result.Tails, quantile(took, 0.99)-(first+t.arena.Load).Nanoseconds())
 }
 
 // change gives a key a new version and has a process tell the caches. It returns when that is
 // acknowledged.
 func (t *contest) change(key string, replica int) (version int64, err error) {
 	version = t.origin.Change(key)
-	a, alive := <-t.heard[replica].send(contestOrder{Do: "invalidate", Key: key})
-	switch {
-	case !alive:
-		return version, fmt.Errorf("replica %d has ended", replica)
-	case a.Error != "":
-		return version, errors.New(a.Error)
-	}
-	return version, nil
+	_, err = ask(t.ctx, t.fleet[replica], job[nothing](invalidate(key)))
+	return version, err
 }
 
-// round counts what a burst on a cold key costs: loads, of which so many are needed, and commands
-// at Redis.
-func (t *contest) round(key string, need int, during func() error) error {
-	return t.rounds([]string{key}, need, during)
-}
-
-// rounds is round for several keys.
-func (t *contest) rounds(keys []string, need int, during func() error) error {
+// round counts what a burst on cold keys costs: loads, of which so many are needed, and commands at
+// Redis.
+func (t *contest) round(need int, during func() error, keys ...string) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {
 		return err
@@ -332,35 +265,32 @@ func (t *contest) rounds(keys []string, need int, during func() error) error {
 			return err
 		}
 		t.result.Commands = append(t.result.Commands, commands-pings)
+		t.result.Pings = append(t.result.Pings, pings)
 	}
 	return nil
 }
 
-// begun waits until the first load of a key begins.
-func (t *contest) begun(key string) error {
+// midway waits until the first load of a key has begun, and half of its time.
+func (t *contest) midway(key string) error {
 	timer := time.NewTimer(t.arena.Patience)
 	defer timer.Stop()
 	select {
 	case <-t.origin.Begun(key):
-		return nil
+		await(t.ctx, t.arena.Load/2)
 	case <-timer.C:
 		return fmt.Errorf("no load within %v", t.arena.Patience)
 	case <-t.ctx.Done():
-		return t.ctx.Err()
 	}
-}
-
-// rest lets time pass.
-func (t *contest) rest(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-t.ctx.Done():
-		return t.ctx.Err()
-	}
+	return t.ctx.Err()
 }
 
 // loader is the replica that made the first load of a key.
 func (t *contest) loader(key string) int { return t.origin.Loads(key)[0].Replica }
+
+// thisRun tells the keys of this process from those of others that have used the same Redis.
+var thisRun = rand.Text()[:8]
+
+var prefixes atomic.Int64
+
+// freshPrefix begins the names of keys that nobody has used yet, in this Redis or in this process.
+func freshPrefix() string { return fmt.Sprintf("bench:%s:%d:", thisRun, prefixes.Add(1)) }

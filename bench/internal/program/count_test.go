@@ -94,11 +94,7 @@ func TestMostWithin(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	v := newVersion(now, 3)
-	if v == newVersion(now, 4) {
-		t.Error("two replicas make the same version at the same moment")
-	}
+	v := version(time.Unix(1_800_000_000, 0).UnixNano())
 	for _, size := range []int{versionDigits, 1024} {
 		value := v.value(size)
 		if got, err := versionOf(value, size); len(value) != size || got != v || err != nil {
@@ -139,18 +135,19 @@ func TestArrivalsWaitForNobody(t *testing.T) {
 func TestTallies(t *testing.T) {
 	at := func(n int64) int64 { return n * int64(time.Millisecond) }
 	seen := sight{Start: at(1000), End: at(2000), Interval: 100 * time.Millisecond, Offset: 50 * time.Millisecond,
-		Outage: period{at(1200), at(1400)}, Replicas: []record{
+		Outage: period{at(1200), at(1400)}, Loads: []load{
+			{Begin: at(900), End: at(950), Made: version(at(950))}, {Begin: at(1300), End: at(1390), Replaces: version(at(950))},
+			{Begin: at(1250), End: at(1340), Replaces: version(at(950))}, {Begin: at(1410), End: at(1470), Made: version(at(1470)), Replaces: version(at(950))},
+		}, Replicas: []record{
 			{ // arrivals at 1000, 1100, ...
 				Latency: []int64{at(1), at(2), at(3), at(90), at(5), at(6)},
 				Kind:    []kind{fresh, fresh, stale, failed, stale, fresh},
 				Made:    []version{version(at(950)), version(at(950)), version(at(950)), 0, version(at(950)), version(at(1450))},
-				Loads:   []load{{Begin: at(900), End: at(950), Made: version(at(950))}, {Begin: at(1300), End: at(1390), Replaces: version(at(950))}},
 			},
 			{ // arrivals at 1050, 1150, ...
 				Latency: []int64{at(7), at(8), at(4), at(9), at(30), at(1)},
 				Kind:    []kind{fresh, fresh, failed, stale, fresh, fresh},
 				Made:    []version{version(at(950)), version(at(950)), 0, version(at(950)), version(at(1470)), version(at(1470))},
-				Loads:   []load{{Begin: at(1250), End: at(1340), Replaces: version(at(950))}, {Begin: at(1410), End: at(1470), Made: version(at(1470)), Replaces: version(at(950))}},
 			},
 		}}
 	s := steady{TTL: 100 * time.Millisecond, Load: 90 * time.Millisecond}

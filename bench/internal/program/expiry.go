@@ -2,10 +2,8 @@ package program
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
@@ -29,35 +27,30 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
-
-	all, last := make(map[string][]expiryTally), make(map[string]sight)
-	if err := p.each(ctx, course{Time: p.Time}, func(name string, seen sight) {
-		all[name] = append(all[name], p.tally(seen))
+	last := map[string]sight{}
+	tally := func(name string, seen sight) expiryTally {
 		last[name] = seen
-	}); err != nil {
+		return p.tally(seen)
+	}
+	all, err := measured(ctx, &p.steady, server, course{Time: p.Time}, tally)
+	if err != nil {
 		return err
 	}
 	if p.html != "" {
 		page := chart.Page{Title: "A hot key that expires", Intro: []string{server.about(ctx).String()}, Sections: []chart.Section{p.section(last)}}
-		if err := writePage(p.html, page); err != nil {
+		if err := writePage(p.html, page, stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
-	flags := flag.NewFlagSet("bench expiry", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench expiry", stderr)
 	p.flags(flags, "noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
 	if err := parse(flags, args); err != nil {
-		return p, err
-	}
-	if err := writable(p.html); err != nil {
 		return p, err
 	}
 	if err := within("time", p.Time, 100*time.Millisecond, time.Hour); err != nil {
@@ -68,40 +61,21 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 
 // expiryTally is what one repetition of one protection showed.
 type expiryTally struct {
-	Requests  int     `json:"requests"`
-	Errors    int     `json:"errors"`
-	Error     string  `json:"error,omitempty"` // one of them
+	steadyTally
 	Loads     int     `json:"loads"`
 	Lifetimes int     `json:"lifetimes"`   // versions that these loads replaced
 	Most      int     `json:"most"`        // loads that replaced the same one
 	PerTTL    float64 `json:"perTTL"`      // loads
-	Stale     int     `json:"stale"`       // answers, by the protection's own word
 	Oldest    int64   `json:"oldestNanos"` // how long any answer's TTL had been over when its request arrived
-	P50       int64   `json:"p50Nanos"`
-	P99       int64   `json:"p99Nanos"`
-	P999      int64   `json:"p999Nanos"`
-	Max       int64   `json:"maxNanos"`
-	Late      int     `json:"late"`          // arrivals issued too late
-	LateP999  int64   `json:"lateP999Nanos"` // of all arrivals
 }
 
-func (p expiryPlan) tally(seen sight) expiryTally {
-	t := expiryTally{Error: seen.error()}
-	t.Late, t.LateP999 = seen.late()
-	var latencies []int64
-	for q := range seen.requests(period{seen.Start, seen.End}) {
-		t.Requests++
-		latencies = append(latencies, q.Latency)
-		switch q.Kind {
-		case failed:
-			t.Errors++
-			continue
-		case stale:
-			t.Stale++
+func (p expiryPlan) tally(seen sight) (t expiryTally) {
+	t.steadyTally = seen.tally(period{seen.Start, seen.End}, func(q request) {
+		if q.Kind != failed {
+			t.Oldest = max(t.Oldest, q.Due-int64(q.Made)-int64(p.TTL))
 		}
-		t.Oldest = max(t.Oldest, q.Due-int64(q.Made)-int64(p.TTL))
-	}
-	for _, loads := range lifetimes(seen.loads(), period{seen.Start, seen.End}, p.TTL) {
+	})
+	for _, loads := range lifetimes(seen.Loads, period{seen.Start, seen.End}, p.TTL) {
 		t.Loads += loads
 		t.Lifetimes++
 		t.Most = max(t.Most, loads)
@@ -110,7 +84,6 @@ func (p expiryPlan) tally(seen sight) expiryTally {
 		t.Oldest = 0
 	}
 	t.PerTTL = float64(t.Loads) * float64(p.TTL) / float64(p.Time)
-	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)
 	return t
 }
 
@@ -118,49 +91,111 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
-	p.heading(w, p.Time.String(), about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\trequests\terrors\tloads\tper expiry\tmost\tper TTL\tstale\toldest ms\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\tlate\tlate p99.9 ms\t")
+	s := p.heading(p.Time.String(), about)
+	s.columns("protection", "requests", "errors", "loads", "per expiry", "most", "per TTL", "stale", "oldest ms",
+		"p50 ms", "p99 ms", "p99.9 ms", "max ms", "late", "late p99.9 ms")
 	for _, name := range p.Protections {
 		ts := all[name]
-		var sum expiryTally
+		var perTTL float64
 		for _, one := range ts {
-			sum.Requests += one.Requests
-			sum.Errors += one.Errors
-			sum.Loads += one.Loads
-			sum.Lifetimes += one.Lifetimes
-			sum.Most = max(sum.Most, one.Most)
-			sum.PerTTL += one.PerTTL / float64(len(ts))
-			sum.Stale += one.Stale
-			sum.Oldest = max(sum.Oldest, one.Oldest)
-			sum.Late += one.Late
+			perTTL += one.PerTTL / float64(len(ts))
 		}
-		oldest := "-"
-		if sum.Loads > 0 { // without loads nothing expires
-			oldest = fmt.Sprintf("%.1f", float64(sum.Oldest)/1e6)
+		loads, oldest := total(ts, func(t expiryTally) int { return t.Loads }), "-"
+		if loads > 0 { // without loads nothing expires
+			oldest = fmt.Sprintf("%.1f", float64(most(ts, func(t expiryTally) int { return int(t.Oldest) }))/1e6)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%.2f\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Loads,
-			ratio(sum.Loads, sum.Lifetimes), sum.Most, sum.PerTTL, sum.Stale, oldest,
+		s.row(name, total(ts, func(t expiryTally) int { return t.Requests }), total(ts, func(t expiryTally) int { return t.Errors }),
+			loads, ratio(loads, total(ts, func(t expiryTally) int { return t.Lifetimes })),
+			most(ts, func(t expiryTally) int { return t.Most }), fmt.Sprintf("%.2f", perTTL),
+			total(ts, func(t expiryTally) int { return t.Stale }), oldest,
 			ms(ts, func(t expiryTally) int64 { return t.P50 }), ms(ts, func(t expiryTally) int64 { return t.P99 }),
-			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }), sum.Late,
-			ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
+			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }),
+			total(ts, func(t expiryTally) int { return t.Late }), ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\nper expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.")
-	fmt.Fprintln(w, "stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.")
-	fmt.Fprintln(w, "per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all")
-	fmt.Fprintln(w, "requests of all processes, median of the repetitions (least to most).")
-	noise(w)
-	_, err := fmt.Fprintln(w, "noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,\nand a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.")
-	return err
+	s.say(`
+per expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.
+stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.
+per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all
+requests of all processes, median of the repetitions (least to most).
+%s
+noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,
+and a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.
+`, noise)
+	return s.printTo(w)
 }
 
-// ratio is a over b.
-func ratio(a, b int) string {
-	if b == 0 {
-		return "-"
+// lifetimes counts the loads that replaced each version, of those that began in a time. One that
+// was asked for with a version in hand replaces that. One that was asked for with nothing replaces
+// the newest version whose TTL was over by then, so that a second load which comes right after the
+// first counts as one too many.
+func lifetimes(loads []load, in period, ttl time.Duration) map[version]int {
+	const slack = 0.9 // a value's TTL is counted in milliseconds and on Redis' clock
+	expired := func(at int64) (newest version) {
+		for _, l := range loads {
+			if l.Made > newest && int64(l.Made)+int64(slack*float64(ttl)) <= at {
+				newest = l.Made
+			}
+		}
+		return newest
 	}
-	return fmt.Sprintf("%.2f", float64(a)/float64(b))
+	count := make(map[version]int)
+	for _, l := range loads {
+		switch {
+		case !in.has(l.Begin):
+		case l.Replaces != 0:
+			count[l.Replaces]++
+		default:
+			count[expired(l.Begin)]++
+		}
+	}
+	return count
+}
+
+// slice is the time of which a point of the timeline tells.
+const slice = 100 * time.Millisecond
+
+// timeline is the longest that requests took which arrived in each slice of time, and where loads
+// began.
+func timeline(name string, seen sight) (waits, loads chart.Series) {
+	n := int((seen.End - seen.Start + int64(slice) - 1) / int64(slice))
+	longest, begun := make([]int64, n), make([]int, n)
+	for q := range seen.requests(period{seen.Start, seen.End}) {
+		i := (q.Due - seen.Start) / int64(slice)
+		longest[i] = max(longest[i], q.Latency)
+	}
+	for _, l := range seen.Loads {
+		if l.Begin >= seen.Start && l.Begin < seen.End {
+			begun[(l.Begin-seen.Start)/int64(slice)]++
+		}
+	}
+	waits, loads = chart.Series{Name: name}, chart.Series{Name: name}
+	total := 0
+	for i := range n {
+		x := (float64(i) + 0.5) * slice.Seconds()
+		waits.Points = append(waits.Points, chart.Point{X: x, Y: float64(longest[i]) / 1e6})
+		total += begun[i]
+		loads.Points = append(loads.Points, chart.Point{X: x, Y: float64(total)})
+	}
+	return waits, loads
+}
+
+// section is the expiry of a hot key for a browser: one repetition of each protection.
+func (p expiryPlan) section(seen map[string]sight) chart.Section {
+	waits := chart.Lines{Title: "the longest wait over time", X: "seconds", Y: "ms", LogY: true}
+	loads := chart.Lines{Title: "loads over time", X: "seconds", Y: "loads"}
+	for _, name := range p.Protections {
+		if s, ok := seen[name]; ok {
+			w, l := timeline(name, s)
+			waits.Series, loads.Series = append(waits.Series, w), append(loads.Series, l)
+		}
+	}
+	return chart.Section{
+		Title: "A hot key that expires again and again",
+		Text: []string{fmt.Sprintf("%d processes, %d requests a second in each whether or not earlier ones have been answered, a time to live of %v, a load of %v. Each point is the longest that any request took which was to arrive in that tenth of a second.",
+			p.Processes, p.Rate, p.TTL, p.Load)},
+		Figures: []chart.Figure{
+			{Caption: "The longest wait of each tenth of a second, from when a request was to arrive.", Chart: waits},
+			{Caption: "Loads of the origin since the beginning.", Chart: loads},
+		},
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,9 @@ func parse(flags *flag.FlagSet, args []string) error {
 	}
 	if flags.NArg() > 0 {
 		return usageError(fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
+	}
+	if html := flags.Lookup("html"); html != nil {
+		return writable(html.Value.String())
 	}
 	return nil
 }
@@ -50,6 +54,13 @@ func chosen(flag, names string, of []string) ([]string, error) {
 		list[i] = name
 	}
 	return list, nil
+}
+
+// newFlags are those of a command.
+func newFlags(command string, stderr io.Writer) *flag.FlagSet {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	return flags
 }
 
 // counts splits the value of a flag that has numbers, which may be none.

@@ -3,11 +3,9 @@ package program
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -80,10 +78,9 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 	}
 	about := server.about(ctx)
 	if p.html != "" {
-		if err := writePage(p.html, p.page(about, byProcesses, byCallers)); err != nil {
+		if err := writePage(p.html, p.page(about, byProcesses, byCallers), stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, about, byProcesses, byCallers, beside)
 }
@@ -98,28 +95,26 @@ func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, n := range p.Processes {
-		going.say("%d processes", n)
-		row, err := p.row(ctx, server, chosen, n, growthCallers)
+	row := func(processes, callers int) growthRow {
 		if err != nil {
-			return nil, nil, err
+			return growthRow{}
 		}
-		byProcesses = append(byProcesses, row)
+		going.say("%d processes, %d callers", processes, callers)
+		var r growthRow
+		r, err = p.row(ctx, server, chosen, processes, callers)
+		return r
+	}
+	for _, n := range p.Processes {
+		byProcesses = append(byProcesses, row(n, growthCallers))
 	}
 	for _, n := range p.Callers {
-		going.say("%d callers", n)
-		row, err := p.row(ctx, server, chosen, growthProcesses, n)
-		if err != nil {
-			return nil, nil, err
-		}
-		byCallers = append(byCallers, row)
+		byCallers = append(byCallers, row(growthProcesses, n))
 	}
-	return byProcesses, byCallers, nil
+	return byProcesses, byCallers, err
 }
 
 func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
-	flags := flag.NewFlagSet("bench growth", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench growth", stderr)
 	processes := flags.String("processes", "1,2,4,8,16,32", fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
 	callers := flags.String("callers", "10,100,1000,5000", fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
@@ -133,54 +128,43 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	if err := writable(p.html); err != nil {
-		return p, err
-	}
-	if p.Processes, err = counts("processes", *processes, 1, 256); err != nil {
-		return p, err
-	}
-	if p.Callers, err = counts("callers", *callers, 1, 100000); err != nil {
-		return p, err
-	}
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	var wrongProcesses, wrongCallers error
+	p.Processes, wrongProcesses = counts("processes", *processes, 1, 256)
+	p.Callers, wrongCallers = counts("callers", *callers, 1, 100000)
+	names := contender.Names(peers.contenders())
 	one, err := chosen("contender", p.Contender, names)
 	if err == nil && len(one) != 1 {
 		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
 	}
-	return p, cmp.Or(err, within("load", p.Load, 0, 30*time.Second), within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
+	return p, cmp.Or(wrongProcesses, wrongCallers, err, within("load", p.Load, 0, 30*time.Second),
+		within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
 }
 
 // row runs the floor and the contender with a fleet of one size, one after the other in each
 // repetition.
 func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.Contender, processes, callers int) (growthRow, error) {
-	a := &arena{
-		server: server, Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
+	a := &arena{server: server, setting: setting{
+		Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
 		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond, Patience: 30*time.Second + 2*p.Load,
-	}
+	}}
 	row := growthRow{Processes: processes, Callers: callers}
 	var commands []int64
-	for n := range p.Repeat {
-		for k := range chosen {
-			c := chosen[(k+n)%len(chosen)]
-			r, err := a.hold(ctx, scenarioNamed("cold"), c)
-			if err != nil {
-				return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
-			}
-			times := &row.Took
-			if c.Name == growthFloor && len(chosen) > 1 {
-				times = &row.Floor
-			} else {
-				row.Loads = max(row.Loads, slices.Max(r.Loads))
-				row.Errors += r.Errors + r.Stuck
-				commands = append(commands, r.Commands...)
-			}
-			times.P99 = append(times.P99, r.P99-p.Load.Nanoseconds())
-			times.First = append(times.First, median(r.First))
-			times.Woken = append(times.Woken, quantile(r.Woken, 0.99))
+	for _, c := range turns(p.Repeat, chosen) {
+		r, err := a.hold(ctx, scenarioNamed("cold"), c)
+		if err != nil {
+			return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
 		}
+		times := &row.Took
+		if c.Name == growthFloor && len(chosen) > 1 {
+			times = &row.Floor
+		} else {
+			row.Loads = max(row.Loads, slices.Max(r.Loads))
+			row.Errors += r.Errors + r.Stuck
+			commands = append(commands, r.Commands...)
+		}
+		times.P99 = append(times.P99, r.P99-p.Load.Nanoseconds())
+		times.First = append(times.First, median(r.First))
+		times.Woken = append(times.Woken, quantile(r.Woken, 0.99))
 	}
 	row.Commands, row.Most = median(commands), quantile(commands, 1)
 	return row, nil
@@ -208,42 +192,35 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 		}
 		return printJSON(w, all)
 	}
-	fmt.Fprintf(w, "%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
+	var s sheet
+	s.say("%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
 	for _, rows := range [][]growthRow{byProcesses, byCallers} {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintln(w)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(t, "processes\tcallers\tloads\terrors\tcommands\tmost\tp99 ms\tof %[1]s\tfirst load ms\tof %[1]s\twake-up ms\tof %[1]s\t\n", growthFloor)
+		s.say("\n")
+		of := "of " + growthFloor
+		s.columns("processes", "callers", "loads", "errors", "commands", "most",
+			"p99 ms", of, "first load ms", of, "wake-up ms", of)
 		for _, r := range rows {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most,
-				spread(r.Took.P99), spread(r.Floor.P99), spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
-		}
-		if err := t.Flush(); err != nil {
-			return err
+			s.row(r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, spread(r.Took.P99), spread(r.Floor.P99),
+				spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
 		}
 	}
 	if len(byProcesses) > 1 {
-		fmt.Fprintf(w, "\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
+		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
 	}
 	if len(beside) > 0 {
-		if err := printIdle(w, beside); err != nil {
-			return err
+		s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
+		s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands", "Invalidate, bytes")
+		for _, r := range beside {
+			s.row(r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
 		}
 	}
-	_, err := fmt.Fprintf(w, `
+	s.say(`
 commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until
 the first load begins. wake-up: from the end of the load to the answer, p99. Medians of the repetitions (least to most), beside
 those of %s: a flight in each process that asks no other.
 `, growthFloor)
-	return err
-}
-
-// spread is a time of several repetitions in ms.
-func spread(ns []int64) string {
-	if len(ns) == 0 {
-		return "-"
-	}
-	return ms(ns, func(n int64) int64 { return n })
+	return s.printTo(w)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -43,18 +42,24 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	p.Redis = server.addr
 
 	fmt.Fprintf(stderr, "this takes about %v\n", p.lasts().Round(time.Second))
-	var seen handoverResults
+	seen := handoverResults{map[string][]handoverTally{}, map[string][]aloneTally{}, map[string][]handoverTally{}}
 	for n := range p.Repeat {
 		fmt.Fprintf(stderr, "repetition %d of %d\n", n+1, p.Repeat)
 		if err := p.alone(ctx, server, stderr, n, &seen); err != nil {
 			return err
 		}
-		if err := p.contended(ctx, server, stderr, n, &seen); err != nil {
-			return err
+		for _, name := range rotated(p.Lockers, n) {
+			if err := p.measure(ctx, server, stderr, name, p.Processes, p.Handovers, seen.Handovers); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
-	if err := p.grow(ctx, server, stderr, &seen); err != nil {
-		return err
+	for _, name := range p.Lockers {
+		for _, processes := range p.Growth { // ever more wait for the same lock
+			if err := p.measure(ctx, server, stderr, name, processes, max(p.Handovers/10, 1), seen.Growth); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 	return p.print(stdout, server.about(ctx), seen)
 }
@@ -75,8 +80,7 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 	for _, l := range p.of {
 		names = append(names, l.Name)
 	}
-	flags := flag.NewFlagSet("bench handover", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench handover", stderr)
 	flags.IntVar(&p.Contenders, "contenders", 16, "who wants the lock: one holds it, the others wait")
 	flags.IntVar(&p.Processes, "processes", 4, "replicas that they are in, each a process")
 	flags.IntVar(&p.Handovers, "handovers", 500, "how often the lock changes hands in each repetition")
@@ -128,64 +132,33 @@ type aloneTally struct {
 	OverFloor float64 `json:"overFloor"` // P50, against that of the floor in this repetition
 }
 
-// contended runs a repetition.
-func (p handoverPlan) contended(ctx context.Context, s *server, stderr io.Writer, repetition int, seen *handoverResults) error {
-	if seen.Handovers == nil {
-		seen.Handovers = make(map[string][]handoverTally)
-	}
-	for _, name := range rotated(p.Lockers, repetition) {
-		fmt.Fprintf(stderr, "  %s: %d hand-overs among %d in %d processes\n", name, p.Handovers, p.Contenders, p.Processes)
-		t, err := p.measure(ctx, s, name, p.Processes, p.Handovers)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		seen.Handovers[name] = append(seen.Handovers[name], t)
-	}
-	return nil
-}
-
-// grow has ever more processes wait for the same lock.
-func (p handoverPlan) grow(ctx context.Context, s *server, stderr io.Writer, seen *handoverResults) error {
-	if seen.Growth == nil {
-		seen.Growth = make(map[string][]handoverTally)
-	}
-	for _, name := range p.Lockers {
-		for _, processes := range p.Growth {
-			n := max(p.Handovers/10, 1)
-			fmt.Fprintf(stderr, "  %s: %d hand-overs in %d processes\n", name, n, processes)
-			t, err := p.measure(ctx, s, name, processes, n)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			seen.Growth[name] = append(seen.Growth[name], t)
-		}
-	}
-	return nil
-}
-
-// measure has a fleet hand a lock over n times.
-func (p handoverPlan) measure(ctx context.Context, s *server, name string, processes, n int) (t handoverTally, err error) {
+// measure has a fleet hand a lock over n times, and adds what that shows to the others.
+func (p handoverPlan) measure(
+	ctx context.Context, s *server, stderr io.Writer, name string, processes, n int,
+	to map[string][]handoverTally,
+) (err error) {
+	contenders := max(p.Contenders, processes)
+	fmt.Fprintf(stderr, "  %s: %d hand-overs among %d in %d processes\n", name, n, contenders, processes)
 	c, err := conduct(ctx, s, name, processes)
 	if err != nil {
-		return t, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	took, counted, err := c.handovers(max(p.Contenders, processes), n, p.Hold, p.Spread)
+	took, counted, err := c.handovers(contenders, n, p.Hold, p.Spread)
 	if err != nil {
-		return t, err
+		return err
 	}
-	t.P50, t.P90, t.P99, t.Max = quantile(took, 0.5), quantile(took, 0.9), quantile(took, 0.99), quantile(took, 1)
-	t.Trips, t.Commands, t.Messages = each(counted.trips, n), each(counted.commands, n), each(counted.messages, n)
-	return t, nil
+	to[name] = append(to[name], handoverTally{
+		P50: quantile(took, 0.5), P90: quantile(took, 0.9), P99: quantile(took, 0.99), Max: quantile(took, 1),
+		Trips: each(counted.Trips, n), Commands: each(counted.commands, n), Messages: each(counted.Messages, n),
+	})
+	return nil
 }
 
 const aloneBatches = 10 // so that all lockers have the same seconds of the machine
 
 // alone runs a repetition in which nobody else wants the lock, with the floor beside.
 func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, repetition int, seen *handoverResults) (err error) {
-	if seen.Alone == nil {
-		seen.Alone = make(map[string][]aloneTally)
-	}
 	names := append([]string{floor.Name}, p.Lockers...)
 	fmt.Fprintf(stderr, "  %s: %d times without contention\n", strings.Join(names, ", "), p.Alone)
 	by := make(map[string]*conductor)
@@ -204,7 +177,7 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 		}
 	}
 	took := make(map[string][]int64)
-	count := make(map[string]handoverCount)
+	count := make(map[string]traffic)
 	for batch := range aloneBatches {
 		for _, name := range rotated(names, repetition+batch) {
 			one, counted, err := by[name].repeat(p.Alone / aloneBatches)
@@ -219,7 +192,7 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 		n := len(took[name])
 		t := aloneTally{
 			P50: quantile(took[name], 0.5), P99: quantile(took[name], 0.99),
-			Trips: each(count[name].trips, n), Commands: each(count[name].commands-count[name].pings, n),
+			Trips: each(count[name].Trips, n), Commands: each(count[name].commands-count[name].pings, n),
 		}
 		t.OverFloor = float64(t.P50) / float64(quantile(took[floor.Name], 0.5))
 		seen.Alone[name] = append(seen.Alone[name], t)
@@ -227,11 +200,67 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 	return nil
 }
 
-// rotated begins with another one each time.
-func rotated(names []string, by int) []string {
-	by %= len(names)
-	return slices.Concat(names[by:], names[:by])
-}
-
 // each is a count for one of n.
 func each(count int64, n int) float64 { return float64(count) / float64(n) }
+
+// print writes the results for people, or for machines.
+func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) error {
+	if p.JSON {
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})
+	}
+	var s sheet
+	s.say("%d contenders in %d processes for one lock, held for %v to %v, %d hand-overs x %s\n%v\n\n",
+		p.Contenders, p.Processes, p.Hold, p.Hold+p.Spread, p.Handovers, repetitions(p.Repeat), about)
+	s.columns("hand-over", "p50 ms", "p90 ms", "p99 ms", "max ms", "trips", "commands", "messages")
+	for _, name := range p.Lockers {
+		ts := seen.Handovers[name]
+		s.row(name, ms(ts, func(t handoverTally) int64 { return t.P50 }), ms(ts, func(t handoverTally) int64 { return t.P90 }),
+			ms(ts, func(t handoverTally) int64 { return t.P99 }), ms(ts, func(t handoverTally) int64 { return t.Max }),
+			p.counted(name, figure(ts, "%.1f", func(t handoverTally) float64 { return t.Trips })),
+			figure(ts, "%.1f", func(t handoverTally) float64 { return t.Commands }),
+			p.counted(name, figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages })))
+	}
+	s.say(`
+From just before Unlock is called to when another contender's Lock has returned, by the wall clock of the one machine.
+Median of the repetitions (least to most). trips, commands, messages: for one hand-over, with what those who wait do
+meanwhile; commands in scripts are counted too, messages where they arrive.
+
+Nobody else wants the lock: Lock and Unlock, %d times x %s
+
+`, p.Alone, repetitions(p.Repeat))
+	s.columns("alone", "p50 µs", "p99 µs", "p50 over "+floor.Name, "trips", "commands")
+	for _, name := range append([]string{floor.Name}, p.Lockers...) {
+		ts := seen.Alone[name]
+		s.row(name, figure(ts, "%.0f", func(t aloneTally) float64 { return float64(t.P50) / 1e3 }),
+			figure(ts, "%.0f", func(t aloneTally) float64 { return float64(t.P99) / 1e3 }),
+			figure(ts, "%.2f", func(t aloneTally) float64 { return t.OverFloor }),
+			p.counted(name, figure(ts, "%.1f", func(t aloneTally) float64 { return t.Trips })),
+			figure(ts, "%.1f", func(t aloneTally) float64 { return t.Commands }))
+	}
+	if len(p.Growth) > 0 {
+		s.say("\nMessages for one hand-over / commands, by the number of processes that the contenders are in\n\n")
+		heads := []any{"processes"}
+		for _, n := range p.Growth {
+			heads = append(heads, n)
+		}
+		s.columns(heads...)
+		for _, name := range p.Lockers {
+			cells := []any{name}
+			for _, one := range seen.Growth[name] {
+				messages := p.counted(name, fmt.Sprintf("%.2f", one.Messages))
+				cells = append(cells, fmt.Sprintf("%s / %.1f", messages, one.Commands))
+			}
+			s.row(cells...)
+		}
+	}
+	return s.printTo(w)
+}
+
+// counted is what a process counted of what its own client sends and hears, or "-" for a locker
+// with another client.
+func (p handoverPlan) counted(locker, text string) string {
+	if slices.ContainsFunc(p.of, func(l Locker) bool { return l.Name == locker && l.OwnClient }) {
+		return "-"
+	}
+	return text
+}

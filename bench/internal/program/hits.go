@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
+	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
 // hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and
@@ -85,18 +85,14 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 }
 
 func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
-	flags := flag.NewFlagSet("bench hits", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench hits", stderr)
 	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
 	sizes := flags.String("sizes", "100,10240", "bytes of the value")
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
 	flags.IntVar(&p.Many, "many", 0, "each call asks for so many keys at once, of contenders that can; 0: for one")
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local", "which to compare, of "+strings.Join(names, ", "))
 	floor := flags.String("floor", hitsFloor, "the one of them that the others are compared with")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
@@ -116,29 +112,23 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 func (p hitsPlan) measure(
 	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int, going *progress,
 ) (rows []*hitsRow, err error) {
-	var floor *hitsRow
+	by := map[string]*hitsRow{}
 	for _, c := range chosen {
-		rows = append(rows, &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size})
-		if c.Name == p.Floor {
-			floor = rows[len(rows)-1]
-		}
+		by[c.Name] = &hitsRow{Contender: c.Name, Goroutines: goroutines, Keys: keys, Size: size}
+		rows = append(rows, by[c.Name])
 	}
-	a := &arena{
-		server: server, Processes: 1, Callers: 1, Size: size, Rounds: 1,
+	a := &arena{server: server, setting: setting{
+		Processes: 1, Callers: 1, Size: size, Rounds: 1,
 		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond, Patience: time.Minute + p.Time,
-	}
-	for n := range p.Repeat {
-		for k := range chosen {
-			i := (k + n) % len(chosen)
-			c, row := chosen[i], rows[i]
-			going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
-			_, err := a.hold(ctx, scenario{Name: "hits", run: func(t *contest) error { return p.run(t, row) }}, c)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
+	}}
+	for n, c := range turns(p.Repeat, chosen) {
+		going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
+		cached := scenario{run: func(t *contest) error { return p.run(t, by[c.Name]) }}
+		if _, err := a.hold(ctx, cached, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
-	if floor != nil {
+	if floor := by[p.Floor]; floor != nil {
 		for _, row := range rows {
 			var ratios []float64
 			for n := range row.PerSecond {
@@ -156,20 +146,18 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
 		return err
 	}
-	a, alive := <-t.heard[0].send(contestOrder{Do: "hits", Key: common, Keys: row.Keys, Callers: row.Goroutines, Time: p.Time, Many: p.Many > 0})
-	switch {
-	case !alive:
-		return errors.New("the replica has ended")
-	case a.Error != "":
-		return errors.New(a.Error)
+	o := hitsJob{common, row.Keys, row.Goroutines, p.Time, p.Many > 0}
+	a, err := ask(t.ctx, t.fleet[0], job[hitAnswer](o))
+	if err != nil {
+		return err
 	}
 	for _, key := range keys {
 		if n := len(t.origin.Loads(key)); n != 1 {
 			return fmt.Errorf("%d loads of a value that is cached", n)
 		}
 	}
-	row.PerSecond = append(row.PerSecond, float64(a.Hits.Calls)/float64(a.Hits.Took)*1e9)
-	row.P50, row.P99 = append(row.P50, a.Hits.P50), append(row.P99, a.Hits.P99)
+	row.PerSecond = append(row.PerSecond, float64(a.Calls)/float64(a.Took)*1e9)
+	row.P50, row.P99 = append(row.P50, a.P50), append(row.P99, a.P99)
 	return nil
 }
 
@@ -177,21 +165,22 @@ func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if p.json {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows, "ratios": p.ratios(rows)})
 	}
-	fmt.Fprintf(w, "keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "bytes\tgoroutines\tkeys\tcontender\ta second\tratio\tp50 us\tp99 us\t")
+	var s sheet
+	s.say("keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
+	s.columns("bytes", "goroutines", "keys", "contender", "a second", "ratio", "p50 us", "p99 us")
 	for _, r := range rows {
 		ratio := "-"
 		if r.Ratio > 0 {
 			ratio = fmt.Sprintf("%.2f", r.Ratio)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%.0f\t%s\t%s\t%s\t\n", r.Size, r.Goroutines, r.Keys, r.Contender, median(r.PerSecond), ratio, us(r.P50), us(r.P99))
+		perSecond := fmt.Sprintf("%.0f", median(r.PerSecond))
+		s.row(r.Size, r.Goroutines, r.Keys, r.Contender, perSecond, ratio, us(r.P50), us(r.P99))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\na second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.\np50, p99: of one call, medians of the repetitions.\n", p.Floor)
-	return err
+	s.say(`
+a second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.
+p50, p99: of one call, medians of the repetitions.
+`, p.Floor)
+	return s.printTo(w)
 }
 
 // ratios are the times of one call, all goroutines together.
@@ -214,3 +203,120 @@ func (p hitsPlan) ratios(rows []*hitsRow) (all []floorRatio) {
 
 // us is the middle one of several times, in microseconds.
 func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(median(ns))/1e3) }
+
+var _ = known[hitAnswer](hitsJob{})
+
+// hitsJob has callers ask for keys that are cached, one call after the other, for a time.
+type hitsJob struct {
+	Key           string
+	Keys, Callers int
+	Time          time.Duration
+	Many          bool // each call asks for all keys at once
+}
+
+// hitAnswer is what one process did with a key that is cached.
+type hitAnswer struct {
+	Calls    int64
+	Took     int64 // nanoseconds, for all of them
+	P50, P99 int64 // nanoseconds of one call
+}
+
+// shortCall is what a call takes at most that isn't timed each time: looking at the clock would be
+// a part of it.
+const shortCall = 2 * time.Microsecond
+
+// timed is of how many short calls one is timed.
+const timed = 64
+
+func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
+	var mu sync.Mutex // guards what follows
+	var calls int64
+	var took simulate.Histogram
+	var problem error
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	end := make(chan struct{})
+	for i := range o.Callers {
+		all.Go(func() {
+			<-gate
+			n, one, err := hitUntil(o.hit(ctx, w, i), end)
+			mu.Lock()
+			defer mu.Unlock()
+			calls += n
+			for _, t := range one {
+				took.Add(t, 1)
+			}
+			if err != nil {
+				problem = err
+			}
+		})
+	}
+	began := time.Now()
+	close(gate)
+	timer := time.NewTimer(o.Time)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	close(end)
+	all.Wait()
+	return hitAnswer{Calls: calls, Took: time.Since(began).Nanoseconds(), P50: took.Quantile(0.5), P99: took.Quantile(0.99)}, problem
+}
+
+// hitUntil asks until the end, and returns how often it did and what some of the calls took.
+func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err error) {
+	every := int64(1)
+	for {
+		if n%every == 0 {
+			select {
+			case <-end:
+				return n, took, nil
+			default:
+			}
+			began := time.Now()
+			if err := hit(); err != nil {
+				return n, took, err
+			}
+			one := time.Since(began)
+			took = append(took, one.Nanoseconds())
+			if every == 1 && one < shortCall {
+				every = timed
+			}
+		} else if err := hit(); err != nil {
+			return n, took, err
+		}
+		n++
+	}
+}
+
+// hit is one call of the i-th caller.
+func (o hitsJob) hit(ctx context.Context, w *worker, i int) func() error {
+	if !o.Many {
+		key := keyOf(o.Key, o.Keys, i)
+		return func() error {
+			value, found, err := w.Get(ctx, key)
+			if err == nil && (!found || len(value) != w.size) {
+				err = fmt.Errorf("got a wrong value of %d bytes", len(value))
+			}
+			return err
+		}
+	}
+	keys := make([]string, o.Keys)
+	for i := range keys {
+		keys[i] = keyOf(o.Key, o.Keys, i)
+	}
+	return func() error {
+		many, ok := w.Protection.(contender.Many)
+		if !ok {
+			return errors.New("it has no call for many keys")
+		}
+		got, err := many.GetMany(ctx, keys)
+		for _, key := range keys {
+			if err == nil && len(got[key]) != w.size {
+				err = fmt.Errorf("got a wrong value of %d bytes", len(got[key]))
+			}
+		}
+		return err
+	}
+}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/redis/go-redis/v9"
 
@@ -193,24 +190,6 @@ func (c *counter) during(ctx context.Context, rdb *redis.Client, do func() error
 
 // sentBytes is how much the server has sent, to anybody.
 func sentBytes(ctx context.Context, rdb *redis.Client) (int64, error) {
-	info, err := rdb.Info(ctx, "stats").Result()
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(info) {
-		if n, found := strings.CutPrefix(line, "total_net_output_bytes:"); found {
-			return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
-		}
-	}
-	return 0, errors.New("the server doesn't say how much it has sent")
-}
-
-func printIdle(w io.Writer, rows []idleRow) error {
-	fmt.Fprintf(w, "\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "idle, another cache\tidle, same cache\tload, bytes\tload, commands\tInvalidate, bytes\t\n")
-	for _, r := range rows {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t\n", r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
-	}
-	return t.Flush()
+	n, err := serverSays(ctx, rdb, "stats", "total_net_output_bytes")
+	return int64(n), err
 }

@@ -77,27 +77,36 @@ const pollEvery = 100 * time.Millisecond
 // poll is the pattern from the textbook: SET NX PX with a token of its own until it works, and a
 // script that deletes what has the token.
 func poll(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+	never := func() <-chan struct{} { return nil }
+	return polled(rdb, contender.DeleteIfMine, never), func() {}, rdb.Ping(ctx).Err()
+}
+
+// polled asks again and again, and when it is told that a lock is free: by the channel that freed
+// has returned before it last asked, so that no release after that goes unheard.
+func polled(rdb *redis.Client, release *redis.Script, freed func() <-chan struct{}) LockFunc {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		token := uuid.NewString()
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
+			next := freed()
 			free, err := rdb.SetNX(ctx, name, token, lockTTL).Result()
 			if err != nil {
 				return nil, err
 			}
 			if free {
 				return func(ctx context.Context) error {
-					return contender.DeleteIfMine.Run(ctx, rdb, []string{name}, token).Err()
+					return release.Run(ctx, rdb, []string{name}, token, freeChannel).Err()
 				}, nil
 			}
 			select {
+			case <-next:
 			case <-tick.C:
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
 		}
-	}, func() {}, rdb.Ping(ctx).Err()
+	}
 }
 
 var deleteAndTell = redis.NewScript(`
@@ -127,31 +136,11 @@ func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error)
 		}
 	})
 	stop := func() { _ = sub.Close(); listening.Wait() }
-	return func(ctx context.Context, name string) (func(context.Context) error, error) {
-		token := uuid.NewString()
-		tick := time.NewTicker(pollEvery)
-		defer tick.Stop()
-		for {
-			mu.Lock()
-			next := freed // before the lock is asked for, so that no release after that goes unheard
-			mu.Unlock()
-			free, err := rdb.SetNX(ctx, name, token, lockTTL).Result()
-			if err != nil {
-				return nil, err
-			}
-			if free {
-				return func(ctx context.Context) error {
-					return deleteAndTell.Run(ctx, rdb, []string{name}, token, freeChannel).Err()
-				}, nil
-			}
-			select {
-			case <-next:
-			case <-tick.C:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-	}, stop, nil
+	return polled(rdb, deleteAndTell, func() <-chan struct{} {
+		mu.Lock()
+		defer mu.Unlock()
+		return freed
+	}), stop, nil
 }
 
 // list is the floor of a hand-over: a list with one entry, which Redis itself gives to whoever has

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/pgtest"
@@ -75,8 +73,7 @@ func isMissing(err error) bool {
 }
 
 func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
-	flags := flag.NewFlagSet("bench locks", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench locks", stderr)
 	flags.IntVar(&p.Processes, "processes", 4, "replicas that the holders are in, each a process that is stopped and continued at random")
 	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each of them")
 	flags.IntVar(&p.Names, "names", 3, "what there are locks of")
@@ -120,18 +117,16 @@ func (p locksPlan) print(w io.Writer, about about, seen []lockTally) error {
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})
 	}
-	fmt.Fprintf(w, "%d processes x %d goroutines for %d names, lease %v or longer, %v each, -seed %d\n%v\n\n",
+	var s sheet
+	s.say("%d processes x %d goroutines for %d names, lease %v or longer, %v each, -seed %d\n%v\n\n",
 		p.Processes, p.Goroutines, p.Names, p.Lease, p.Time, p.Seed, about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "locker\tacquired\thanded over\tstops\tmasters\temptied\tlost\toverlaps\texcused\tlate, stopped\tlate, running\trefused\tdeaths\ttroubles\t")
+	s.columns("locker", "acquired", "handed over", "stops", "masters", "emptied", "lost", "overlaps", "excused", "late, stopped",
+		"late, running", "refused", "deaths", "troubles")
 	for _, one := range seen {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", one.Locker, one.Acquisitions, one.Handovers, one.Stops,
-			one.Masters, one.Emptied, one.Lost, one.Overlaps, one.Excused, one.LateStopped, one.LateRunning, one.Refused, one.Deaths, one.Troubles)
+		s.row(one.Locker, one.Acquisitions, one.Handovers, one.Stops, one.Masters, one.Emptied, one.Lost, one.Overlaps, one.Excused,
+			one.LateStopped, one.LateRunning, one.Refused, one.Deaths, one.Troubles)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprint(w, `
+	s.say(`
 handed over: acquired after a holder in another process. stops: processes that were stopped and continued. masters: of redlock, that
 were stopped, or killed and begun again empty; emptied: those that were back sooner than its documentation wants it.
 overlaps: two were asked whether they have the lock, after both had begun, and Err of both was nil; or of one, when a larger fencing
@@ -142,7 +137,7 @@ which redlock has none of.
 lost: holders that were told so. troubles: errors of calls that met servers, or their own process, standing still.
 `)
 	if at := slices.IndexFunc(seen, func(t lockTally) bool { return t.Trouble != "" }); at >= 0 {
-		fmt.Fprintf(w, "The first trouble of %s: %s\n", seen[at].Locker, strings.ReplaceAll(seen[at].Trouble, "\n", "; "))
+		s.say("The first trouble of %s: %s\n", seen[at].Locker, strings.ReplaceAll(seen[at].Trouble, "\n", "; "))
 	}
-	return nil
+	return s.printTo(w)
 }

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
 // seat is a place for a process of holders. One that ends by itself is followed by another one.
@@ -20,12 +24,7 @@ type seat struct {
 
 	begun chan struct{} // closed when its first process has begun
 
-	mu     sync.Mutex // guards what follows
-	child  *child     // nil while there is none
-	ready  bool       // it has begun
-	orders []any      // that are to be sent; one who stands still reads none
-	more   chan struct{}
-	over   bool // no more processes
+	sitting atomic.Pointer[replica] // nil while there is none that is ready
 }
 
 const (
@@ -33,129 +32,112 @@ const (
 	toEnd      = 30 * time.Second // for a process to finish, on a busy machine
 )
 
-// run has processes sit here, one after another, until finish.
-func (s *seat) run(ctx context.Context, plan holdersPlan) error {
-	plan.Process = s.number
-	for range mostDeaths {
+// run has processes sit here, one after another, while life lasts.
+func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, names []string) error {
+	for again := range uint64(mostDeaths) {
 		said := &tail{}
-		c, err := startChildAs(ctx, func(cmd *exec.Cmd) { cmd.Stderr = said; ownGroup(cmd) }, "locks-process")
+		r, err := startReplica(ctx, func(cmd *exec.Cmd) { cmd.Stderr = said; ownGroup(cmd) })
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.child, s.orders, s.more = c, []any{plan}, make(chan struct{}, 1)
-		if s.over {
-			s.orders = append(s.orders, holderOrder{Do: toFinish})
+		_, unable := ask(life, r, job[nothing](first))
+		if unable == nil {
+			s.sitting.Store(r)
+			if again == 0 {
+				close(s.begun)
+			}
+			var all sync.WaitGroup
+			for n := range p.Goroutines {
+				h := holder{s, r, names, rand.New(rand.NewPCG(p.Seed+again, uint64(s.number<<32|n)))}
+				all.Go(func() { h.live(ctx, life) })
+			}
+			all.Wait()
 		}
-		s.more <- struct{}{}
-		more := s.more
-		s.mu.Unlock()
-		gone, sent := make(chan struct{}), make(chan struct{})
-		go func() { defer close(sent); s.send(c, more, gone) }()
-		s.listen(c)
-		close(gone)
-		s.mu.Lock()
-		s.child, s.ready = nil, false
-		s.mu.Unlock()
-		_ = c.in.Close()
-		<-sent
-		err = c.cmd.Wait()
-		s.mu.Lock()
-		over := s.over
-		s.mu.Unlock()
+		s.sitting.Store(nil)
+		_ = r.in.Close()
+		err = r.wait()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case over && err == nil:
+		case life.Err() != nil && err == nil:
+			return nil
+		case again == 0 && unable != nil:
+			return fmt.Errorf("a process doesn't begin: %s", said.why(cmp.Or(err, unable)))
+		}
+		s.referee.dies(s.number, said.why(cmp.Or(err, unable)))
+		if life.Err() != nil {
 			return nil
 		}
-		select {
-		case <-s.begun:
-		default:
-			return fmt.Errorf("a process doesn't begin: %s", said.why(err))
-		}
-		s.referee.dies(s.number, said.why(err))
-		if over {
-			return nil
-		}
-		plan.Seed++
 	}
 	return fmt.Errorf("process %d has ended %d times", s.number, mostDeaths)
 }
 
-// order has an order be sent, at some time.
-func (s *seat) order(o any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.child == nil {
-		return
-	}
-	s.orders = append(s.orders, o)
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
+// holder is one that acquires, holds and gives back, as its process is told to.
+type holder struct {
+	seat    *seat
+	replica *replica
+	names   []string
+	rng     *rand.Rand
 }
 
-// send sends orders until the process is gone.
-func (s *seat) send(c *child, more, gone <-chan struct{}) {
-	for {
-		select {
-		case <-more:
-		case <-gone:
+// careless is of how many holders one doesn't look at Err after its work: it did before, and its
+// work can't be interrupted.
+const careless = 4
+
+// live has it wait for a lock or try to have it, hold it for a moment, or for several renewals, and
+// do it again, while its process is there and life lasts.
+func (h holder) live(ctx, life context.Context) {
+	for life.Err() == nil {
+		o := toAcquire{Try: h.rng.IntN(8) == 0, Name: h.names[h.rng.IntN(len(h.names))]}
+		got, err := ask(life, h.replica, job[begun](o))
+		switch {
+		case life.Err() != nil || errors.Is(err, wire.ErrEnded):
 			return
-		}
-		s.mu.Lock()
-		orders := s.orders
-		s.orders = nil
-		s.mu.Unlock()
-		for _, o := range orders {
-			if c.order(o) != nil {
+		case got.Hold != 0:
+			if h.hold(ctx, life, o.Name, got) != nil {
 				return
 			}
+			continue
 		}
+		h.trouble(err)
+		await(life, time.Duration(h.rng.Int64N(int64(h.seat.lease/10))))
 	}
 }
 
-// listen tells the referee what the process says, until it is gone.
-func (s *seat) listen(c *child) {
-	for {
-		var r holderReport
-		if c.read(&r) != nil {
-			return
-		}
-		at := holdOf{s.number, r.Hold}
-		switch r.Said {
-		case saysReady:
-			s.mu.Lock()
-			s.ready = true
-			select {
-			case <-s.begun:
-			default:
-				close(s.begun)
-			}
-			s.mu.Unlock()
-		case saysBegins:
-			s.referee.begins(at, r.Name, r.Token)
-			s.order(holderOrder{Do: toGoOn, Hold: r.Hold})
-		case saysActs:
-			s.referee.acts(at)
-			s.order(holderOrder{Do: toGoOn, Hold: r.Hold})
-		case saysEnds:
-			s.referee.ends(at)
-		case saysAnswer:
-			s.referee.answers(r.Question, r.Believes)
-		case saysLost:
-			s.referee.counts(func(t *lockTally) { t.Lost++ })
-		case saysTrouble:
-			s.referee.counts(func(t *lockTally) {
-				t.Troubles++
-				if t.Trouble == "" {
-					t.Trouble = r.Error
-				}
-			})
-		}
+// hold returns an error if the process is no more.
+func (h holder) hold(ctx, life context.Context, name string, got begun) error {
+	referee, at := h.seat.referee, holdOf{h.seat.number, got.Hold}
+	referee.begins(at, name, got.Token)
+	work := toWork{Hold: got.Hold, For: time.Duration(h.rng.Int64N(int64(5 * time.Millisecond)))}
+	if h.rng.IntN(30) == 0 {
+		work.For = time.Duration(h.rng.Int64N(int64(2 * h.seat.lease)))
 	}
+	work.Careless = h.rng.IntN(careless) == 0
+	if acts, _ := ask(life, h.replica, job[bool](work)); acts {
+		referee.acts(at)
+	}
+	referee.ends(at)
+	lost, err := ask(ctx, h.replica, job[bool](toGiveBack(got.Hold)))
+	switch {
+	case errors.Is(err, wire.ErrEnded):
+		return err
+	case err != nil:
+		h.trouble(fmt.Errorf("Unlock: %w", err))
+	case lost:
+		referee.counts(func(t *lockTally) { t.Lost++ })
+	}
+	return nil
+}
+
+// trouble counts an error that a lock may have when processes and servers stand still.
+func (h holder) trouble(err error) {
+	if err == nil {
+		return
+	}
+	h.seat.referee.counts(func(t *lockTally) {
+		t.Troubles++
+		t.Trouble = cmp.Or(t.Trouble, err.Error())
+	})
 }
 
 // stand stops the process for less than a lease, about one, or more, again and again until ctx
@@ -163,26 +145,16 @@ func (s *seat) listen(c *child) {
 func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, s.lease, 0.2, 1))
-		var most, least float64
-		switch rng.IntN(3) {
-		case 0:
-			least, most = 0.2, 0.8
-		case 1:
-			least, most = 0.9, 1.1
-		case 2:
-			least, most = 1.1, 2
-		}
-		d := leases(rng, s.lease, least, most)
-		s.mu.Lock()
-		c, ready := s.child, s.ready
-		s.mu.Unlock()
-		if !ready || ctx.Err() != nil {
+		reach := [][2]float64{{0.2, 0.8}, {0.9, 1.1}, {1.1, 2}}[rng.IntN(3)]
+		d := leases(rng, s.lease, reach[0], reach[1])
+		r := s.sitting.Load()
+		if r == nil || ctx.Err() != nil {
 			continue
 		}
 		s.referee.stands(s.number)
-		if standStill(c.cmd.Process) == nil {
+		if standStill(r.cmd.Process) == nil {
 			await(ctx, d)
-			_ = goOn(c.cmd.Process) // or it has died
+			_ = goOn(r.cmd.Process) // or it has died
 		}
 		s.referee.goesOn(s.number)
 	}
@@ -191,23 +163,6 @@ func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 // leases draws a time.
 func leases(rng *rand.Rand, lease time.Duration, least, most float64) time.Duration {
 	return time.Duration((least + rng.Float64()*(most-least)) * float64(lease))
-}
-
-// finish has the process end. It returns at once.
-func (s *seat) finish() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.order(holderOrder{Do: toFinish})
-}
-
-// kill ends a process that doesn't finish.
-func (s *seat) kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.child != nil {
-		_ = s.child.cmd.Process.Kill()
-	}
 }
 
 // tail keeps the beginning of what a process says last: the panic that it ends with.
@@ -288,23 +243,35 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 	}
 	defer stop()
 	lease := max(p.Lease, leastStress[name])
-	seats := make([]*seat, p.Processes)
-	r := newReferee(lease, func(process int, hold, question int64) {
-		seats[process].order(holderOrder{Do: toSay, Hold: hold, Question: question})
-	})
-	plan := holdersPlan{Locker: name, Where: where, Lease: lease, Goroutines: p.Goroutines, Seed: p.Seed}
-	prefix := freshPrefix()
-	for n := range p.Names {
-		plan.Names = append(plan.Names, fmt.Sprintf("%s%d", prefix, n))
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	life, finish := context.WithCancel(ctx)
+	defer finish()
+	seats := make([]*seat, p.Processes)
+	var r *referee
+	r = newReferee(lease, func(process int, hold, question int64) {
+		asked := seats[process].sitting.Load()
+		if asked == nil {
+			return
+		}
+		go func() { // one who stands still doesn't listen
+			if believes, err := ask(ctx, asked, job[bool](toSay(hold))); err == nil {
+				r.answers(question, believes)
+			}
+		}()
+	})
+	first := openHolders{Locker: name, Where: where, Lease: lease}
+	var names []string
+	prefix := freshPrefix()
+	for n := range p.Names {
+		names = append(names, fmt.Sprintf("%s%d", prefix, n))
+	}
 	ends := make(chan error, p.Processes)
 	for n := range seats {
 		seats[n] = &seat{number: n, referee: r, lease: lease, begun: make(chan struct{})}
 	}
 	for _, s := range seats {
-		go func() { ends <- s.run(ctx, plan) }()
+		go func() { ends <- s.run(ctx, life, p, first, names) }()
 	}
 	for _, s := range seats {
 		select {
@@ -328,9 +295,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		}
 	}
 	troubles.Wait()
-	for _, s := range seats {
-		s.finish()
-	}
+	finish()
 	err = errors.Join(broken[:]...)
 	timeout := time.NewTimer(toEnd)
 	defer timeout.Stop()
@@ -339,9 +304,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		case e := <-ends:
 			err = errors.Join(err, e)
 		case <-timeout.C:
-			for _, s := range seats {
-				s.kill()
-			}
+			cancel() // which kills it
 			err = errors.Join(err, fmt.Errorf("a process didn't finish within %v", toEnd), <-ends)
 		}
 	}

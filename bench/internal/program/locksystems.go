@@ -15,11 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
@@ -163,7 +166,7 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 	}
 	where, stop, err = s.start(redis)
 	switch {
-	case errors.Is(err, redistest.ErrNoServer), errors.Is(err, zktest.ErrNoServer), errors.Is(err, pgtest.ErrNoServer):
+	case isMissing(err):
 		return "", nil, fmt.Errorf("%s can't be had here: %w", name, err)
 	case err != nil:
 		return "", nil, fmt.Errorf("%s: %w", name, err)
@@ -174,16 +177,70 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 // openLocks opens a locker, and has it dial by having it lock something.
 func openLocks(ctx context.Context, name, where string, lease time.Duration) (lock.Locker, func(), error) {
 	l, stop, err := lockSystems[name].open(ctx, where, lease)
+	if err == nil {
+		nothing := func(context.Context, lock.Lock) error { return nil }
+		err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), nothing)
+	}
 	if err != nil {
 		if stop != nil {
 			stop()
 		}
 		return nil, nil, err
 	}
-	err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), func(context.Context, lock.Lock) error { return nil })
+	return l, stop, nil
+}
+
+// lockPrefix begins the names of contenders that have a locker's locks under the loader.
+const lockPrefix = "lock-"
+
+// lockContenders are the loader with each locker under it. What keeps the locks is started for the
+// run.
+func lockContenders() []contender.Contender {
+	var all []contender.Contender
+	for _, name := range lockSystemNames {
+		all = append(all, contender.Contender{
+			OwnClient: name == "redislock" || name == "redlock",
+			Name:      lockPrefix + name, What: "cacheguard with the locks of " + name,
+			Note: "What it asks of other servers than the one Redis is not counted.",
+			Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
+				return openUnderLocks(ctx, name, r)
+			},
+		})
+	}
+	return all
+}
+
+// underLocks closes what is under the loader after it.
+type underLocks struct {
+	contender.Protection
+	wrapped *lockstore.Store
+	stop    func()
+}
+
+func openUnderLocks(ctx context.Context, name string, r contender.Rig) (contender.Protection, error) {
+	locker, stop, err := openLocks(ctx, name, r.Locks, r.LockTTL)
+	if err != nil {
+		return nil, err
+	}
+	u := &underLocks{stop: stop}
+	u.Protection, err = contender.OpenGuarded(ctx, r, nil, func(s cacheguard.Store) cacheguard.Store {
+		u.wrapped = lockstore.Wrap(s, locker)
+		return u.wrapped
+	})
 	if err != nil {
 		stop()
-		return nil, nil, err
+		return nil, err
 	}
-	return l, stop, nil
+	return u, nil
+}
+
+func (u *underLocks) Close() error {
+	err := errors.Join(u.Protection.Close(), u.wrapped.Close())
+	u.stop()
+	return err
+}
+
+// startLocksOf starts what a contender's locks are in, if it has some.
+func startLocksOf(c contender.Contender, redis string) (where string, stop func(), err error) {
+	return startLocks(strings.TrimPrefix(c.Name, lockPrefix), redis)
 }

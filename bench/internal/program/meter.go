@@ -9,14 +9,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// meter counts what one process sends to Redis, and the messages of channels that arrive there.
+// meter counts what one process sends to Redis: round trips, each of a command or a pipeline of
+// them. Where it listens, it counts the messages of channels that arrive, too.
 type meter struct {
-	tripCounter
+	trips    atomic.Int64
+	listens  bool
 	messages atomic.Int64
+}
+
+func (m *meter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		m.trips.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (m *meter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		m.trips.Add(1)
+		return next(ctx, cmds)
+	}
 }
 
 // DialHook counts on every connection, those of subscriptions too.
 func (m *meter) DialHook(next redis.DialHook) redis.DialHook {
+	if !m.listens {
+		return next
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if tcp, ok := conn.(*net.TCPConn); ok { // embedded, or go-redis would no longer look whether it still stands

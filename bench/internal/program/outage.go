@@ -6,7 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"slices"
 	"time"
 )
 
@@ -35,21 +35,17 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
-
-	all := make(map[string][]outageTally)
 	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
-	if err := p.each(ctx, c, func(name string, seen sight) {
-		all[name] = append(all[name], p.tally(seen))
-	}); err != nil {
+	tally := func(_ string, seen sight) outageTally { return p.tally(seen) }
+	all, err := measured(ctx, &p.steady, server, c, tally)
+	if err != nil {
 		return err
 	}
 	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
-	flags := flag.NewFlagSet("bench outage", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench outage", stderr)
 	p.flags(flags, "cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight")
 	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
 	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
@@ -67,51 +63,34 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
 }
 
-// outageTally is what one repetition of one protection showed.
+// outageTally is what one repetition of one protection showed, of the requests that arrived during
+// the outage.
 type outageTally struct {
-	Requests       int    `json:"requests"` // that arrived during the outage
-	Errors         int    `json:"errors"`
-	Stale          int    `json:"stale"`
-	Error          string `json:"error,omitempty"` // one of them
-	Attempts       int    `json:"attempts"`        // loads that began during the outage
-	MostPerBackoff int    `json:"mostPerBackoff"`  // of them, in any time as long as the shortest back-off
-	P50            int64  `json:"p50Nanos"`        // of all who arrived during the outage
-	P99            int64  `json:"p99Nanos"`
-	P999           int64  `json:"p999Nanos"`
-	Max            int64  `json:"maxNanos"`
-	ErrorP50       int64  `json:"errorP50Nanos"` // of those of them who got an error
-	ErrorP99       int64  `json:"errorP99Nanos"`
-	AtOnce         int    `json:"atOnce"`          // of those, in less than a tenth of the time of a load
-	Recovered      bool   `json:"recovered"`       // a fresh value was given after the origin's return
-	FirstFresh     int64  `json:"firstFreshNanos"` // from the origin's return to when it first was
-	LastBad        int64  `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
-	Late           int    `json:"late"`            // arrivals issued too late
-	LateP999       int64  `json:"lateP999Nanos"`   // of all arrivals
+	steadyTally
+	Attempts       int   `json:"attempts"`       // loads that began during the outage
+	MostPerBackoff int   `json:"mostPerBackoff"` // of them, in any time as long as the shortest back-off
+	ErrorP50       int64 `json:"errorP50Nanos"`  // of those who got an error
+	ErrorP99       int64 `json:"errorP99Nanos"`
+	AtOnce         int   `json:"atOnce"`          // of those, in less than a tenth of the time of a load
+	Recovered      bool  `json:"recovered"`       // a fresh value was given after the origin's return
+	FirstFresh     int64 `json:"firstFreshNanos"` // from the origin's return to when it first was
+	LastBad        int64 `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
 }
 
-func (p outagePlan) tally(seen sight) outageTally {
-	t := outageTally{Error: seen.error()}
-	t.Late, t.LateP999 = seen.late()
-	var latencies, errors []int64
-	for q := range seen.requests(seen.Outage) {
-		t.Requests++
-		latencies = append(latencies, q.Latency)
-		switch q.Kind {
-		case failed:
-			t.Errors++
+func (p outagePlan) tally(seen sight) (t outageTally) {
+	var errors []int64
+	t.steadyTally = seen.tally(seen.Outage, func(q request) {
+		if q.Kind == failed {
 			errors = append(errors, q.Latency)
 			if q.Latency < int64(p.Load)/10 {
 				t.AtOnce++
 			}
-		case stale:
-			t.Stale++
 		}
-	}
-	t.P50, t.P99, t.P999, t.Max = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(latencies, 0.999), quantile(latencies, 1)
+	})
 	t.ErrorP50, t.ErrorP99 = quantile(errors, 0.5), quantile(errors, 0.99)
 
 	var attempts []int64
-	for _, l := range seen.loads() {
+	for _, l := range seen.Loads {
 		if seen.Outage.has(l.Begin) {
 			attempts = append(attempts, l.Begin)
 		}
@@ -137,49 +116,50 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
-	p.heading(w, fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\trequests\terrors\tstale\tattempts\tper back-off\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\terror p50 ms\terror p99 ms\tat once\tfresh after ms\tbad until ms\tlate\tlate p99.9 ms\t")
+	s := p.heading(fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
+	s.columns("protection", "requests", "errors", "stale", "attempts", "per back-off", "p50 ms", "p99 ms", "p99.9 ms", "max ms",
+		"error p50 ms", "error p99 ms", "at once", "fresh after ms", "bad until ms", "late", "late p99.9 ms")
 	for _, name := range p.Protections {
 		ts := all[name]
-		var sum outageTally
-		recovered := true
-		for _, one := range ts {
-			sum.Requests += one.Requests
-			sum.Errors += one.Errors
-			sum.Stale += one.Stale
-			sum.AtOnce += one.AtOnce
-			sum.Attempts += one.Attempts
-			sum.MostPerBackoff = max(sum.MostPerBackoff, one.MostPerBackoff)
-			sum.Late += one.Late
-			recovered = recovered && one.Recovered
-		}
+		errors := total(ts, func(t outageTally) int { return t.Errors })
 		errorP50, errorP99, atOnce, firstFresh := "-", "-", "-", "never"
-		if sum.Errors > 0 {
+		if errors > 0 {
 			errorP50 = ms(ts, func(t outageTally) int64 { return t.ErrorP50 })
 			errorP99 = ms(ts, func(t outageTally) int64 { return t.ErrorP99 })
-			atOnce = fmt.Sprintf("%.1f%%", 100*float64(sum.AtOnce)/float64(sum.Errors))
+			atOnce = fmt.Sprintf("%.1f%%", 100*float64(total(ts, func(t outageTally) int { return t.AtOnce }))/float64(errors))
 		}
-		if recovered {
+		if !slices.ContainsFunc(ts, func(t outageTally) bool { return !t.Recovered }) {
 			firstFresh = ms(ts, func(t outageTally) int64 { return t.FirstFresh })
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", name, sum.Requests, sum.Errors, sum.Stale,
-			sum.Attempts, sum.MostPerBackoff,
+		s.row(name, total(ts, func(t outageTally) int { return t.Requests }), errors, total(ts, func(t outageTally) int { return t.Stale }),
+			total(ts, func(t outageTally) int { return t.Attempts }), most(ts, func(t outageTally) int { return t.MostPerBackoff }),
 			ms(ts, func(t outageTally) int64 { return t.P50 }), ms(ts, func(t outageTally) int64 { return t.P99 }),
 			ms(ts, func(t outageTally) int64 { return t.P999 }), ms(ts, func(t outageTally) int64 { return t.Max }),
-			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }), sum.Late,
-			ms(ts, func(t outageTally) int64 { return t.LateP999 }))
+			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }),
+			total(ts, func(t outageTally) int { return t.Late }), ms(ts, func(t outageTally) int64 { return t.LateP999 }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	s.say(`
+requests, errors, stale and latencies: of requests that arrived during the outage. A load fails when its time is over.
+attempts: loads begun during the outage, by all processes. per back-off: most of them within %v, the shortest back-off there is:
+a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.
+at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.
+%s
+stale: StaleIfError and StaleWhileRevalidate. stale-if-error: the first of them alone.
+fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.
+`, time.Duration(shortestBackoff*float64(p.Backoff)), longestBackoff*p.Backoff, noise)
+	return s.printTo(w)
+}
+
+// mostWithin returns how many of these moments at most lie in any time of this length, its end left
+// out.
+func mostWithin(moments []int64, length time.Duration) (most int) {
+	sorted := slices.Sorted(slices.Values(moments))
+	first := 0
+	for i, at := range sorted {
+		for at-sorted[first] >= int64(length) {
+			first++
+		}
+		most = max(most, i-first+1)
 	}
-	fmt.Fprintln(w, "\nrequests, errors, stale and latencies: of requests that arrived during the outage. A load fails when its time is over.")
-	fmt.Fprintf(w, "attempts: loads begun during the outage, by all processes. per back-off: most of them within %v, the shortest back-off there is:\n",
-		time.Duration(shortestBackoff*float64(p.Backoff)))
-	fmt.Fprintf(w, "a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.\n", longestBackoff*p.Backoff)
-	fmt.Fprintln(w, "at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.")
-	noise(w)
-	fmt.Fprintln(w, "stale: StaleIfError and StaleWhileRevalidate. stale-if-error: the first of them alone.")
-	_, err := fmt.Fprintln(w, "fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.")
-	return err
+	return most
 }

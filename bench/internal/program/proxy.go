@@ -3,7 +3,6 @@ package program
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -83,8 +82,7 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 }
 
 func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
-	flags := flag.NewFlagSet("bench proxy", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench proxy", stderr)
 	o := &p.Options
 	flags.StringVar(&p.Listen, "listen", "127.0.0.1:0", "host:port to listen on; the address is the first line that is printed")
 	origin := flags.String("origin", "", "http://host:port of the server to put the cache in front of; required")

@@ -89,13 +89,16 @@ func (s scenario) verdict(rs []contestResult) string {
 
 // cold is the plain stampede, round after round, each on a key of its own.
 func cold(t *contest) error {
-	for range t.arena.Rounds {
+	for n := range t.arena.WarmUp + t.arena.Rounds {
+		if n == t.arena.WarmUp {
+			t.result = contestResult{}
+		}
 		key := t.key(slowdb.Plan{Takes: t.arena.Load})
-		if err := t.round(key, 1, func() error {
+		if err := t.round(1, func() error {
 			b := t.burst(key, t.arena.Callers)
 			defer t.awoken(b, key)
 			return t.wait(b, 1, &t.result.Stale)
-		}); err != nil {
+		}, key); err != nil {
 			return err
 		}
 	}
@@ -106,9 +109,9 @@ func cold(t *contest) error {
 func avalanche(t *contest) error {
 	many := t.arena.Keys
 	common, keys := t.keyed(many, slowdb.Plan{Takes: t.arena.Load})
-	return t.rounds(keys, many, func() error {
+	return t.round(many, func() error {
 		return t.wait(t.burstAt(common, many, many, t.soon(many)), 1, &t.result.Stale)
-	})
+	}, keys...)
 }
 
 // redisGone kills Redis under a hot key. Each process may then load once; nobody has to fail, and
@@ -120,17 +123,17 @@ func redisGone(t *contest) error {
 	}
 	before := len(t.origin.Loads(key))
 	t.result = contestResult{}
-	t.arena.server.kill()
+	t.arena.server.own.Kill() // the command has no -redis
 	err := t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale)
-	t.result.Loads, t.result.Need = []int{len(t.origin.Loads(key)) - before}, len(t.heard)
+	t.result.Loads, t.result.Need = []int{len(t.origin.Loads(key)) - before}, len(t.fleet)
 	t.result.AtOnce = slowdb.MostAtOnce(t.origin.Loads(key)[before:])
-	return errors.Join(err, t.arena.server.restart())
+	return errors.Join(err, t.arena.server.own.Restart())
 }
 
 // notThere has two bursts ask for what the origin doesn't have: the second one must not reach it.
 func notThere(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load, Missing: true})
-	return t.round(key, 1, func() error {
+	return t.round(1, func() error {
 		if err := t.wait(t.burst(key, t.arena.Callers), 0, &t.result.Stale); err != nil {
 			return err
 		}
@@ -138,38 +141,34 @@ func notThere(t *contest) error {
 		err := t.wait(t.burst(key, t.arena.Callers), 0, &t.result.Stale)
 		t.result.Took = t.result.Took[:first] // or the median would be between those who wait for a load and those who don't
 		return err
-	})
+	}, key)
 }
 
 // failing has everybody get an error, the sooner the better, and the origin asked as little as can
 // be.
 func failing(t *contest) error {
-	key := t.key(slowdb.Plan{Takes: t.arena.Load, Fails: true})
-	return t.round(key, 1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
+	return oneBurst(t, slowdb.Plan{Takes: t.arena.Load, Fails: true})
+}
+
+// slowLoad has the load outlast the lock.
+func slowLoad(t *contest) error { return oneBurst(t, slowdb.Plan{Takes: t.arena.Load}) }
+
+func oneBurst(t *contest, p slowdb.Plan) error {
+	key := t.key(p)
+	return t.round(1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) }, key)
 }
 
 // killedLeader kills the first process that loads, in the middle of it.
 func killedLeader(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
-	return t.round(key, 2, func() error {
+	return t.round(2, func() error {
 		b := t.burst(key, t.arena.Callers)
-		if err := t.begun(key); err != nil {
+		if err := t.midway(key); err != nil {
 			return err
 		}
-		if err := t.rest(t.arena.Load / 2); err != nil {
-			return err
-		}
-		if err := t.kill(t.loader(key)); err != nil {
-			return err
-		}
+		t.fleet[t.loader(key)].kill()
 		return t.wait(b, 1, &t.result.Stale)
-	})
-}
-
-// slowLoad has the load outlast the lock.
-func slowLoad(t *contest) error {
-	key := t.key(slowdb.Plan{Takes: t.arena.Load})
-	return t.round(key, 1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) })
+	}, key)
 }
 
 // race changes the value in the middle of the first load, and has the caches told by the replica
@@ -178,15 +177,12 @@ func slowLoad(t *contest) error {
 // was before.
 func race(t *contest, after int) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
-	return t.round(key, 2, func() error {
+	return t.round(2, func() error {
 		first := t.burst(key, t.arena.Callers)
-		if err := t.begun(key); err != nil {
+		if err := t.midway(key); err != nil {
 			return err
 		}
-		if err := t.rest(t.arena.Load / 2); err != nil {
-			return err
-		}
-		version, err := t.change(key, (t.loader(key)+after)%len(t.heard))
+		version, err := t.change(key, (t.loader(key)+after)%len(t.fleet))
 		if err != nil {
 			return err
 		}
@@ -198,5 +194,5 @@ func race(t *contest, after int) error {
 			return err
 		}
 		return t.wait(t.burst(key, 1), version, &t.result.Left)
-	})
+	}, key)
 }

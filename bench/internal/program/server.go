@@ -1,11 +1,13 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +21,28 @@ import (
 type server struct {
 	addr, source string
 	rdb          *redis.Client
-	own          *redistest.Server // nil if it was there before
-	embedded     *miniredis.Miniredis
+	own          backend // nil if it was there before
+	embedded     bool
+}
+
+// backend is a Redis that was started for the run.
+type backend interface {
+	Kill()          // as a crash would
+	Restart() error // on the same port, without data
+	Stop() error
+}
+
+// miniature is an embedded one.
+type miniature struct{ *miniredis.Miniredis }
+
+func (m miniature) Kill() {
+	m.Close()
+	m.FlushAll()
+}
+
+func (m miniature) Stop() error {
+	m.Close()
+	return nil
 }
 
 // What -redis says of itself.
@@ -43,7 +65,7 @@ func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	embedded.ClockTTL(true) // otherwise nothing in it would ever expire
 	return &server{
 		addr: embedded.Addr(), source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
-		embedded: embedded, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
+		own: miniature{embedded}, embedded: true, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
 	}, nil
 }
 
@@ -51,7 +73,7 @@ var errNoRedis = errors.New("no redis-server on the PATH to start; name one with
 
 // resetStats sets the server's counters to zero, if it has some.
 func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
-	if s.embedded != nil {
+	if s.embedded {
 		return false, nil
 	}
 	return true, redistest.ResetStats(ctx, s.rdb)
@@ -109,35 +131,10 @@ func reach(ctx context.Context, rdb *redis.Client, addr string) error {
 	return errors.Join(conn.Close(), rdb.Ping(ctx).Err())
 }
 
-// kill ends the server as a crash would, for restart to begin it again, without data. One that was
-// there before is never killed.
-func (s *server) kill() {
-	if s.own != nil {
-		s.own.Kill()
-	}
-	if s.embedded != nil {
-		s.embedded.Close()
-		s.embedded.FlushAll()
-	}
-}
-
-func (s *server) restart() error {
-	switch {
-	case s.own != nil:
-		return s.own.Restart()
-	case s.embedded != nil:
-		return s.embedded.Restart()
-	}
-	return nil
-}
-
 func (s *server) close() {
 	_ = s.rdb.Close()
 	if s.own != nil {
 		_ = s.own.Stop()
-	}
-	if s.embedded != nil {
-		s.embedded.Close()
 	}
 }
 
@@ -164,14 +161,24 @@ func (a about) String() string {
 }
 
 func redisVersion(ctx context.Context, rdb *redis.Client) string {
-	info, err := rdb.Info(ctx, "server").Result()
-	if err != nil {
-		return "of unknown version"
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+	return cmp.Or(serverInfo(ctx, rdb, "server", "redis_version"), "of unknown version")
+}
+
+// serverInfo is what a server says of itself; empty: nothing.
+func serverInfo(ctx context.Context, rdb *redis.Client, section, name string) string {
+	for line := range strings.Lines(rdb.Info(ctx, section).Val()) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(v)
 		}
 	}
-	return "of unknown version"
+	return ""
+}
+
+// serverSays is a number of serverInfo.
+func serverSays(ctx context.Context, rdb *redis.Client, section, name string) (float64, error) {
+	n, err := strconv.ParseFloat(serverInfo(ctx, rdb, section, name), 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO %s has no %s: %w", section, name, err)
+	}
+	return n, nil
 }

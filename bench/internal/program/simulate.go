@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/simulate"
@@ -78,8 +77,7 @@ each column of the tables, in the order of -policies. With -validate: about, pla
 `
 
 func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err error) {
-	flags := flag.NewFlagSet("bench simulate", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench simulate", stderr)
 	flags.Usage = func() {
 		fmt.Fprint(stderr, simulateHelp)
 		flags.PrintDefaults()
@@ -182,45 +180,41 @@ func (p simulationPlan) print(w io.Writer, results []simulate.Result) error {
 		return printJSON(w, map[string]any{"plan": p.Config, "results": results})
 	}
 	c := p.Config
-	fmt.Fprintf(w, "simulated: %d replicas, %d keys (Zipf %v), %v to %v requests a second, %v, TTL %v, load %v, origin runs %s, seed %d\n",
+	var s sheet
+	s.say("simulated: %d replicas, %d keys (Zipf %v), %v to %v requests a second, %v, TTL %v, load %v, origin runs %s, seed %d\n",
 		c.Replicas, c.Keys, c.Zipf, c.Low, c.High, c.Time, c.TTL, c.Load, limit(c.Capacity), c.Seed)
-	fmt.Fprintf(w, "%d deploys of %v; Redis can't be reached for %v after %v, and comes back %s\n\n",
+	s.say("%d deploys of %v; Redis can't be reached for %v after %v, and comes back %s\n\n",
 		c.Deploys, c.DeployTime, c.FailoverFor, c.FailoverAt, map[bool]string{false: "with its data", true: "empty"}[c.Loses])
-
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "origin\tloads\tper s\tpeak per s\tcalm peak\tmost of one\tat once\tlongest wait ms\tcommands\tpeak per s\tmessages\tpeak per s\tRedis busy\tpeak\t")
+	rounded := func(format string, v float64) string { return fmt.Sprintf(format, v) }
+	s.columns("origin", "loads", "per s", "peak per s", "calm peak", "most of one", "at once", "longest wait ms", "commands",
+		"peak per s", "messages", "peak per s", "Redis busy", "peak")
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%.0f\t%d\t%d\t%d\t%d\t%.0f%%\t%.0f%%\t\n", r.Policy, r.Loads, r.LoadsPerSecond, r.PeakLoads,
-			r.CalmPeakLoads, r.MostOfOne, r.LoadsAtOnce, float64(r.LoadWait)/1e6, r.Commands, r.PeakCommands, r.Messages, r.PeakMessages,
-			100*r.RedisBusyMean, 100*r.RedisBusy)
+		s.row(r.Policy, r.Loads, rounded("%.1f", r.LoadsPerSecond), r.PeakLoads, r.CalmPeakLoads, r.MostOfOne, r.LoadsAtOnce,
+			rounded("%.0f", float64(r.LoadWait)/1e6), r.Commands, r.PeakCommands, r.Messages, r.PeakMessages,
+			rounded("%.0f%%", 100*r.RedisBusyMean), rounded("%.0f%%", 100*r.RedisBusy))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\npeak: of any second. calm peak: outside the failover and the minute after it. most of one: loads of one key between two")
-	fmt.Fprintln(w, "values. longest wait: in the origin's queue. messages: deliveries, one for each process that listens. A script is a command.")
-	fmt.Fprintln(w)
+	s.say(`
+peak: of any second. calm peak: outside the failover and the minute after it. most of one: loads of one key between two
+values. longest wait: in the origin's queue. messages: deliveries, one for each process that listens. A script is a command.
 
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "requests\tall\tfound none\tstale\terrors\tof them in failover\tp50 ms\tp99 ms\tp99.9 ms\tmax ms\tfound none: p50 ms\tp99 ms\tp99.9 ms\t")
+`)
+	s.columns("requests", "all", "found none", "stale", "errors", "of them in failover", "p50 ms", "p99 ms", "p99.9 ms", "max ms",
+		"found none: p50 ms", "p99 ms", "p99.9 ms")
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Policy, r.Requests, r.Loaded, r.Stale, r.Errors, r.Failover,
+		s.row(r.Policy, r.Requests, r.Loaded, r.Stale, r.Errors, r.Failover,
 			millisOf(r.All.P50), millisOf(r.All.P99), millisOf(r.All.P999), millisOf(r.All.Max),
 			millisOf(r.Missed.P50), millisOf(r.Missed.P99), millisOf(r.Missed.P999))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
 	for _, r := range results {
 		if r.Until < c.Time.Truncate(time.Second) {
-			fmt.Fprintf(w, "\n%s was cut short after %v, for it takes more than -steps: so many requests find no value and a busy origin. Its figures are of that time.\n",
+			s.say("\n%s was cut short after %v, for it takes more than -steps: so many requests find no value and a busy origin. Its figures are of that time.\n",
 				r.Policy, r.Until.Round(time.Second))
 		}
 	}
 	r := results[0]
-	_, err := fmt.Fprintf(w, "\n%d keys, of %.0f%% of requests, are simulated one by one, the others in bulk: of the most popular of those %.3f requests come during a load.\n",
+	s.say("\n%d keys, of %.0f%% of requests, are simulated one by one, the others in bulk: of the most popular of those %.3f requests come during a load.\n",
 		r.OneByOne, 100*r.OneByOnePart, r.Overlap)
-	return err
+	return s.printTo(w)
 }
 
 func limit(n int) string {

@@ -3,18 +3,22 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+)
+
+// The protections of a stampede, in the order in which they are listed.
+var (
+	plainNames      = []string{"none", "singleflight", "flight", "cacheguard"}
+	protectionNames = slices.Concat(plainNames, []string{contender.FlightLock}, lockSystemNames)
 )
 
 // plan is what a stampede measures.
@@ -43,34 +47,21 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	defer server.close()
-	p.Redis = server.addr
-
-	locks := make(map[string]string)
-	for _, name := range p.Protections {
-		where, stop, err := startLocks(name, p.Redis)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		locks[name] = where
-	}
-
 	all := make(map[string][]tally)
 	for range p.Repeat {
 		for _, name := range p.Protections {
-			t, err := p.runOne(ctx, server.rdb, name, locks[name])
+			t, err := p.runOne(ctx, server, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			all[name] = append(all[name], t)
 		}
 	}
-	return p.print(ctx, stdout, server, all)
+	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
-	flags := flag.NewFlagSet("bench stampede", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags("bench stampede", stderr)
 	flags.IntVar(&p.Processes, "processes", 16, "replicas, each a process")
 	flags.IntVar(&p.Callers, "callers", 250, "callers in each")
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
@@ -104,72 +95,47 @@ type tally struct {
 	Pings    int64   `json:"pings"`          // of those, to see whether the subscription stands
 }
 
+// stampeder is a protection as a contender: a locker's name is that of the loader with its locks.
+func stampeder(name string) (contender.Contender, error) {
+	known := name
+	if slices.Contains(lockSystemNames, name) {
+		known = lockPrefix + name
+	}
+	chosen, err := contender.Named(Peers{}.known(), known)
+	if err != nil {
+		return contender.Contender{}, err
+	}
+	chosen[0].OwnClient = false // what the loader asks is counted in any case
+	return chosen[0], nil
+}
+
+// pollMost is how long a process that polls waits at most before it looks again, and pollLeast how
+// long at least.
+const (
+	pollMost  = 100 * time.Millisecond
+	pollLeast = pollMost / 2
+)
+
 // runOne runs all rounds of one repetition with fresh processes.
-func (p plan) runOne(ctx context.Context, rdb *redis.Client, name, locks string) (t tally, err error) {
-	fleet, err := startFleet(ctx, p.Processes, "replica", "-redis", p.Redis, "-protection", name, "-locks", locks,
-		"-callers", strconv.Itoa(p.Callers), "-load", p.Load.String(), "-size", strconv.Itoa(p.Size))
+func (p plan) runOne(ctx context.Context, server *server, name string) (t tally, err error) {
+	c, err := stampeder(name)
 	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, fleet.stop()) }()
-	for _, c := range fleet {
-		if err := c.read(&report{}); err != nil { // ready
-			return t, err
-		}
+	a := &arena{server: server, WarmUp: p.warmUp, setting: setting{
+		Processes: p.Processes, Callers: p.Callers, Load: p.Load, Size: p.Size, Rounds: p.Rounds,
+		TTL: time.Minute, LockTTL: benchLease, Poll: pollMost, Patience: time.Minute + 2*p.Load,
+	}}
+	r, err := a.hold(ctx, scenarioNamed("cold"), c)
+	t = tally{
+		Loads: r.Loads, Errors: r.Errors + r.Stuck, Error: r.Error, Trips: r.Trips,
+		P50: r.P50 - p.Load.Nanoseconds(), P99: r.P99 - p.Load.Nanoseconds(), First: median(r.First), Tail: median(r.Tails),
 	}
-	prefix := freshPrefix()
-	var latencies, firsts, tails []int64
-	for round := -p.warmUp; round < p.Rounds; round++ {
-		if err := redistest.ResetStats(ctx, rdb); err != nil {
-			return t, err
-		}
-		// Time for every process to hear of it and to have its callers stand at the gate.
-		lead := 20*time.Millisecond + time.Duration(p.Processes*p.Callers)*5*time.Microsecond
-		o := order{Key: fmt.Sprintf("%s%d", prefix, round), At: time.Now().Add(lead).UnixNano()}
-		for _, c := range fleet {
-			if err := c.order(o); err != nil {
-				return t, err
-			}
-		}
-		var loads, one []int64
-		for _, c := range fleet {
-			var r report
-			if err := c.read(&r); err != nil {
-				return t, err
-			}
-			loads, one = append(loads, r.Loads...), append(one, r.Latency...)
-			if round < 0 {
-				continue
-			}
-			t.Errors += r.Errors
-			if r.Error != "" {
-				t.Error = r.Error
-			}
-			t.Trips = max(t.Trips, r.Trips)
-		}
-		if round < 0 {
-			continue
-		}
-		commands, pings, err := countCommands(ctx, rdb)
-		if err != nil {
-			return t, err
-		}
-		t.Loads = append(t.Loads, len(loads))
-		t.Commands = append(t.Commands, commands)
+	for n, pings := range r.Pings {
+		t.Commands = append(t.Commands, r.Commands[n]+pings)
 		t.Pings += pings
-		for i := range one {
-			one[i] -= p.Load.Nanoseconds()
-		}
-		latencies = append(latencies, one...)
-		if len(loads) > 0 {
-			first := slices.Min(loads)
-			firsts = append(firsts, first)
-			tails = append(tails, quantile(one, 0.99)-first)
-		}
 	}
-	t.P50, t.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
-	t.First, t.Tail = median(firsts), median(tails)
-	return t, nil
+	return t, err
 }
 
 // countCommands counts since the last reset, without what the benchmark itself asked.
@@ -189,4 +155,34 @@ func countCommands(ctx context.Context, rdb *redis.Client) (commands, pings int6
 		}
 	}
 	return commands, pings, nil
+}
+
+func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
+	if p.JSON {
+		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
+	}
+	var s sheet
+	s.say("%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %s\n%v\n\n",
+		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, repetitions(p.Repeat), about)
+	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms", "trips", "commands")
+	for _, name := range p.Protections {
+		ts := all[name]
+		loads := flat(ts, func(t tally) []int { return t.Loads })
+		s.row(name, span(loads), total(ts, func(t tally) int { return t.Errors }),
+			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
+			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
+			most(ts, func(t tally) int { return int(t.Trips) }),
+			slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
+	}
+	s.say(`
+loads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).
+first load: from the start to the first load. tail: from the end of that load to the 99th percentile.
+trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.
+`)
+	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil { // which needs no lease
+		p99 := func(t tally) int64 { return t.P99 }
+		a, b := float64(middle(guarded, p99)), float64(middle(floor, p99))
+		s.say("\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n", a/b, (a-b)/1e6)
+	}
+	return s.printTo(w)
 }

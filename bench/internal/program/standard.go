@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -39,22 +38,13 @@ var standardContenders = []string{"none", "singleflight", "stage-watchdog", cont
 
 // runPlan is what a run of scenarios measures.
 type runPlan struct {
-	Scenario  string        `json:"scenario,omitempty"` // empty: the standard ones
-	Processes int           `json:"processes,omitempty"`
-	Callers   int           `json:"callers,omitempty"`
-	Load      time.Duration `json:"loadNanos"`
-	Size      int           `json:"size"`
-	TTL       time.Duration `json:"ttlNanos"`
-	LockTTL   time.Duration `json:"lockTTLNanos"`
-	Poll      time.Duration `json:"pollNanos"`
-	Patience  time.Duration `json:"patienceNanos"`
-	Rounds    int           `json:"rounds,omitempty"` // of cold keys
-	Keys      int           `json:"keys,omitempty"`   // of an avalanche
-	Repeat    int           `json:"repeat"`
-	Redis     string        `json:"-"`
-	Against   []string      `json:"contenders"`
-	json      bool
-	html      string // file
+	Scenario string `json:"scenario,omitempty"` // empty: the standard ones
+	setting
+	Repeat  int      `json:"repeat"`
+	Redis   string   `json:"-"`
+	Against []string `json:"contenders"`
+	json    bool
+	html    string // file
 }
 
 // contests runs the standard scenarios, or the one that is named.
@@ -69,7 +59,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	}
 	defer server.close()
 	matches := standardMatches()
-	if server.embedded != nil { // it answers thousands of commands a second, an avalanche has tens of thousands at once
+	if server.embedded { // it answers thousands of commands a second, an avalanche has tens of thousands at once
 		matches = slices.DeleteFunc(matches, func(m match) bool { return m.scenario.Name == "avalanche" })
 	}
 	if p.Scenario != "" {
@@ -87,12 +77,9 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	defer going.done()
 	for n := range p.Repeat {
 		for i, m := range matches {
-			a := &arena{
-				server: server, Processes: m.Processes, Callers: m.Callers, Load: p.Load, Size: p.Size,
-				TTL: p.TTL, LockTTL: p.LockTTL, Poll: p.Poll, Patience: p.Patience, Rounds: p.Rounds, Keys: m.Callers,
-			}
-			for k := range chosen { // another one begins each time
-				c := chosen[(k+n)%len(chosen)]
+			a := &arena{server: server, setting: p.setting}
+			a.Processes, a.Callers, a.Keys = m.Processes, m.Callers, m.Callers
+			for _, c := range rotated(chosen, n) { // another one begins each time
 				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c)
 				if err != nil {
@@ -111,12 +98,11 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			if err != nil {
 				return err
 			}
-			page.Sections = slices.Concat(page.Sections[:len(reports)], more, page.Sections[len(reports):])
+			page.Sections = slices.Insert(page.Sections, len(page.Sections)-1, more...)
 		}
-		if err := writePage(p.html, page); err != nil {
+		if err := writePage(p.html, page, stderr); err != nil {
 			return err
 		}
-		told(stderr, p.html)
 	}
 	return p.print(stdout, about, reports, chosen, peers)
 }
@@ -138,7 +124,11 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 	}
 	going.say("a hot key that expires")
 	seen := map[string]sight{}
-	if err := e.each(ctx, course{Time: e.Time}, func(name string, s sight) { seen[name] = s }); err != nil {
+	look := func(name string, s sight) nothing {
+		seen[name] = s
+		return nothing{}
+	}
+	if _, err := measured(ctx, &e.steady, server, course{Time: e.Time}, look); err != nil {
 		return nil, err
 	}
 	g, err := parseGrowth(peers, []string{"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4", "-redis", server.addr}, io.Discard)
@@ -153,8 +143,7 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 }
 
 func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
-	flags := flag.NewFlagSet(strings.TrimSpace("bench "+name), flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := newFlags(strings.TrimSpace("bench "+name), stderr)
 	flags.Usage = func() {
 		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche, which an embedded Redis is too slow for.\nOther commands: " +
 			strings.Join(commandNames(), ", ") + "; each has its -h."
@@ -202,10 +191,7 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	if name != "redis-gone" { // which kills it
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
 	}
-	var names []string
-	for _, c := range peers.contenders() {
-		names = append(names, c.Name)
-	}
+	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","), "which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
@@ -214,9 +200,6 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	if name == "slow" {
 		p.Load = outlasting(p.LockTTL)
-	}
-	if err := writable(p.html); err != nil {
-		return p, err
 	}
 	p.Against, err = chosen("contenders", *against, names)
 	return p, cmp.Or(err, p.validate())

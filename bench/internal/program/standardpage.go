@@ -1,10 +1,12 @@
 package program
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
@@ -24,17 +26,17 @@ func writable(html string) error {
 	return nil
 }
 
-// writePage writes a page into a file of its own.
-func writePage(name string, p chart.Page) error {
-	f, err := os.Create(name)
-	if err != nil {
+// writePage writes a page into a file of its own, and says where it is.
+func writePage(name string, p chart.Page, stderr io.Writer) error {
+	var page bytes.Buffer
+	if err := chart.WritePage(&page, p); err != nil {
 		return err
 	}
-	if err := chart.WritePage(f, p); err != nil {
-		_ = f.Close()
+	if err := os.WriteFile(name, page.Bytes(), 0o666); err != nil {
 		return err
 	}
-	return f.Close()
+	_, err := fmt.Fprintf(stderr, "the page is in %s\n", name)
+	return err
 }
 
 // matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long
@@ -50,18 +52,13 @@ func matchSections(reports []matchReport, chosen []contender.Contender) []chart.
 			if len(rs) == 0 {
 				continue
 			}
-			most := 0
-			for _, n := range allLoads(rs) {
-				most = max(most, n)
-			}
-			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: []float64{float64(most)}, Note: r.Failed[c.Name]})
-			row := chart.Row{Label: c.Name}
-			for _, of := range []func(contestResult) int64{
-				func(r contestResult) int64 { return r.P50 }, func(r contestResult) int64 { return r.P99 }, func(r contestResult) int64 { return r.Max },
-			} {
-				row.Values = append(row.Values, float64(middle(rs, of))/1e6)
-			}
-			took.Rows = append(took.Rows, row)
+			most := []float64{float64(slices.Max(allLoads(rs)))}
+			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: most, Note: r.Failed[c.Name]})
+			ms := func(of func(contestResult) int64) float64 { return float64(middle(rs, of)) / 1e6 }
+			took.Rows = append(took.Rows, chart.Row{Label: c.Name, Values: []float64{
+				ms(func(r contestResult) int64 { return r.P50 }), ms(func(r contestResult) int64 { return r.P99 }),
+				ms(func(r contestResult) int64 { return r.Max }),
+			}})
 			if n := mostCommandsOf(rs); n > 0 {
 				commands.Rows = append(commands.Rows, chart.Row{Label: c.Name, Values: []float64{float64(n)}})
 			}
@@ -91,6 +88,10 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 	for _, c := range chosen {
 		names.Text = append(names.Text, c.Name+": "+described(c))
 	}
+	sections := append(matchSections(reports, chosen), names)
+	if p.Scenario == "" {
+		sections = slices.Insert(sections, 0, scoreSection(reports, chosen))
+	}
 	return chart.Page{
 		Title: "What happens to the origin",
 		Intro: []string{
@@ -98,7 +99,7 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 			fmt.Sprintf("A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
 				p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat),
 		},
-		Sections: append(matchSections(reports, chosen), names),
+		Sections: sections,
 	}
 }
 
@@ -148,6 +149,3 @@ func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.
 	}
 	return page
 }
-
-// told says where a page was written.
-func told(w io.Writer, name string) { fmt.Fprintf(w, "the page is in %s\n", name) }

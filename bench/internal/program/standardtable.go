@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
@@ -43,15 +42,19 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 		}
 		return printJSON(w, map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports, "ratios": p.ratios(reports)})
 	}
-	fmt.Fprintf(w, "a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
+	var s sheet
+	s.say("a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
 		p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat), about)
+	if p.Scenario == "" {
+		printScores(&s, reports, chosen)
+	}
 	for _, r := range reports {
-		fmt.Fprintf(w, "\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "contender\tloads\tat once\terrors\tstuck\tstale\tleft\tp50 ms\tp99 ms\tmax ms\ttrips\tcommands\t ")
+		s.say("\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
+		s.columns("contender", "loads", "at once", "errors", "stuck", "stale", "left", "p50 ms", "p99 ms", "max ms", "trips",
+			"commands", remark(" "))
 		for _, c := range chosen {
 			rs := r.Results[c.Name]
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, span(allLoads(rs)),
+			s.row(c.Name, span(allLoads(rs)),
 				most(rs, func(r contestResult) int { return r.AtOnce }), total(rs, func(r contestResult) int { return r.Errors }),
 				total(rs, func(r contestResult) int { return r.Stuck }), total(rs, func(r contestResult) int { return r.Stale }),
 				total(rs, func(r contestResult) int { return r.Left }),
@@ -59,73 +62,46 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 				tookOf(rs, func(r contestResult) int64 { return r.Max }),
 				count(int64(most(rs, func(r contestResult) int { return int(r.Trips) }))), count(mostCommandsOf(rs)), mark(r.Failed[c.Name]))
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
 		for _, c := range chosen {
 			if i := slices.IndexFunc(r.Results[c.Name], errs.seen); i >= 0 && strings.Contains(r.Failed[c.Name], errs.words) {
-				fmt.Fprintf(w, "%s got: %s\n", c.Name, r.Results[c.Name][i].Error)
+				s.say("%s got: %s\n", c.Name, r.Results[c.Name][i].Error)
 			}
 		}
 	}
-	_, err := fmt.Fprint(w, `
+	s.say(`
 loads: in each round, least to most. at once: of those, under way at the same time at most. stuck: callers without an answer
 when the patience was over. stale: told what was before a change that had been acknowledged when they asked. left: told it when
 all was over. p50, p99, max: of answers, from the moment of the burst, the load included, in missing of the first burst; median of the
 repetitions (least to most). Callers of a burst share its fate: it counts as one sample, and but for cold there is one in a repetition. trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
 -: nobody has answered, or nobody counts: an embedded Redis no commands, and those who have a client of their own no trips.
 `)
-	if err != nil || !peers.among(chosen) {
-		return err
-	}
-	fmt.Fprintln(w)
-	for _, c := range chosen {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", c.Name, described(c)); err != nil {
-			return err
+	if peers.among(chosen) {
+		s.say("\n")
+		for _, c := range chosen {
+			s.say("%s: %s\n", c.Name, described(c))
 		}
 	}
-	return nil
+	return s.printTo(w)
 }
 
 // described is what is to be known of a contender.
 func described(c contender.Contender) string { return strings.TrimSpace(c.What + ". " + c.Note) }
 
 // mark is what stands behind a row that shows something wrong.
-func mark(wrong string) string {
+func mark(wrong string) remark {
 	if wrong == "" {
 		return ""
 	}
-	return "  <- " + wrong
+	return remark("  <- " + wrong)
 }
 
-func allLoads(rs []contestResult) (all []int) {
-	for _, r := range rs {
-		all = append(all, r.Loads...)
-	}
-	return all
-}
-
-func total(rs []contestResult, of func(contestResult) int) (sum int) {
-	for _, r := range rs {
-		sum += of(r)
-	}
-	return sum
-}
-
-func most(rs []contestResult, of func(contestResult) int) int {
-	most := notCounted
-	for _, r := range rs {
-		most = max(most, of(r))
-	}
-	return most
+func allLoads(rs []contestResult) []int {
+	return flat(rs, func(r contestResult) []int { return r.Loads })
 }
 
 // tookOf is a dash where nobody had an answer.
 func tookOf(rs []contestResult, of func(contestResult) int64) string {
 	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
-	if len(answered) == 0 {
-		return "-"
-	}
 	return ms(answered, of)
 }
 
@@ -139,11 +115,6 @@ func count(n int64) string {
 
 // mostCommandsOf is notCounted where the server doesn't.
 func mostCommandsOf(rs []contestResult) int64 {
-	most := int64(notCounted)
-	for _, r := range rs {
-		for _, n := range r.Commands {
-			most = max(most, n)
-		}
-	}
-	return most
+	counted := flat(rs, func(r contestResult) []int64 { return r.Commands })
+	return slices.Max(append(counted, notCounted))
 }

@@ -3,13 +3,14 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
 // steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage
@@ -28,10 +29,6 @@ type steady struct {
 	names *string // -protections as it was given
 	of    []string
 }
-
-// warmUp is for how long requests arrive before the clock starts: the cache is filled, connections
-// are dialled.
-func (s *steady) warmUp(run time.Duration) time.Duration { return max(2*s.Load, min(run, time.Second)) }
 
 func (s *steady) flags(flags *flag.FlagSet, of ...string) {
 	flags.IntVar(&s.Processes, "processes", 4, "replicas, each a process")
@@ -65,6 +62,7 @@ type sight struct {
 	Start, End int64 // of the clock
 	Outage     period
 	Replicas   []record
+	Loads      []load // of all
 	Interval   time.Duration
 	Offset     time.Duration // of each replica's arrivals from those of the one before
 }
@@ -74,100 +72,123 @@ func (s sight) due(replica, k int) int64 {
 	return s.Start + int64(replica)*int64(s.Offset) + int64(k)*int64(s.Interval)
 }
 
-// each has a fleet run for each protection in each repetition, one after another, and every
-// repetition begin with another one.
-func (s *steady) each(ctx context.Context, c course, look func(name string, seen sight)) error {
-	for n := range s.Repeat {
-		for i := range s.Protections {
-			name := s.Protections[(i+n)%len(s.Protections)]
-			seen, err := s.run(ctx, c, name)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			look(name, seen)
+// measured has a fleet run for each protection in each repetition, and what it has seen tallied.
+func measured[T any](
+	ctx context.Context, s *steady, server *server, c course, tally func(name string, seen sight) T,
+) (map[string][]T, error) {
+	all := map[string][]T{}
+	for _, name := range turns(s.Repeat, s.Protections) {
+		seen, err := s.run(ctx, server, c, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		all[name] = append(all[name], tally(name, seen))
 	}
-	return nil
+	return all, nil
 }
 
-// run runs a fleet for one protection.
-func (s *steady) run(ctx context.Context, c course, name string) (seen sight, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Time+2*time.Minute) // replicas that hang are killed
-	defer cancel()
-	fleet, err := startFleet(ctx, s.Processes, "steady-replica")
+// run runs a fleet for one protection. The cache is filled before requests arrive.
+func (s *steady) run(ctx context.Context, server *server, c course, name string) (seen sight, err error) {
+	chosen, err := contender.Named(Peers{}.known(), name)
 	if err != nil {
 		return seen, err
 	}
-	defer func() { err = errors.Join(err, fleet.stop()) }()
-	key := freshPrefix() + "hot"
-	for i, child := range fleet {
-		if err := child.order(setup{
-			Redis: s.Redis, Protection: name, Key: key, Replica: i,
-			Size: s.Size, TTL: s.TTL, Load: s.Load, Backoff: c.Backoff,
-		}); err != nil {
-			return seen, err
+	a := &arena{server: server, Backoff: c.Backoff, setting: setting{
+		Processes: s.Processes, Load: s.Load, Size: s.Size, Rounds: 1,
+		TTL: s.TTL, LockTTL: benchLease, Patience: c.Time + time.Minute,
+	}}
+	_, err = a.hold(ctx, scenario{run: func(t *contest) error {
+		plan := slowdb.Plan{Takes: s.Load, Dated: true}
+		key := t.key(plan)
+		if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
+			return err
 		}
-	}
-	for _, child := range fleet {
-		if err := child.read(&record{}); err != nil { // ready
-			return seen, err
+		interval := time.Second / time.Duration(s.Rate)
+		warmUp := max(2*s.Load, min(c.Time, time.Second)) // before the clock starts: connections are dialled
+		start := time.Now().Add(warmUp + 100*time.Millisecond)
+		seen = sight{
+			Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(),
+			Interval: interval, Offset: interval / time.Duration(s.Processes),
 		}
-	}
-	interval := time.Second / time.Duration(s.Rate)
-	warmUp := s.warmUp(c.Time)
-	start := time.Now().Add(warmUp + 100*time.Millisecond)
-	seen = sight{Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(), Replicas: make([]record, len(fleet)),
-		Interval: interval, Offset: interval / time.Duration(s.Processes)}
-	if c.Outlast > 0 {
-		from := start.Add(c.OutageAfter)
-		seen.Outage = period{From: from.UnixNano(), To: from.Add(c.Outlast).UnixNano()}
-	}
-	for i, child := range fleet {
-		if err := child.order(shift{
-			Start: seen.due(i, 0), Interval: interval, Warm: int(warmUp / interval), Count: int(c.Time / interval), Outage: seen.Outage,
-		}); err != nil {
-			return seen, err
+		if c.Outlast > 0 {
+			plan.Down = start.Add(c.OutageAfter)
+			plan.Up = plan.Down.Add(c.Outlast)
+			seen.Outage = period{plan.Down.UnixNano(), plan.Up.UnixNano()}
+			t.origin.Replan(key, plan)
 		}
-	}
-	for i, child := range fleet {
-		if err := child.read(&seen.Replicas[i]); err != nil {
-			return seen, err
+		seen.Replicas, err = askAll(t.ctx, t.fleet, func(i int) job[record] {
+			return shift{key, seen.due(i, 0), interval, int(warmUp / interval), int(c.Time / interval)}
+		})
+		for _, l := range t.origin.Loads(key) {
+			seen.Loads = append(seen.Loads, loadOf(l))
 		}
-	}
-	return seen, nil
+		return err
+	}}, chosen[0])
+	return seen, err
 }
 
-// loads are those of all replicas.
-func (s sight) loads() (all []load) {
-	for _, r := range s.Replicas {
-		all = append(all, r.Loads...)
-	}
-	return all
+// period is a time from one moment until just before another one, in nanoseconds since 1970.
+type period struct{ From, To int64 }
+
+func (s period) has(at int64) bool { return s.From <= at && at < s.To }
+
+// load is one call of the origin. Moments are in nanoseconds since 1970.
+type load struct {
+	Begin, End int64   // End is 0 while it runs
+	Made       version // 0 if it failed
+	Replaces   version // what its caller had in hand, 0 for nothing
 }
 
-// late counts the arrivals that were issued too late, and tells by how much the latest thousandth
-// of all was.
-func (s sight) late() (count int, p999 int64) {
-	var all []int64
-	for _, r := range s.Replicas {
-		all = append(all, r.Late...)
+func loadOf(l slowdb.Load) load {
+	one := load{Begin: l.Begin.UnixNano(), Replaces: version(l.Replaces)}
+	if !l.End.IsZero() {
+		one.End = l.End.UnixNano()
+		if !l.Failed && !l.GivenUp {
+			one.Made = version(l.Version)
+		}
 	}
-	for _, by := range all {
+	return one
+}
+
+// steadyTally is what the tallies of expiry and outage have in common.
+type steadyTally struct {
+	Requests int    `json:"requests"`
+	Errors   int    `json:"errors"`
+	Stale    int    `json:"stale"`           // answers, by the protection's own word
+	Error    string `json:"error,omitempty"` // one of them
+	P50      int64  `json:"p50Nanos"`
+	P99      int64  `json:"p99Nanos"`
+	P999     int64  `json:"p999Nanos"`
+	Max      int64  `json:"maxNanos"`
+	Late     int    `json:"late"`          // arrivals issued too late
+	LateP999 int64  `json:"lateP999Nanos"` // of all arrivals
+}
+
+// tally counts the requests that arrived in a time, and has each looked at.
+func (s sight) tally(in period, look func(request)) (t steadyTally) {
+	var took, late []int64
+	for q := range s.requests(in) {
+		t.Requests++
+		took = append(took, q.Latency)
+		switch q.Kind {
+		case failed:
+			t.Errors++
+		case stale:
+			t.Stale++
+		}
+		look(q)
+	}
+	for _, r := range s.Replicas {
+		late, t.Error = append(late, r.Late...), cmp.Or(t.Error, r.Error)
+	}
+	for _, by := range late {
 		if by > int64(tooLate) {
-			count++
+			t.Late++
 		}
 	}
-	return count, quantile(all, 0.999)
-}
-
-// error is one of the errors.
-func (s sight) error() string {
-	for _, r := range s.Replicas {
-		if r.Error != "" {
-			return r.Error
-		}
-	}
-	return ""
+	t.P50, t.P99, t.P999, t.Max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999), quantile(took, 1)
+	t.LateP999 = quantile(late, 0.999)
+	return t
 }
 
 // request is one of those that arrived after the clock started.
@@ -192,12 +213,12 @@ func (s sight) requests(in period) iter.Seq[request] {
 }
 
 // noise explains the last columns.
-func noise(w io.Writer) {
-	fmt.Fprintf(w, "late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.\n", tooLate)
-}
+var noise = fmt.Sprintf("late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.", tooLate)
 
-// heading says what was run.
-func (s *steady) heading(w io.Writer, what string, about about) {
-	fmt.Fprintf(w, "%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",
+// heading begins a sheet with what was run.
+func (s *steady) heading(what string, about about) *sheet {
+	var sheet sheet
+	sheet.say("%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",
 		s.Processes, s.Rate, s.TTL, s.Load, s.Size, what, repetitions(s.Repeat), about)
+	return &sheet
 }

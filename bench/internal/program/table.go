@@ -1,63 +1,89 @@
 package program
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"text/tabwriter"
 )
 
-// print writes the results for people, or for machines.
-func (p plan) print(ctx context.Context, w io.Writer, server *server, all map[string][]tally) error {
-	about := server.about(ctx)
-	if p.JSON {
-		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
-	}
-	fmt.Fprintf(w, "%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %s\n",
-		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, repetitions(p.Repeat))
-	fmt.Fprintf(w, "%v\n\n", about)
-
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protection\tloads\terrors\tp50 ms\tp99 ms\tfirst load ms\ttail ms\ttrips\tcommands\t")
-	for _, name := range p.Protections {
-		ts := all[name]
-		errs := 0
-		var loads []int
-		var trips int64
-		var commands []int64
-		for _, one := range ts {
-			errs += one.Errors
-			loads = append(loads, one.Loads...)
-			trips = max(trips, one.Trips)
-			commands = append(commands, one.Commands...)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t\n", name, span(loads), errs,
-			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
-			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
-			trips, slices.Max(commands))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\nloads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).")
-	fmt.Fprintln(w, "first load: from the start to the first load. tail: from the end of that load to the 99th percentile.")
-	fmt.Fprintln(w, "trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.")
-	return p.ratios(w, all)
+// printJSON is how every command prints for machines.
+func printJSON(w io.Writer, what any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(what)
 }
 
-// ratios compares with the floor that needs no Redis lease.
-func (p plan) ratios(w io.Writer, all map[string][]tally) error {
-	guarded, floor := all["cacheguard"], all["flight"]
-	if guarded == nil || floor == nil {
-		return nil
+// sheet is how every command prints for people: paragraphs, and tables between them.
+type sheet struct {
+	text  bytes.Buffer
+	table *tabwriter.Writer // nil outside of one
+}
+
+// say adds text, after the table that has been begun.
+func (s *sheet) say(format string, args ...any) {
+	if s.table != nil {
+		_ = s.table.Flush() // into memory
+		s.table = nil
 	}
-	p99 := func(t tally) int64 { return t.P99 }
-	a, b := middle(guarded, p99), middle(floor, p99)
-	_, err := fmt.Fprintf(w, "\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n",
-		float64(a)/float64(b), float64(a-b)/1e6)
+	fmt.Fprintf(&s.text, format, args...)
+}
+
+// columns begins a table. Its cells are at the right of their columns.
+func (s *sheet) columns(heads ...any) { s.columnsAt(tabwriter.AlignRight, heads...) }
+
+func (s *sheet) columnsAt(align uint, heads ...any) {
+	s.say("")
+	s.table = tabwriter.NewWriter(&s.text, 0, 0, 2, ' ', align)
+	s.row(heads...)
+}
+
+// remark is a last cell that has no column.
+type remark string
+
+// row adds a row to the table that has been begun.
+func (s *sheet) row(cells ...any) {
+	for _, c := range cells {
+		fmt.Fprint(s.table, c)
+		if _, ok := c.(remark); !ok {
+			fmt.Fprint(s.table, "\t")
+		}
+	}
+	fmt.Fprintln(s.table)
+}
+
+// printTo writes all of it.
+func (s *sheet) printTo(w io.Writer) error {
+	s.say("")
+	_, err := s.text.WriteTo(w)
 	return err
 }
+
+// figure is the median of the repetitions, and from where to where they go if there is more than
+// one.
+func figure[T any](ts []T, format string, of func(T) float64) string {
+	var values []float64
+	for _, t := range ts {
+		values = append(values, of(t))
+	}
+	switch len(values) {
+	case 0:
+		return "-"
+	case 1:
+		return fmt.Sprintf(format, values[0])
+	}
+	return fmt.Sprintf(format+" ("+format+"-"+format+")", median(values), slices.Min(values), slices.Max(values))
+}
+
+// ms is a time of the repetitions in milliseconds.
+func ms[T any](ts []T, of func(T) int64) string {
+	return figure(ts, "%.2f", func(t T) float64 { return float64(of(t)) / 1e6 })
+}
+
+// spread is ms of the times themselves.
+func spread(ns []int64) string { return ms(ns, func(n int64) int64 { return n }) }
 
 func middle[T any](ts []T, of func(T) int64) int64 {
 	values := make([]int64, len(ts))
@@ -67,16 +93,36 @@ func middle[T any](ts []T, of func(T) int64) int64 {
 	return median(values)
 }
 
-func ms[T any](ts []T, of func(T) int64) string {
-	values := make([]int64, len(ts))
-	for i, t := range ts {
-		values[i] = of(t)
+// flat has what each of some has several of.
+func flat[T, E any](ts []T, of func(T) []E) (all []E) {
+	for _, t := range ts {
+		all = append(all, of(t)...)
 	}
-	slices.Sort(values)
-	if len(values) == 1 {
-		return fmt.Sprintf("%.2f", float64(values[0])/1e6)
+	return all
+}
+
+func total[T any](ts []T, of func(T) int) (sum int) {
+	for _, t := range ts {
+		sum += of(t)
 	}
-	return fmt.Sprintf("%.2f (%.2f-%.2f)", float64(middle(ts, of))/1e6, float64(values[0])/1e6, float64(values[len(values)-1])/1e6)
+	return sum
+}
+
+// most is notCounted of none.
+func most[T any](ts []T, of func(T) int) int {
+	most := notCounted
+	for _, t := range ts {
+		most = max(most, of(t))
+	}
+	return most
+}
+
+// ratio is a over b.
+func ratio(a, b int) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(a)/float64(b))
 }
 
 func span(loads []int) string {
@@ -92,4 +138,23 @@ func repetitions(n int) string {
 		return "1 repetition"
 	}
 	return fmt.Sprintf("%d repetitions", n)
+}
+
+// quantile returns the q-quantile of values, 0 of none. It leaves the order alone.
+func quantile(values []int64, q float64) int64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// median of an even number of values is the mean of the two in the middle. Of none it is 0.
+func median[T int64 | float64](values []T) T {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -1,23 +1,36 @@
 package slowdb
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
+	"encoding/gob"
 	"net"
-	"sync"
+
+	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
+
+// request is what a replica sends, and reply what it gets.
+type (
+	request struct {
+		Replica  int
+		Key      string
+		Replaces int64
+	}
+	reply struct {
+		Version int64 // 0: there is nothing
+		Failed  bool
+	}
+)
+
+func init() {
+	gob.Register(request{})
+	gob.Register(reply{})
+}
 
 // Client is a replica's connection to the origin. It is safe for concurrent use.
 type Client struct {
-	conn net.Conn
-
-	mu      sync.Mutex // guards what follows
-	out     *json.Encoder
-	last    int64
-	waiting map[int64]chan reply
-	ended   error // set when no more replies come
+	conn    net.Conn
+	wire    *wire.Client
+	replica int
 }
 
 // Dial connects a replica.
@@ -26,12 +39,7 @@ func Dial(ctx context.Context, addr string, replica int) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, out: json.NewEncoder(conn), waiting: map[int64]chan reply{}}
-	if err := c.out.Encode(hello{replica}); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	go c.read()
-	return c, nil
+	return &Client{conn, wire.NewClient(conn, conn), replica}, nil
 }
 
 // Close ends the connection. Loads that are under way fail.
@@ -40,59 +48,18 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Load makes one load. version is 0 if there is nothing of that name; err is ErrFailed if the
 // origin failed, and ctx' when that ended first: then the origin knows that nobody waits.
 func (c *Client) Load(ctx context.Context, key string) (version int64, err error) {
-	answered := make(chan reply, 1)
-	c.mu.Lock()
-	if c.ended != nil {
-		defer c.mu.Unlock()
-		return 0, c.ended
-	}
-	c.last++
-	id := c.last
-	c.waiting[id] = answered
-	err = c.out.Encode(request{ID: id, Key: key})
-	c.mu.Unlock()
+	return c.Renew(ctx, key, 0)
+}
+
+// Renew is Load by a caller that has a version already, which this one replaces.
+func (c *Client) Renew(ctx context.Context, key string, replaces int64) (version int64, err error) {
+	answer, err := c.wire.Ask(ctx, request{c.replica, key, replaces})
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case r, ok := <-answered:
-		switch {
-		case !ok:
-			return 0, errors.New("the connection to the origin has ended")
-		case r.Failed:
-			return 0, ErrFailed
-		}
-		return r.Version, nil
-	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.ended == nil {
-			delete(c.waiting, id)
-			_ = c.out.Encode(request{ID: id, Gone: true})
-		}
-		return 0, context.Cause(ctx)
+	r, _ := answer.(reply)
+	if r.Failed {
+		return 0, ErrFailed
 	}
-}
-
-// read hands replies to those who wait for them, until the connection ends.
-func (c *Client) read() {
-	in := json.NewDecoder(bufio.NewReader(c.conn))
-	for {
-		var r reply
-		err := in.Decode(&r)
-		c.mu.Lock()
-		if err != nil {
-			c.ended = err
-			for _, w := range c.waiting {
-				close(w)
-			}
-			c.mu.Unlock()
-			return
-		}
-		if w := c.waiting[r.ID]; w != nil {
-			delete(c.waiting, r.ID)
-			w <- r
-		}
-		c.mu.Unlock()
-	}
+	return r.Version, nil
 }

@@ -5,13 +5,14 @@
 package slowdb
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
 	"errors"
 	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
 // Plan is how the loads of a key go.
@@ -19,26 +20,37 @@ type Plan struct {
 	Takes   time.Duration
 	Fails   bool // after Takes
 	Missing bool // there is nothing of this name
+
+	// Dated has each load bring a version of its own, in place of what was so when it began: when
+	// it ended, in nanoseconds since 1970.
+	Dated bool
+
+	// Down and Up are when the origin fails for a while: loads that begin in between do.
+	Down, Up time.Time
 }
+
+func (p Plan) fails(at time.Time) bool { return p.Fails || !at.Before(p.Down) && at.Before(p.Up) }
 
 // Load is one load. It brings what was so when it began.
 type Load struct {
-	Replica int
-	Begin   time.Time
-	End     time.Time // zero while it goes on
-	Version int64
-	GivenUp bool // nobody waited for its end any more
+	Replica  int
+	Begin    time.Time
+	End      time.Time // zero while it goes on
+	Version  int64
+	Replaces int64 // what its caller had already; 0: nothing
+	Failed   bool
+	GivenUp  bool // nobody waited for its end any more
 }
 
 // Server is the origin. It is safe for concurrent use.
 type Server struct {
 	listener net.Listener
-	closing  chan struct{}
+	ctx      context.Context // of all loads
+	stop     context.CancelFunc
 	tasks    sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	conns map[net.Conn]bool
-	keys  map[string]*shelf
+	mu   sync.Mutex // guards keys
+	keys map[string]*shelf
 }
 
 // shelf is what there is to be known of a key.
@@ -49,32 +61,14 @@ type shelf struct {
 	begun   chan struct{} // closed when the first load begins
 }
 
-// request is what a replica sends.
-type request struct {
-	ID   int64  `json:"id"`
-	Key  string `json:"key,omitempty"`
-	Gone bool   `json:"gone,omitempty"` // nobody waits for this one any more
-}
-
-// reply is what it gets.
-type reply struct {
-	ID      int64 `json:"id"`
-	Version int64 `json:"version,omitempty"` // 0: there is nothing
-	Failed  bool  `json:"failed,omitempty"`
-}
-
-// hello is the first that a replica sends.
-type hello struct {
-	Replica int `json:"replica"`
-}
-
 // Listen starts an origin on a loopback port.
 func Listen() (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: listener, closing: make(chan struct{}), conns: map[net.Conn]bool{}, keys: map[string]*shelf{}}
+	s := &Server{listener: listener, keys: map[string]*shelf{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.tasks.Go(s.accept)
 	return s, nil
 }
@@ -84,13 +78,8 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Close ends the origin and all its connections.
 func (s *Server) Close() error {
-	close(s.closing)
+	s.stop()
 	err := s.listener.Close()
-	s.mu.Lock()
-	for conn := range s.conns {
-		_ = conn.Close()
-	}
-	s.mu.Unlock()
 	s.tasks.Wait()
 	return err
 }
@@ -100,6 +89,13 @@ func (s *Server) Put(key string, p Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys[key] = &shelf{plan: p, version: 1, begun: make(chan struct{})}
+}
+
+// Replan has the loads of a key that begin from now on go otherwise.
+func (s *Server) Replan(key string, p Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key].plan = p
 }
 
 // Change gives a key its next version, and returns that.
@@ -162,73 +158,30 @@ func (s *Server) accept() {
 		if err != nil {
 			return
 		}
-		s.mu.Lock()
-		s.conns[conn] = true
-		s.mu.Unlock()
-		select {
-		case <-s.closing:
-			_ = conn.Close() // Close may have missed it
-		default:
-		}
 		s.tasks.Go(func() { s.serve(conn) })
 	}
 }
 
 // serve answers one replica. When its connection ends nobody waits for its loads any more.
 func (s *Server) serve(conn net.Conn) {
-	in := json.NewDecoder(bufio.NewReader(conn))
-	var writing sync.Mutex // guards out
-	out := json.NewEncoder(conn)
-	waiting := map[int64]chan struct{}{} // closed when one is gone
-	var loads sync.WaitGroup
-	defer func() {
-		for _, gone := range waiting {
-			close(gone)
-		}
-		loads.Wait()
-		_ = conn.Close()
-		s.mu.Lock()
-		delete(s.conns, conn)
-		s.mu.Unlock()
-	}()
-	var h hello
-	if in.Decode(&h) != nil {
-		return
-	}
-	for {
-		var r request
-		if in.Decode(&r) != nil {
-			return
-		}
-		if r.Gone {
-			if gone := waiting[r.ID]; gone != nil {
-				delete(waiting, r.ID)
-				close(gone)
-			}
-			continue
-		}
-		gone := make(chan struct{})
-		waiting[r.ID] = gone // it stays until the replica says gone, or is
-		loads.Go(func() {
-			answer, heard := s.load(r, h.Replica, gone)
-			if heard {
-				writing.Lock()
-				defer writing.Unlock()
-				_ = out.Encode(answer) // an error means that the replica is gone, which its reader sees
-			}
-		})
-	}
+	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	defer stop()
+	_ = wire.Serve(s.ctx, conn, conn, func(ctx context.Context, ask any) (any, error) {
+		r, _ := ask.(request)
+		return s.load(ctx, r), nil
+	}) // an error means that the connection has ended, or the replica in the middle of a word
+	_ = conn.Close()
 }
 
 // load makes one load, unless nobody waits for it any more before it is over.
-func (s *Server) load(r request, replica int, gone <-chan struct{}) (answer reply, heard bool) {
+func (s *Server) load(ctx context.Context, r request) reply {
 	s.mu.Lock()
 	k := s.keys[r.Key]
 	if k == nil {
 		s.mu.Unlock()
-		return reply{ID: r.ID, Failed: true}, true
+		return reply{Failed: true}
 	}
-	l := &Load{Replica: replica, Begin: time.Now(), Version: k.version}
+	l := &Load{Replica: r.Replica, Begin: time.Now(), Version: k.version, Replaces: r.Replaces}
 	k.loads = append(k.loads, l)
 	plan := k.plan
 	if len(k.loads) == 1 {
@@ -238,22 +191,21 @@ func (s *Server) load(r request, replica int, gone <-chan struct{}) (answer repl
 
 	timer := time.NewTimer(plan.Takes)
 	defer timer.Stop()
-	heard = true
 	select {
 	case <-timer.C:
-	case <-gone:
-		heard = false
-	case <-s.closing:
-		heard = false
+	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.End, l.GivenUp = time.Now(), !heard
-	answer = reply{ID: r.ID, Version: l.Version, Failed: plan.Fails}
-	if plan.Missing {
-		answer.Version = 0
+	l.End, l.GivenUp, l.Failed = time.Now(), ctx.Err() != nil, plan.fails(l.Begin)
+	if plan.Dated && !l.Failed {
+		k.version = max(l.End.UnixNano(), k.version+1)
+		l.Version = k.version
 	}
-	return answer, heard
+	if plan.Missing {
+		return reply{Failed: l.Failed}
+	}
+	return reply{l.Version, l.Failed}
 }
 
 // ErrFailed is the origin's own failure.

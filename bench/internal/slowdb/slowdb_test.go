@@ -133,3 +133,30 @@ func TestMostAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A load of what is dated brings when it ended, no two the same, and a load that begins while the
+// origin is down fails. Both tell what they replace.
+func TestDated(t *testing.T) {
+	s, c := open(t, 1)
+	s.Put("hot", Plan{Dated: true})
+	began := time.Now().UnixNano()
+	first, err := c[0].Load(t.Context(), "hot")
+	if err != nil || first < began {
+		t.Errorf("%d, %v; want a moment after %d", first, err, began)
+	}
+	s.keys["hot"].version += int64(time.Hour) // as if another load had ended in the same moment
+	if v, err := c[0].Renew(t.Context(), "hot", first); v != first+int64(time.Hour)+1 || err != nil {
+		t.Errorf("%d, %v; want one more than %d and an hour", v, err, first)
+	}
+	s.Replan("hot", Plan{Dated: true, Down: time.Now(), Up: time.Now().Add(time.Hour)})
+	if v, err := c[0].Load(t.Context(), "hot"); !errors.Is(err, ErrFailed) {
+		t.Errorf("while it is down: %d, %v", v, err)
+	}
+	s.Replan("hot", Plan{Dated: true, Down: time.Now().Add(-time.Hour), Up: time.Now()})
+	if v, err := c[0].Load(t.Context(), "hot"); v <= first || err != nil {
+		t.Errorf("when it is up again: %d, %v", v, err)
+	}
+	if loads := s.Loads("hot"); len(loads) != 4 || loads[1].Replaces != first || !loads[2].Failed || loads[3].Failed {
+		t.Errorf("%+v", loads)
+	}
+}

@@ -1,0 +1,118 @@
+package program
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
+)
+
+var _ = known[record](shift{})
+
+// shift has requests for a key arrive, whatever the answers.
+type shift struct {
+	Key         string
+	Start       int64 // nanoseconds since 1970; all processes are on one machine
+	Interval    time.Duration
+	Warm, Count int
+}
+
+// record is what a replica has seen. The k-th request is number k of each slice.
+type record struct {
+	Latency []int64   // nanoseconds from when it was to arrive
+	Kind    []kind    // how it was answered
+	Made    []version // with what; 0 if with none
+	Late    []int64   // nanoseconds by which each arrival was issued late, by the generator itself
+	Error   string    // one of them
+}
+
+// kind is how a request was answered.
+type kind byte
+
+const (
+	failed kind = iota
+	fresh
+	stale // by the contender's own word
+)
+
+// do asks at each arrival. Those of the warm-up are not recorded.
+func (s shift) do(ctx context.Context, w *worker) (record, error) {
+	r := record{Latency: make([]int64, s.Count), Kind: make([]kind, s.Count), Made: make([]version, s.Count)}
+	var failure atomic.Pointer[string]
+	runtime.GC() // not in the middle of it, for any contender
+
+	get := func(ctx context.Context) (string, bool, error) {
+		value, _, err := w.Get(ctx, s.Key)
+		return value, false, err
+	}
+	if dated, ok := w.Protection.(contender.Dated); ok {
+		get = func(ctx context.Context) (string, bool, error) { return dated.GetDated(ctx, s.Key) }
+	}
+	a := arrivals{
+		Start: time.Unix(0, s.Start), Interval: s.Interval, Warm: s.Warm, Count: s.Count, pause: pause,
+	}
+	r.Late = a.issue(ctx, func(k int, due time.Time) {
+		value, old, err := get(ctx)
+		took := time.Since(due)
+		if k < 0 {
+			return
+		}
+		r.Latency[k] = took.Nanoseconds()
+		if err == nil {
+			r.Made[k], err = versionOf(value, w.size)
+		}
+		switch {
+		case err != nil:
+			text := err.Error()
+			failure.Store(&text)
+		case old:
+			r.Kind[k] = stale
+		default:
+			r.Kind[k] = fresh
+		}
+	})
+	if text := failure.Load(); text != nil {
+		r.Error = *text
+	}
+	return r, nil
+}
+
+// tooLate is from when on an arrival was issued late by the generator itself, which is the
+// machine's noise.
+const tooLate = time.Millisecond
+
+// arrivals are the moments at which requests arrive: the k-th one k intervals after Start, from
+// -Warm to Count-1.
+type arrivals struct {
+	Start       time.Time
+	Interval    time.Duration
+	Warm, Count int
+	pause       func(time.Duration)
+}
+
+// due is when the k-th request arrives.
+func (a arrivals) due(k int) time.Time { return a.Start.Add(time.Duration(k) * a.Interval) }
+
+// issue calls do at each arrival, on a goroutine of its own and whether or not earlier ones have
+// returned, and returns when all have. It returns how late it was itself with each arrival from 0
+// on.
+func (a arrivals) issue(ctx context.Context, do func(k int, due time.Time)) (late []int64) {
+	late = make([]int64, a.Count)
+	a.Start = time.Now().Add(time.Until(a.Start)) // from here on by the monotonic clock
+	var done sync.WaitGroup
+	defer done.Wait()
+	for k := -a.Warm; k < a.Count && ctx.Err() == nil; k++ {
+		due := a.due(k)
+		for left := time.Until(due); left > 0; left = time.Until(due) {
+			a.pause(left)
+		}
+		if k >= 0 {
+			late[k] = time.Since(due).Nanoseconds()
+		}
+		done.Go(func() { do(k, due) })
+	}
+	return late
+}
