@@ -22,6 +22,7 @@ const module = "github.com/cacheguard/cacheguard"
 // and so that this holds for those to come, they have one line.
 var layers = map[string]string{
 	"internal/...":         "internal/...",
+	"internal/eventcount":  "cacheguard internal/...",
 	"cacheguard":           "internal/...",
 	"cacheguard/...":       "cacheguard internal/...",
 	"cacheguard/lock/*":    "cacheguard cacheguard/lock internal/...",
@@ -134,6 +135,8 @@ func TestDependencyRules(t *testing.T) {
 		{"cacheguard", "testing/synctest", test, fine},
 		{"internal/flight", module + "/cacheguard", !test, wrong},
 		{"internal/flight", module + "/internal/frame", !test, fine},
+		{"internal/eventcount", module + "/cacheguard", !test, fine},
+		{"internal/eventcount", module + "/cacheguard/promobserver", !test, wrong},
 		{"internal/flight", "github.com/redis/go-redis/v9", !test, wrong},
 		{"internal/redistest", "github.com/redis/go-redis/v9/logging", !test, fine},
 		{"internal/redistest", module + "/internal/flight", !test, fine},
