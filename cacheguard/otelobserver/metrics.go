@@ -1,7 +1,6 @@
 package otelobserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -17,82 +16,46 @@ const (
 	outcomeKey = attribute.Key("cacheguard.outcome")
 )
 
-// counters has what each counter is called and counts, and its description if that isn't the one
-// that all observers give.
-var counters = [eventcount.Metrics]struct{ name, unit, description string }{
-	eventcount.Requests:      {name: "requests", unit: "{request}"},
-	eventcount.Misses:        {name: "misses", unit: "{miss}"},
-	eventcount.Loads:         {}, // the histogram of their durations counts them by outcome
-	eventcount.LateLoads:     {name: "loads.late", unit: "{load}"},
-	eventcount.Fills:         {name: "fills", unit: "{fill}"},
-	eventcount.LeasesAsked:   {name: "leases.asked", unit: "{lease}"},
-	eventcount.LeasesGranted: {name: "leases.granted", unit: "{lease}"},
-	eventcount.LeasesRenewed: {"leases.renewed", "{renewal}", "Renewals of leases."},
-	eventcount.LeasesLost:    {name: "leases.lost", unit: "{lease}"},
-	eventcount.CorruptValues: {name: "values.corrupt", unit: "{value}"},
-	eventcount.StoreErrors:   {name: "store.errors", unit: "{error}"},
-	eventcount.Overloads:     {name: "overloads", unit: "{refusal}"},
-	eventcount.Changes:       {name: "changes", unit: "{change}"},
-	eventcount.LateChanges:   {name: "changes.late", unit: "{change}"},
-	eventcount.Compared:      {name: "compared", unit: "{comparison}"},
-	eventcount.Unstored:      {name: "unstored", unit: "{response}"},
-}
-
-var gauges = [eventcount.Gauges]struct{ name, unit string }{
-	eventcount.LocalEntries: {"local.entries", "{entry}"},
-	eventcount.LoadsRunning: {"loads.running", "{load}"},
-	eventcount.LoadsQueued:  {"loads.queued", "{load}"},
-	eventcount.Flights:      {"flights", "{flight}"},
-	eventcount.Callers:      {"callers", "{caller}"},
-	eventcount.Unsent:       {"changes.unsent", "{change}"},
-	eventcount.SwitchedOff:  {"switched_off", "{cache}"},
-	eventcount.InShadow:     {"in_shadow", "{cache}"},
-	eventcount.BreakersOpen: {"breakers.open", "{breaker}"},
-	eventcount.Breakers:     {"breakers", "{breaker}"},
-}
-
-var durations = [eventcount.Durations]string{
-	eventcount.LoadTook:     "load.duration",
-	eventcount.CallerWaited: "wait.duration",
-	eventcount.FleetWaited:  "fleet_wait.duration",
-}
-
 // metrics are the instruments.
 type metrics struct {
-	counters  [eventcount.Metrics]metric.Int64ObservableCounter // nil without a name
-	gauges    [eventcount.Gauges]metric.Int64ObservableGauge
-	nines     metric.Float64ObservableGauge // of caches that have compared something
-	durations [eventcount.Durations]metric.Float64Histogram
-	observed  []metric.Observable // all but durations
+	counters  []metric.Int64ObservableCounter // as in eventcount.Metrics, nil without a name
+	gauges    []metric.Int64ObservableGauge   // as in eventcount.Gauges
+	nines     metric.Float64ObservableGauge
+	durations []metric.Float64Histogram // as in eventcount.Durations
+	observed  []metric.Observable       // all but durations
 }
 
 func newMetrics(meter metric.Meter) (m metrics, err error) {
 	const prefix = "cacheguard."
 	var errs []error
-	made := func(o metric.Observable, err error) {
-		m.observed, errs = append(m.observed, o), append(errs, err)
-	}
-	for i, c := range counters {
-		if c.name == "" {
+	for _, c := range eventcount.Metrics {
+		if c.OTel == "" {
+			m.counters = append(m.counters, nil)
 			continue
 		}
-		m.counters[i], err = meter.Int64ObservableCounter(prefix+c.name, metric.WithUnit(c.unit),
-			metric.WithDescription(cmp.Or(c.description, eventcount.Table[i].Help)))
-		made(m.counters[i], err)
-	}
-	for i, g := range gauges {
-		m.gauges[i], err = meter.Int64ObservableGauge(prefix+g.name, metric.WithUnit(g.unit),
-			metric.WithDescription(eventcount.GaugeTable[i].Help))
-		made(m.gauges[i], err)
-	}
-	m.nines, err = meter.Float64ObservableGauge(prefix+"consistency", metric.WithUnit("{nine}"),
-		metric.WithDescription(eventcount.NinesHelp))
-	made(m.nines, err)
-	for i, name := range durations {
-		m.durations[i], err = meter.Float64Histogram(prefix+name, metric.WithUnit("s"),
-			metric.WithDescription(eventcount.DurationHelp[i]),
-			metric.WithExplicitBucketBoundaries(eventcount.Buckets...))
+		if c.OTel == "leases.renewed" { // its unit is of what is done
+			c.Help = "Renewals of leases."
+		}
+		made, err := meter.Int64ObservableCounter(prefix+c.OTel,
+			metric.WithUnit(c.Unit), metric.WithDescription(c.Help))
+		m.counters, m.observed = append(m.counters, made), append(m.observed, made)
 		errs = append(errs, err)
+	}
+	for _, g := range eventcount.Gauges {
+		made, err := meter.Int64ObservableGauge(prefix+g.OTel,
+			metric.WithUnit(g.Unit), metric.WithDescription(g.Help))
+		m.gauges, m.observed = append(m.gauges, made), append(m.observed, made)
+		errs = append(errs, err)
+	}
+	nines := eventcount.Nines
+	m.nines, err = meter.Float64ObservableGauge(prefix+nines.OTel,
+		metric.WithUnit(nines.Unit), metric.WithDescription(nines.Help))
+	m.observed, errs = append(m.observed, m.nines), append(errs, err)
+	for _, d := range eventcount.Durations {
+		made, err := meter.Float64Histogram(prefix+d.OTel,
+			metric.WithUnit(d.Unit), metric.WithDescription(d.Help),
+			metric.WithExplicitBucketBoundaries(eventcount.Buckets...))
+		m.durations, errs = append(m.durations, made), append(errs, err)
 	}
 	return m, errors.Join(errs...)
 }
@@ -106,12 +69,12 @@ type labels struct {
 func newLabels(cache string) *labels {
 	name := cacheKey.String(cache)
 	l := &labels{cache: metric.WithAttributeSet(attribute.NewSet(name))}
-	for m, t := range eventcount.Table {
+	for _, m := range eventcount.Metrics {
 		key := resultKey
-		if m == int(eventcount.Loads) {
+		if m.Label == eventcount.Outcome {
 			key = outcomeKey
 		}
-		for _, v := range t.Of {
+		for _, v := range m.Of {
 			l.of[v.Number] = l.cache
 			if v.Word != "" {
 				l.of[v.Number] = metric.WithAttributeSet(attribute.NewSet(name, key.String(v.Word)))
@@ -129,14 +92,14 @@ func (o *Observer) read(_ context.Context, to metric.Observer) error {
 			if counter == nil {
 				continue
 			}
-			for _, v := range eventcount.Table[i].Of {
+			for _, v := range eventcount.Metrics[i].Of {
 				to.ObserveInt64(counter, int64(c.Read(v.Number, s)), c.More.of[v.Number])
 			}
 		}
 		if !attached {
 			return
 		}
-		for i, g := range eventcount.GaugeTable {
+		for i, g := range eventcount.Gauges {
 			to.ObserveInt64(o.metrics.gauges[i], int64(g.Of(&s)), c.More.cache)
 		}
 		if s.Compared > 0 {

@@ -30,7 +30,7 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 		tell := func(d *prometheus.Desc, t prometheus.ValueType, n float64, labels ...string) {
 			out <- prometheus.MustNewConstMetric(d, t, n, append([]string{c.Name}, labels...)...)
 		}
-		for i, m := range eventcount.Table {
+		for i, m := range eventcount.Metrics {
 			for _, v := range m.Of {
 				var word []string
 				if v.Word != "" {
@@ -42,7 +42,7 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 		if !gauges {
 			return
 		}
-		for i, g := range eventcount.GaugeTable {
+		for i, g := range eventcount.Gauges {
 			tell(o.metrics.gauges[i], prometheus.GaugeValue, float64(g.Of(&s)))
 		}
 		if s.Compared > 0 {

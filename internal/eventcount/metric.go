@@ -2,74 +2,80 @@ package eventcount
 
 import "github.com/cacheguard/cacheguard/cacheguard"
 
+// Name is what a metric is called: by Prometheus, after a namespace, and by OpenTelemetry, after
+// "cacheguard.". Unit is what OpenTelemetry says that it counts.
+type Name struct{ Prometheus, OTel, Unit string }
+
 // Metric is one or several numbers of a cache that are exported under one name.
-type Metric uint8
+type Metric struct {
+	Name
+	Help  string
+	Label string  // of the words, with Prometheus; "" if there is one number
+	Of    []Value // in the order of their words
+}
 
-const (
-	Requests Metric = iota
-	Misses
-	Loads
-	LateLoads
-	Fills
-	LeasesAsked
-	LeasesGranted
-	LeasesRenewed
-	LeasesLost
-	CorruptValues
-	StoreErrors
-	Overloads
-	Changes
-	LateChanges
-	Compared
-	Unstored
-	Metrics
-)
-
-// Value is a number of a metric, and its word in a label if the metric has several.
+// Value is a number of a metric, and its word if the metric has several.
 type Value struct {
 	Number
 	Word string
 }
 
-// Table says what each metric is, and has its numbers in the order of their words.
-var Table = [Metrics]struct {
-	Help string
-	Of   []Value
-}{
-	Requests: {"Answers to callers, by how they were found; failed: an error that is no 'not found'.",
-		[]Value{
+// Metrics has no OTel name for loads: there, the histogram of their durations counts them.
+var Metrics = []Metric{
+	{Name{"requests_total", "requests", "{request}"},
+		"Answers to callers, by how they were found; failed: an error that is no 'not found'.",
+		"result", []Value{
 			{Hit, "hit"}, {NegativeHit, "negative_hit"},
 			{LocalHit, "local_hit"}, {LocalNegativeHit, "local_negative_hit"},
 			{Stale, "stale"}, {Coalesced, "coalesced"}, {Loaded, "loaded"}, {Failed, "failed"},
 		}},
-	Misses: {"Reads of the store that found nothing to serve.", one(miss)},
-	Loads: {"Loads that ended, by what they found; audit: those of an audit, for which nobody waits.",
-		[]Value{
-			{LoadValue, "value"}, {LoadNotFound, "not_found"}, {LoadError, "error"}, {LoadAudit, "audit"},
+	{Name{"misses_total", "misses", "{miss}"},
+		"Reads of the store that found nothing to serve.", "", one(miss)},
+	{Name{"loads_total", "", ""},
+		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits.",
+		Outcome, []Value{
+			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"}, {loadAudit, "audit"},
 		}},
-	LateLoads: {"Loads that returned after they had been given up.", one(loadLate)},
-	Fills: {"Results of loads by whether they were stored; refused: the lease was lost; " +
-		"not_stored: by the load's wish, or it can't be.", []Value{
-		{fillStored, "stored"}, {fillRefused, "refused"},
-		{fillUnknown, "unknown"}, {notStored, "not_stored"},
-	}},
-	LeasesAsked:   {"Leases that were asked for.", one(leaseAsked)},
-	LeasesGranted: {"Leases that were granted.", one(leaseGranted)},
-	LeasesRenewed: {"Leases that were renewed.", one(leaseRenewed)},
-	LeasesLost:    {"Leases that were lost under a running load.", one(leaseLost)},
-	CorruptValues: {"Values in the store that could not be read and counted as misses.", one(corrupt)},
-	StoreErrors:   {"Steps in the store that failed.", one(storeError)},
-	Overloads:     {"Callers and loads that were turned away.", one(Overloaded)},
-	Changes: {"Changes of keys, tags and whole caches that this process has made: " +
-		"invalidations, writes.", one(changed)},
-	LateChanges: {"Invalidations and other changes that the store was told of later than " +
-		"when they were made.", one(sentLate)},
-	Compared: {"Answers that were compared with the origin, by what has come of that: " +
-		"the words of Difference.",
-		words(compared, 0, cacheguard.Differences)},
-	Unstored: {"Responses of package middleware that were not stored, by why.",
-		words(unstored, 1, cacheguard.Reasons)},
+	{Name{"late_loads_total", "loads.late", "{load}"},
+		"Loads that returned after they had been given up.", "", one(loadLate)},
+	{Name{"fills_total", "fills", "{fill}"},
+		"Results of loads by whether they were stored; refused: the lease was lost; " +
+			"not_stored: by the load's wish, or it can't be.",
+		"result", []Value{
+			{fillStored, "stored"}, {fillRefused, "refused"},
+			{fillUnknown, "unknown"}, {notStored, "not_stored"},
+		}},
+	{Name{"lease_requests_total", "leases.asked", "{lease}"},
+		"Leases that were asked for.", "", one(leaseAsked)},
+	{Name{"lease_grants_total", "leases.granted", "{lease}"},
+		"Leases that were granted.", "", one(leaseGranted)},
+	{Name{"lease_renewals_total", "leases.renewed", "{renewal}"},
+		"Leases that were renewed.", "", one(leaseRenewed)},
+	{Name{"lost_leases_total", "leases.lost", "{lease}"},
+		"Leases that were lost under a running load.", "", one(leaseLost)},
+	{Name{"corrupt_values_total", "values.corrupt", "{value}"},
+		"Values in the store that could not be read and counted as misses.", "", one(corrupt)},
+	{Name{"store_errors_total", "store.errors", "{error}"},
+		"Steps in the store that failed.", "", one(storeError)},
+	{Name{"overloads_total", "overloads", "{refusal}"},
+		"Callers and loads that were turned away.", "", one(Overloaded)},
+	{Name{"changes_total", "changes", "{change}"},
+		"Changes of keys, tags and whole caches that this process has made: invalidations, writes.",
+		"", one(changed)},
+	{Name{"late_changes_total", "changes.late", "{change}"},
+		"Invalidations and other changes that the store was told of later than when they were made.",
+		"", one(sentLate)},
+	{Name{"compared_total", "compared", "{comparison}"},
+		"Answers that were compared with the origin, by what has come of that: " +
+			"the words of Difference.",
+		"result", words(compared, 0, cacheguard.Differences)},
+	{Name{"unstored_total", "unstored", "{response}"},
+		"Responses of package middleware that were not stored, by why.",
+		"reason", words(unstored, 1, cacheguard.Reasons)},
 }
+
+// Outcome is the label of how loads ended.
+const Outcome = "outcome"
 
 func one(n Number) []Value { return []Value{{n, ""}} }
 
@@ -84,49 +90,45 @@ func words[E interface {
 	return all
 }
 
-// Gauge is what is read of a cache when metrics are collected.
-type Gauge uint8
+type stats = cacheguard.Stats
 
-const (
-	LocalEntries Gauge = iota
-	LoadsRunning
-	LoadsQueued
-	Flights
-	Callers
-	Unsent
-	SwitchedOff
-	InShadow
-	BreakersOpen
-	Breakers
-	Gauges
-)
-
-// GaugeTable says what each gauge is and reads it.
-var GaugeTable = [Gauges]struct {
+// Gauges are read when metrics are collected.
+var Gauges = []struct {
+	Name
 	Help string
 	Of   func(s *stats) int
 }{
-	LocalEntries: {"Entries of the process-local tier.", func(s *stats) int { return s.LocalEntries }},
-	LoadsRunning: {"Loads that run.", func(s *stats) int { return s.LoadsRunning }},
-	LoadsQueued:  {"Loads that wait for their turn.", func(s *stats) int { return s.LoadsQueued }},
-	Flights: {"Keys that are looked up, waited for or loaded.",
-		func(s *stats) int { return s.Flights }},
-	Callers: {"Callers who wait for flights.", func(s *stats) int { return s.Callers }},
-	Unsent: {"Invalidations and other changes that the store has not been told of yet.",
+	{Name{"local_entries", "local.entries", "{entry}"},
+		"Entries of the process-local tier.", func(s *stats) int { return s.LocalEntries }},
+	{Name{"loads_running", "loads.running", "{load}"},
+		"Loads that run.", func(s *stats) int { return s.LoadsRunning }},
+	{Name{"loads_queued", "loads.queued", "{load}"},
+		"Loads that wait for their turn.", func(s *stats) int { return s.LoadsQueued }},
+	{Name{"flights", "flights", "{flight}"},
+		"Keys that are looked up, waited for or loaded.", func(s *stats) int { return s.Flights }},
+	{Name{"callers", "callers", "{caller}"},
+		"Callers who wait for flights.", func(s *stats) int { return s.Callers }},
+	{Name{"unsent_changes", "changes.unsent", "{change}"},
+		"Invalidations and other changes that the store has not been told of yet.",
 		func(s *stats) int { return s.Unsent }},
-	SwitchedOff: {"Caches that a Switch has switched off.",
-		func(s *stats) int { return s.SwitchedOff }},
-	InShadow: {"Caches that a Switch has in shadow.", func(s *stats) int { return s.InShadow }},
-	BreakersOpen: {"Circuit breakers of the store that are open.",
-		func(s *stats) int { return s.BreakersOpen }},
-	Breakers: {"Circuit breakers of the store.", func(s *stats) int { return s.Breakers }},
+	{Name{"switched_off", "switched_off", "{cache}"},
+		"Caches that a Switch has switched off.", func(s *stats) int { return s.SwitchedOff }},
+	{Name{"in_shadow", "in_shadow", "{cache}"},
+		"Caches that a Switch has in shadow.", func(s *stats) int { return s.InShadow }},
+	{Name{"breakers_open", "breakers.open", "{breaker}"},
+		"Circuit breakers of the store that are open.", func(s *stats) int { return s.BreakersOpen }},
+	{Name{"breakers", "breakers", "{breaker}"},
+		"Circuit breakers of the store.", func(s *stats) int { return s.Breakers }},
 }
 
-type stats = cacheguard.Stats
-
-// NinesHelp says what Stats.Nines is, the gauge of caches that have compared something.
-const NinesHelp = "How consistent the answers that were compared with the origin have been, " +
-	"in nines."
+// Nines is the gauge of Stats.Nines, of caches that have compared something.
+var Nines = struct {
+	Name
+	Help string
+}{
+	Name{"consistency_nines", "consistency", "{nine}"},
+	"How consistent the answers that were compared with the origin have been, in nines.",
+}
 
 // Duration is a histogram.
 type Duration uint8
@@ -135,14 +137,19 @@ const (
 	LoadTook Duration = iota
 	CallerWaited
 	FleetWaited
-	Durations
+	durations
 )
 
-// DurationHelp says what each histogram is of.
-var DurationHelp = [Durations]string{
-	LoadTook:     "How long loads took.",
-	CallerWaited: "How long callers waited for a load, their own or somebody else's.",
-	FleetWaited:  "How long this process waited for a load in another one.",
+// Durations are the histograms, in seconds.
+var Durations = [durations]struct {
+	Name
+	Help string
+}{
+	LoadTook: {Name{"load_duration_seconds", "load.duration", "s"}, "How long loads took."},
+	CallerWaited: {Name{"wait_duration_seconds", "wait.duration", "s"},
+		"How long callers waited for a load, their own or somebody else's."},
+	FleetWaited: {Name{"fleet_wait_duration_seconds", "fleet_wait.duration", "s"},
+		"How long this process waited for a load in another one."},
 }
 
 // Buckets are those of durations by default, in seconds.
@@ -158,5 +165,5 @@ func DurationOf(e *cacheguard.Event) (d Duration, timed bool) {
 	case cacheguard.EventCoalesced, cacheguard.EventLoaded, cacheguard.EventStale:
 		return CallerWaited, e.Took > 0 // a stale value that was at hand is no wait
 	}
-	return Durations, false
+	return durations, false
 }

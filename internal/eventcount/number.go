@@ -28,10 +28,10 @@ const (
 	leaseGranted
 	leaseRenewed
 	leaseLost
-	LoadValue
-	LoadNotFound
-	LoadError
-	LoadAudit
+	loadValue
+	loadNotFound
+	loadError
+	loadAudit
 	loadLate
 	fillStored
 	fillRefused
@@ -139,11 +139,11 @@ func unlessFailed(n Number, e *cacheguard.Event) Number {
 func loadNumber(e *cacheguard.Event) Number {
 	switch {
 	case e.Audit:
-		return LoadAudit
+		return loadAudit
 	case e.Err != nil:
-		return LoadError
+		return loadError
 	case e.NotFound:
-		return LoadNotFound
+		return loadNotFound
 	}
-	return LoadValue
+	return loadValue
 }
