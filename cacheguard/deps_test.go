@@ -47,7 +47,7 @@ const inTests = "cacheguard/... internal/..."
 // serversForTests start servers: nobody but tests and the benchmark has a use for them, and
 // guardtest, which shows the tests of others as much of them as they need.
 const (
-	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest internal/browsertest"
+	serversForTests   = "internal/childproc internal/faultproxy internal/redistest internal/zktest internal/pgtest internal/browsertest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 

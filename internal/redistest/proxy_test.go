@@ -97,11 +97,7 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 	eventually(t, "the commands", func() bool {
 		return p.Counts()["SET"] == 2 && p.Counts()["BLPOP"] == 1 && p.Counts()["SUBSCRIBE"] == 1
 	})
-	eventually(t, "the end of the connections", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.conns) == 0
-	})
+	eventually(t, "the end of the connections", func() bool { return p.Links() == 0 })
 	wantValue(t, s, "k", "v")
 	wantValue(t, s, "lost", "v")
 }
