@@ -38,19 +38,26 @@ func FreePort() (int, error) {
 }
 
 // UntilFree calls bind again while the port it needs is taken.
-func UntilFree(bind func() error) error {
-	timeout := time.After(StartTimeout)
-	tick := time.NewTicker(portRetry)
+func UntilFree(bind func() error) (err error) {
+	Until(StartTimeout, portRetry, func() bool {
+		err = bind()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
+}
+
+// Until looks again and again at something outside this process until done, and reports false if
+// that takes longer than the limit.
+func Until(limit, every time.Duration, done func() bool) bool {
+	timeout := time.After(limit)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		err := bind()
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return err
-		}
+	for !done() {
 		select {
 		case <-timeout:
-			return err
+			return false
 		case <-tick.C:
 		}
 	}
+	return true
 }

@@ -1,6 +1,6 @@
 // Package eventcount counts the events of caches, for observers that export the counts. It says
-// which number an event counts as, which metrics these numbers make, and which gauges stand beside
-// them. The names of the metrics are the observers' own.
+// which number an event counts as, which metrics these numbers make, what these are called, and
+// which gauges stand beside them.
 package eventcount
 
 import (

@@ -47,6 +47,18 @@ func New(target string, carry func(*Link)) (*Proxy, error) {
 	return p, nil
 }
 
+// Start is New for one test, which closes the proxy when it ends.
+func Start(tb childproc.TB, target string, carry func(*Link)) *Proxy {
+	tb.Helper()
+	p, err := New(target, carry)
+	if err != nil {
+		tb.Fatalf("%s needs a proxy: %v", tb.Name(), err)
+		return nil
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
 // Addr is host:port for clients, the same for the proxy's whole life.
 func (p *Proxy) Addr() string { return p.addr }
 

@@ -24,24 +24,12 @@ type wire struct {
 	struck chan struct{}
 }
 
-// NewProxy starts a proxy on a loopback port of its own to the server at target, which need not be
-// there.
-func NewProxy(target string) (*Proxy, error) {
-	p := &Proxy{}
-	var err error
-	p.Proxy, err = faultproxy.New(target, p.carry)
-	return p, err
-}
-
-// StartProxy is NewProxy for one test.
+// StartProxy starts a proxy for one test, on a loopback port of its own, to the server at target,
+// which need not be there. It is closed when the test ends.
 func StartProxy(tb TB, target string) *Proxy {
 	tb.Helper()
-	p, err := NewProxy(target)
-	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
-		return nil
-	}
-	tb.Cleanup(p.Close)
+	p := &Proxy{}
+	p.Proxy = faultproxy.Start(tb, target, p.carry)
 	return p
 }
 

@@ -152,15 +152,8 @@ func (s *Server) gone(family []int) {
 }
 
 func eventually(done func() bool) error {
-	timeout := time.After(childproc.StartTimeout)
-	tick := time.NewTicker(childproc.PollInterval)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-timeout:
-			return errors.New("pgtest: processes of the server don't do as they are told")
-		case <-tick.C:
-		}
+	if !childproc.Until(childproc.StartTimeout, childproc.PollInterval, done) {
+		return errors.New("pgtest: processes of the server don't do as they are told")
 	}
 	return nil
 }

@@ -48,6 +48,13 @@ func newProxy(t *testing.T, target string) *Proxy {
 	return p
 }
 
+// sharedProxy is a proxy in front of the shared server.
+func sharedProxy(t *testing.T) (*Server, *Proxy) {
+	t.Helper()
+	s := Shared(t)
+	return s, newProxy(t, s.Addr())
+}
+
 // newClient is a go-redis client that gives up soon and doesn't retry.
 func newClient(t *testing.T, addr string, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
@@ -82,6 +89,15 @@ func dial(t *testing.T, addr string) *wire {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return &wire{t: t, conn: conn, in: bufio.NewReader(conn)}
+}
+
+// answered is a connection on which there was an answer.
+func answered(t *testing.T, p *Proxy) *wire {
+	t.Helper()
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	return w
 }
 
 // send writes commands, given as words, in one go.

@@ -17,33 +17,24 @@ import (
 )
 
 func TestCutClosesAllAndTakesNew(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	var wires []*wire
 	for range 5 {
-		w := dial(t, p.Addr())
-		w.send("PING")
-		w.want("+PONG\r\n")
-		wires = append(wires, w)
+		wires = append(wires, answered(t, p))
 	}
 	p.Cut()
 	for _, w := range wires {
 		w.wantEnd()
 	}
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	answered(t, p)
 }
 
 func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	old := dial(t, p.Addr())
 	old.send("SUBSCRIBE c")
 	old.want(confirmation("*", "subscribe", "c", 1))
-	busy := dial(t, p.Addr())
-	busy.send("PING")
-	busy.want("+PONG\r\n")
+	busy := answered(t, p)
 
 	p.Blackhole(true)
 	p.Blackhole(true)
@@ -68,8 +59,7 @@ func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
 
 // What went through before the blackhole is not caught in it.
 func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	p.DropCommand(func(c Command) bool {
 		p.Blackhole(HasKey("b")(c))
 		return false
@@ -83,8 +73,7 @@ func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
 }
 
 func TestClientsThatLeaveAreForgotten(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	p.DropReply(HasKey("lost"))
 	p.DropCommand(HasKey("dropped"))
 	for _, command := range []string{"SET k v", "SET lost v", "SET dropped v", "BLPOP list 0", "SUBSCRIBE c"} {
@@ -103,11 +92,8 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 }
 
 func TestCutInsideABlackhole(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	s, p := sharedProxy(t)
+	w := answered(t, p)
 	f := p.DropReply(IsCommand("SET"))
 	p.Blackhole(true)
 	w.send("SET k v")
@@ -122,11 +108,8 @@ func TestCutInsideABlackhole(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	_, p := sharedProxy(t)
+	w := answered(t, p)
 	for range 2 {
 		if err := p.Refuse(true); err != nil {
 			t.Fatal(err)
@@ -142,9 +125,7 @@ func TestRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fresh := dial(t, p.Addr())
-	fresh.send("PING")
-	fresh.want("+PONG\r\n")
+	answered(t, p)
 }
 
 func TestCloseEndsEverything(t *testing.T) {
@@ -203,23 +184,18 @@ func TestCloseReportsABreachOfProtocol(t *testing.T) {
 func TestProxyWithoutAServer(t *testing.T) {
 	s := Start(t)
 	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w := answered(t, p)
 	s.Kill()
 	w.wantEnd()
 	dial(t, p.Addr()).wantEnd()
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	w = dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w = answered(t, p)
 }
 
 func TestCounts(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	p.DropCommand(HasKey("dropped"), GoOn)
 	w := dial(t, p.Addr())
 	w.send("get a", "GET b", "SET dropped v", "PING")
@@ -235,8 +211,7 @@ func TestCounts(t *testing.T) {
 
 // A client may write a whole pipeline before it reads the first reply.
 func TestLongPipeline(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	w := dial(t, p.Addr())
 	const n = 20_000
 	w.send("SET k " + strings.Repeat("x", 1000))
@@ -321,8 +296,7 @@ func TestManyClients(t *testing.T) {
 }
 
 func TestPredicatesRunOneAtATime(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	var inside atomic.Bool
 	p.DropCommand(func(Command) bool {
 		if inside.Swap(true) {
@@ -395,11 +369,8 @@ func BenchmarkGet(b *testing.B) {
 // What a client sent is carried out late, also when it has given up.
 func TestSlowIsLateAndNotLost(t *testing.T) {
 	const late = 100 * time.Millisecond
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	s, p := sharedProxy(t)
+	w := answered(t, p)
 	p.Slow(late)
 	began := time.Now()
 	w.send("SET k v")
@@ -411,7 +382,5 @@ func TestSlowIsLateAndNotLost(t *testing.T) {
 		t.Errorf("a command was carried out after %v, want %v at least", took, late)
 	}
 	p.Slow(0)
-	w = dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w = answered(t, p)
 }

@@ -17,24 +17,12 @@ type Proxy struct {
 	events   int
 }
 
-// NewProxy starts a proxy on a loopback port of its own to the server at target. While there is
-// none, connections to the proxy are accepted and closed.
-func NewProxy(target string) (*Proxy, error) {
-	p := &Proxy{}
-	var err error
-	p.Proxy, err = faultproxy.New(target, p.carry)
-	return p, err
-}
-
-// StartProxy starts a proxy for one test and closes it when the test ends.
+// StartProxy starts a proxy for one test, on a loopback port of its own, to the server at target,
+// which need not be there. It is closed when the test ends.
 func StartProxy(tb TB, target string) *Proxy {
 	tb.Helper()
-	p, err := NewProxy(target)
-	if err != nil {
-		tb.Fatalf("zktest: proxy: %v", err)
-		return nil
-	}
-	tb.Cleanup(p.Close)
+	p := &Proxy{}
+	p.Proxy = faultproxy.Start(tb, target, p.carry)
 	return p
 }
 

@@ -146,10 +146,7 @@ func TestWithoutJavaTestsAreSkippedOrFail(t *testing.T) {
 }
 
 func TestStoppedProxyRefusesForGood(t *testing.T) {
-	p, err := NewProxy("127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := StartProxy(t, "127.0.0.1:1")
 	p.Close()
 	if err := p.Refuse(false); !errors.Is(err, childproc.ErrStopped) {
 		t.Errorf("got %v, want ErrStopped", err)
