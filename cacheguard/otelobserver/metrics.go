@@ -33,7 +33,7 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 			m.counters = append(m.counters, nil)
 			continue
 		}
-		if c.OTel == "leases.renewed" { // its unit is of what is done
+		if c.OTel == "leases.renewed" { // it counts renewals, not leases
 			c.Help = "Renewals of leases."
 		}
 		made, err := meter.Int64ObservableCounter(prefix+c.OTel,

@@ -2,6 +2,7 @@ package childproc
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -60,4 +61,21 @@ func Until(limit, every time.Duration, done func() bool) bool {
 		}
 	}
 	return true
+}
+
+// Ask sends something to a server and returns what it answers, until it hangs up or has said most
+// bytes.
+func Ask(addr string, within time.Duration, question []byte, most int64) ([]byte, error) {
+	conn, err := net.DialTimeout("tcp", addr, within)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(question); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(conn, most))
 }

@@ -93,9 +93,8 @@ func TestDropCommandNeverArrives(t *testing.T) {
 }
 
 func TestHoldBackAppliesACommandLate(t *testing.T) {
-	s := Shared(t)
+	s, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	script := `redis.call('SET', KEYS[1], ARGV[1]) return {1, 'filled'}`
 
 	fill := p.HoldBack(All(IsEval(script), HasKey("k")), Hangup)
@@ -157,9 +156,8 @@ func TestReleaseReportsWhatTheServerSays(t *testing.T) {
 }
 
 func TestDuplicateArrivesTwice(t *testing.T) {
-	s := Shared(t)
+	_, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	twice := p.Duplicate(IsCommand("INCR"))
 	rdb := newClient(t, p.Addr())
 	if n, err := rdb.Incr(ctx, "n").Result(); n != 1 || err != nil {

@@ -224,9 +224,8 @@ func TestLongPipeline(t *testing.T) {
 }
 
 func TestBigValuesStream(t *testing.T) {
-	s := Shared(t)
+	s, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	rdb := newClient(t, p.Addr())
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
 	if err := rdb.Set(ctx, "k", big, 0).Err(); err != nil {
@@ -256,9 +255,8 @@ func TestBigValuesStream(t *testing.T) {
 // Everybody at once, with pipelines, transactions and subscribers: each gets
 // its own replies.
 func TestManyClients(t *testing.T) {
-	s := Shared(t)
+	_, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.PoolSize = 8; o.MaxRetries = 3 })
 	subscription := rdb.Subscribe(ctx, "c")
 	defer subscription.Close()

@@ -128,9 +128,8 @@ func TestInvalidationsAreNoReplies(t *testing.T) {
 func TestGoRedisSubscribesThroughTheProxy(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
-			s := Shared(t)
+			_, p := sharedProxy(t)
 			ctx := testContext(t)
-			p := newProxy(t, s.Addr())
 			rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.Protocol = protocol })
 			subscription := rdb.Subscribe(ctx, "c")
 			defer subscription.Close()
