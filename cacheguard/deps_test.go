@@ -44,10 +44,11 @@ var ownModules = []string{"bench/peers"}
 // inTests is what tests of any package may import besides.
 const inTests = "cacheguard/... internal/..."
 
-// serversForTests start servers: nobody but tests and the benchmark has a use for them, and
-// guardtest, which shows the tests of others as much of them as they need.
+// serversForTests start servers, or try what is for tests: nobody but tests and the benchmark has a
+// use for them, and guardtest, which shows the tests of others as much of them as they need.
 const (
-	serversForTests   = "internal/childproc internal/faultproxy internal/redistest internal/zktest internal/pgtest internal/browsertest"
+	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest internal/zktest " +
+		"internal/pgtest internal/browsertest internal/suitetest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
