@@ -47,8 +47,8 @@ const inTests = "cacheguard/... internal/..."
 // serversForTests start servers, or try what is for tests: nobody but tests and the benchmark has a
 // use for them, and guardtest, which shows the tests of others as much of them as they need.
 const (
-	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest internal/zktest " +
-		"internal/pgtest internal/browsertest internal/suitetest"
+	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest " +
+		"internal/zktest internal/pgtest internal/browsertest internal/suitetest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 

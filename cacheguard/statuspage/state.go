@@ -118,9 +118,11 @@ func (c *counts) state(name string) *cacheState {
 		return sum
 	}
 	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(), Answers: answered{
-		Hits: sum(eventcount.Hit, eventcount.LocalHit), Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
-		Stale: sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced), Loaded: sum(eventcount.Loaded),
-		Failed: sum(eventcount.Failed), Overloaded: sum(eventcount.Overloaded),
+		Hits:     sum(eventcount.Hit, eventcount.LocalHit),
+		Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
+		Stale:    sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced),
+		Loaded: sum(eventcount.Loaded), Failed: sum(eventcount.Failed),
+		Overloaded: sum(eventcount.Overloaded),
 	}}
 }
 

@@ -47,9 +47,9 @@ func (n Needs) giveUp(tb TB, err error) {
 type Kit[S Stopper] struct {
 	Needs
 	New   func(args ...string) (S, error) // starts a server
-	Reuse func(S) error                   // has a server that others have used be as the next test expects it
+	Reuse func(S) error                   // makes a server that others have used fit for the next test
 
-	mu      sync.Mutex // guards what follows, also while a server starts: whoever asks has to wait for it
+	mu      sync.Mutex // guards what follows, also while a server starts: others have to wait for it
 	shared  S
 	running bool
 }

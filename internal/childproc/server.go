@@ -184,7 +184,8 @@ func (s *Server) awaitReady(p *process, before int64) error {
 	case ready:
 		return nil
 	case !p.ended():
-		return fmt.Errorf("childproc: %s isn't ready after %v:\n%s", s.program.Name, StartTimeout, s.dir.logTail())
+		return fmt.Errorf("childproc: %s isn't ready after %v:\n%s",
+			s.program.Name, StartTimeout, s.dir.logTail())
 	case logged(s.program.PortTaken):
 		return syscall.EADDRINUSE
 	}
