@@ -20,6 +20,7 @@ const module = "github.com/cacheguard/cacheguard"
 // and so that this holds for those to come, they have one line.
 var layers = map[string]string{
 	"internal/...":         "internal/...",
+	"internal/eventcount":  "cacheguard internal/...",
 	"cacheguard":           "internal/...",
 	"cacheguard/...":       "cacheguard internal/...",
 	"cacheguard/lock/*":    "cacheguard cacheguard/lock internal/...",
@@ -37,10 +38,11 @@ var layers = map[string]string{
 // inTests is what tests of any package may import besides.
 const inTests = "cacheguard/... internal/..."
 
-// serversForTests start servers: nobody but tests and the benchmark has a use for them, and
-// guardtest, which shows the tests of others as much of them as they need.
+// serversForTests start servers, or try what is for tests: nobody but tests and the benchmark has a
+// use for them, and guardtest, which shows the tests of others as much of them as they need.
 const (
-	serversForTests   = "internal/childproc internal/redistest internal/zktest internal/pgtest internal/browsertest"
+	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest " +
+		"internal/zktest internal/pgtest internal/browsertest internal/suitetest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
@@ -130,6 +132,8 @@ func TestDependencyRules(t *testing.T) {
 		{"cacheguard", "testing/synctest", test, fine},
 		{"internal/flight", module + "/cacheguard", !test, wrong},
 		{"internal/flight", module + "/internal/frame", !test, fine},
+		{"internal/eventcount", module + "/cacheguard", !test, fine},
+		{"internal/eventcount", module + "/cacheguard/promobserver", !test, wrong},
 		{"internal/flight", "github.com/redis/go-redis/v9", !test, wrong},
 		{"internal/redistest", "github.com/redis/go-redis/v9/logging", !test, fine},
 		{"internal/redistest", module + "/internal/flight", !test, fine},

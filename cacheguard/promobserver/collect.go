@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 // Describe names all metrics. See prometheus.Collector.
@@ -18,60 +19,38 @@ func (o *Observer) Describe(descs chan<- *prometheus.Desc) {
 		descs <- d
 	}
 	descs <- m.nines
-	for _, h := range []*prometheus.HistogramVec{m.load, m.wait, m.fleet} {
+	for _, h := range m.durations {
 		h.Describe(descs)
 	}
 }
 
 // Collect reads all metrics. See prometheus.Collector.
 func (o *Observer) Collect(out chan<- prometheus.Metric) {
-	untold := map[string]cacheguard.Stats{}
-	o.caches.Each(func(cache string, s cacheguard.Stats) {
-		untold[cache] = s
-		for i, g := range gauges {
-			out <- prometheus.MustNewConstMetric(o.metrics.gauges[i], prometheus.GaugeValue, float64(g.of(s)), cache)
+	o.caches.Each(func(c *eventcount.Cache[durations], s cacheguard.Stats, gauges bool) {
+		tell := func(d *prometheus.Desc, t prometheus.ValueType, n float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(d, t, n, append([]string{c.Name}, labels...)...)
+		}
+		for i, m := range eventcount.Metrics {
+			for _, v := range m.Of {
+				var word []string
+				if v.Word != "" {
+					word = []string{v.Word}
+				}
+				tell(o.metrics.counters[i], prometheus.CounterValue, float64(c.Read(v.Number, s)), word...)
+			}
+		}
+		if !gauges {
+			return
+		}
+		for i, g := range eventcount.Gauges {
+			tell(o.metrics.gauges[i], prometheus.GaugeValue, float64(g.Of(&s)))
 		}
 		if s.Compared > 0 {
-			out <- prometheus.MustNewConstMetric(o.metrics.nines, prometheus.GaugeValue, s.Nines(), cache)
+			tell(o.metrics.nines, prometheus.GaugeValue, s.Nines())
 		}
 	})
-	for cache, c := range *o.seen.Load() {
-		if cache == c.cache {
-			c.collect(&o.metrics, untold[cache], out)
-		}
-	}
-	for _, h := range []*prometheus.HistogramVec{o.metrics.load, o.metrics.wait, o.metrics.fleet} {
+	for _, h := range o.metrics.durations {
 		h.Collect(out)
-	}
-}
-
-func (c *counters) read(n number) uint64 {
-	if n < hits {
-		return c.hits.Sum(uint8(n))
-	}
-	return c.count[n].Load()
-}
-
-func (c *counters) collect(m *metrics, untold cacheguard.Stats, out chan<- prometheus.Metric) {
-	for i, t := range tables {
-		for _, l := range t.of {
-			n := c.read(l.number)
-			switch l.number {
-			case localHit:
-				n += untold.LocalHits
-			case localNegativeHit:
-				n += untold.LocalNegativeHits
-			case changed:
-				n += untold.Changes
-			case sentLate:
-				n += untold.SentLate
-			}
-			labels := []string{c.cache}
-			if t.label != "" {
-				labels = append(labels, l.value)
-			}
-			out <- prometheus.MustNewConstMetric(m.counters[i], prometheus.CounterValue, float64(n), labels...)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 // Options configures an Observer. The zero value of a field means its default.
@@ -39,8 +40,6 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
-var defaultBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-
 // withDefaults returns the options with every default in place, or everything that is wrong with
 // them.
 func (o Options) withDefaults() (Options, error) {
@@ -61,7 +60,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Buckets == nil {
-		o.Buckets = defaultBuckets
+		o.Buckets = eventcount.Buckets
 	}
 	o.Buckets = slices.Clone(o.Buckets)
 	for i, b := range o.Buckets {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
-	"github.com/cacheguard/cacheguard/internal/striped"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 // Options configures a Page.
@@ -53,27 +53,10 @@ type view struct{ cacheguard.View }
 
 // counts is what happened in caches of one name.
 type counts struct {
-	hits     striped.Counters // hit and negative
-	answered [answers]atomic.Uint64
-	wrongAt  atomic.Pointer[time.Time] // when an answer was found wrong last
-	hot      hottest
+	eventcount.Counters
+	wrongAt atomic.Pointer[time.Time] // when an answer was found wrong last
+	hot     hottest
 }
-
-// What calls are answered with, beside hits.
-const (
-	stale = iota
-	coalesced
-	loaded
-	failed
-	overloaded
-	answers
-)
-
-// What hits.hits counts.
-const (
-	ofValue = iota
-	ofNothing
-)
 
 // Watch has the page show a cache until detach is called. See cacheguard.Watcher.
 func (p *Page) Watch(v cacheguard.View) (detach func()) {
@@ -98,25 +81,13 @@ func (p *Page) counts(cache string) *counts {
 // Observe takes note of an event. See cacheguard.Observer.
 func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	c := p.counts(e.Cache)
+	c.Count(&e)
 	switch e.Kind {
 	case cacheguard.EventHit:
-		if e.NotFound {
-			c.hits.Add(ofNothing)
-		} else {
-			c.hits.Add(ofValue)
-		}
 		return
 	case cacheguard.EventSampled:
 		c.hot.hit(e.Key)
 		return
-	case cacheguard.EventStale:
-		c.answered[stale].Add(1)
-	case cacheguard.EventCoalesced:
-		c.count(coalesced, e.Err)
-	case cacheguard.EventLoaded:
-		c.count(loaded, e.Err)
-	case cacheguard.EventOverloaded:
-		c.answered[overloaded].Add(1)
 	case cacheguard.EventLoad:
 		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
 	}
@@ -127,12 +98,4 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 		}
 		p.trouble.add(trouble{At: now, Since: now, Cache: e.Cache, Key: e.Key, What: text, Why: why(e)})
 	}
-}
-
-// count counts an answer, or that it was an error.
-func (c *counts) count(answer int, err error) {
-	if err != nil {
-		answer = failed
-	}
-	c.answered[answer].Add(1)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 // state is what the page shows, and its JSON. Durations are integers of nanoseconds, in members
@@ -110,10 +111,18 @@ func (p *Page) state(now time.Time) state {
 }
 
 func (c *counts) state(name string) *cacheState {
+	sum := func(numbers ...eventcount.Number) (sum uint64) {
+		for _, n := range numbers {
+			sum += c.Read(n, cacheguard.Stats{})
+		}
+		return sum
+	}
 	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(), Answers: answered{
-		Hits: c.hits.Sum(ofValue), Negative: c.hits.Sum(ofNothing), Stale: c.answered[stale].Load(),
-		Coalesced: c.answered[coalesced].Load(), Loaded: c.answered[loaded].Load(), Failed: c.answered[failed].Load(),
-		Overloaded: c.answered[overloaded].Load(),
+		Hits:     sum(eventcount.Hit, eventcount.LocalHit),
+		Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
+		Stale:    sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced),
+		Loaded: sum(eventcount.Loaded), Failed: sum(eventcount.Failed),
+		Overloaded: sum(eventcount.Overloaded),
 	}}
 }
 

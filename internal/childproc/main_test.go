@@ -13,12 +13,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
-const (
-	patience = 20 * time.Second      // for what has to happen
-	moment   = 30 * time.Millisecond // for what must not happen
-)
+const moment = 30 * time.Millisecond // for what must not happen
 
 // The test binary is the server, too: one that sends back what it gets. And it is a program that
 // starts such a server, says where, and waits to be killed.
@@ -137,22 +136,7 @@ func heard(t *testing.T, conn net.Conn, within time.Duration) bool {
 
 func wantAnswer(t *testing.T, s *Server) {
 	t.Helper()
-	if !answered(t, dial(t, s), patience) {
+	if !answered(t, dial(t, s), kittest.Patience) {
 		t.Fatal("no answer")
-	}
-}
-
-// eventually waits for the state of something outside this process.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
 	}
 }

@@ -2,6 +2,7 @@ package childproc
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -38,19 +39,43 @@ func FreePort() (int, error) {
 }
 
 // UntilFree calls bind again while the port it needs is taken.
-func UntilFree(bind func() error) error {
-	timeout := time.After(StartTimeout)
-	tick := time.NewTicker(portRetry)
+func UntilFree(bind func() error) (err error) {
+	Until(StartTimeout, portRetry, func() bool {
+		err = bind()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
+}
+
+// Until looks again and again at something outside this process until done, and reports false if
+// that takes longer than the limit.
+func Until(limit, every time.Duration, done func() bool) bool {
+	timeout := time.After(limit)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		err := bind()
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return err
-		}
+	for !done() {
 		select {
 		case <-timeout:
-			return err
+			return false
 		case <-tick.C:
 		}
 	}
+	return true
+}
+
+// Ask sends something to a server and returns what it answers, until it hangs up or has said most
+// bytes.
+func Ask(addr string, within time.Duration, question []byte, most int64) ([]byte, error) {
+	conn, err := net.DialTimeout("tcp", addr, within)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(question); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(conn, most))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -24,30 +25,33 @@ func pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	timeout := time.After(stopTimeout)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !standsStill(p.Pid) {
-		select {
-		case <-timeout:
-			return fmt.Errorf("childproc: process %d doesn't stop", p.Pid)
-		case <-tick.C:
-		}
+	if !Until(stopTimeout, time.Millisecond, func() bool { return standsStill(p.Pid) }) {
+		return fmt.Errorf("childproc: process %d doesn't stop", p.Pid)
 	}
 	return nil
 }
 
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
-// standsStill reports whether the process is stopped, from proc_pid_stat(5):
-// the state follows the name, which is in brackets and may hold anything.
+// standsStill reports whether the process is stopped.
 func standsStill(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	state, _ := State(pid)
+	return state == 'T'
+}
+
+// State reads the state of a process and its parent from proc_pid_stat(5): they follow the name,
+// which is in brackets and may hold anything. They are 0 for a process that isn't there.
+func State(pid int) (state byte, parent int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0, 0
 	}
-	_, after, found := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
-	return found && len(after) > 0 && after[0] == 'T'
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 {
+		return 0, 0
+	}
+	parent, _ = strconv.Atoi(string(fields[1]))
+	return fields[0][0], parent
 }
 
 // lockFile takes the lock of an open file and reports whether it got it. The

@@ -174,23 +174,20 @@ func (s *Server) launch() error {
 // awaitReady returns when p is ready. What p logs comes after the first
 // before bytes.
 func (s *Server) awaitReady(p *process, before int64) error {
-	timeout := time.After(StartTimeout)
-	tick := time.NewTicker(PollInterval)
-	defer tick.Stop()
 	logged := func(words string) bool { return s.dir.logged(before, words) }
-	for {
-		if s.program.Ready(s.Addr(), logged) {
-			return nil
-		}
-		select {
-		case <-p.exited:
-			if logged(s.program.PortTaken) {
-				return syscall.EADDRINUSE
-			}
-			return fmt.Errorf("childproc: %s ended at start (%v):\n%s", s.program.Name, p.err, s.dir.logTail())
-		case <-timeout:
-			return fmt.Errorf("childproc: %s isn't ready after %v:\n%s", s.program.Name, StartTimeout, s.dir.logTail())
-		case <-tick.C:
-		}
+	var ready bool
+	Until(StartTimeout, PollInterval, func() bool {
+		ready = s.program.Ready(s.Addr(), logged)
+		return ready || p.ended()
+	})
+	switch {
+	case ready:
+		return nil
+	case !p.ended():
+		return fmt.Errorf("childproc: %s isn't ready after %v:\n%s",
+			s.program.Name, StartTimeout, s.dir.logTail())
+	case logged(s.program.PortTaken):
+		return syscall.EADDRINUSE
 	}
+	return fmt.Errorf("childproc: %s ended at start (%v):\n%s", s.program.Name, p.err, s.dir.logTail())
 }

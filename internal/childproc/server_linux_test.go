@@ -1,54 +1,27 @@
 package childproc
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 func TestServerDiesWithItsParent(t *testing.T) {
 	temp := t.TempDir()
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), parentEnv+"=1", "TMPDIR="+temp)
-	if _, err := parent.StdinPipe(); err != nil { // keeps it waiting
-		t.Fatal(err)
-	}
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := strings.TrimSpace(line)
-	if conn, err := net.Dial("tcp", addr); err != nil {
-		t.Errorf("no server at %s: %v", addr, err)
-	} else {
-		_ = conn.Close()
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait() // "signal: killed"
-	eventually(t, "the end of the server", func() bool {
+	kittest.DiesWithItsParent(t, func(addr string) bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()
 		}
-		return err != nil
-	})
+		return err == nil
+	}, parentEnv+"=1", "TMPDIR="+temp)
 
 	// Its folder stays until another run sweeps it.
 	t.Setenv("TMPDIR", temp)
@@ -57,7 +30,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 		t.Fatalf("folders left: %v", left)
 	}
 	makeOld(t, left[0])
-	eventually(t, "the sweep", func() bool {
+	kittest.Eventually(t, "the sweep", func() bool {
 		sweep()
 		_, err := os.Stat(left[0])
 		return os.IsNotExist(err)
@@ -84,7 +57,7 @@ func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
 	}
 	defer got.server.Stop()
 	if got.thread != os.Getpid() { // the main thread is parked, not ended
-		eventually(t, "the end of the thread", func() bool {
+		kittest.Eventually(t, "the end of the thread", func() bool {
 			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", got.thread))
 			return os.IsNotExist(err)
 		})

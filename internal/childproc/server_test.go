@@ -6,35 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 func TestServerStartsAndStops(t *testing.T) {
 	s := start(t)
 	wantAnswer(t, s)
-	if s.Pid() == 0 {
-		t.Error("a running server has no pid")
-	}
-	for range 2 {
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s.Pid() != 0 {
-		t.Error("a stopped server has a pid")
-	}
-	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
-		t.Errorf("its folder is left: %v", err)
-	}
-	if err := s.Exit(); err != nil {
-		t.Errorf("it was killed, not asked: %v", err)
-	}
-	if err := s.Restart(); !errors.Is(err, ErrStopped) {
-		t.Errorf("Restart after Stop: %v", err)
-	}
-	s.Kill() // of a stopped one: nothing
+	kittest.StopsForGood(t, s, ErrStopped)
 }
 
 func TestServerRestartsWhereItWas(t *testing.T) {
@@ -47,13 +28,7 @@ func TestServerRestartsWhereItWas(t *testing.T) {
 		s.Restart,
 		func() error { s.Kill(); return s.Restart() },
 	} {
-		addr, pid := s.Addr(), s.Pid()
-		if err := revive(); err != nil {
-			t.Fatal(err)
-		}
-		if s.Addr() != addr || s.Pid() == pid {
-			t.Errorf("addr %s, pid %d; were %s, %d", s.Addr(), s.Pid(), addr, pid)
-		}
+		kittest.Revives(t, s, revive)
 		wantAnswer(t, s)
 		if _, err := os.Stat(kept); err != nil {
 			t.Error(err)
@@ -64,15 +39,7 @@ func TestServerRestartsWhereItWas(t *testing.T) {
 func TestKilledServerIsGone(t *testing.T) {
 	s := start(t)
 	s.Kill()
-	if s.Pid() != 0 {
-		t.Error("a killed server has a pid")
-	}
-	if _, err := net.Dial("tcp", s.Addr()); err == nil {
-		t.Error("a killed server accepts")
-	}
-	if s.Pause() == nil || s.Resume() == nil {
-		t.Error("a killed server can be paused or resumed")
-	}
+	kittest.IsGone(t, s)
 	if s.Exit() == nil {
 		t.Error("a killed server ended in order")
 	}
@@ -80,37 +47,17 @@ func TestKilledServerIsGone(t *testing.T) {
 
 func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	s := start(t)
-	if err := s.Pause(); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("no SIGSTOP on " + runtime.GOOS)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, s) // the kernel accepts
-	if answered(t, conn, moment) {
-		t.Error("a paused server answers")
-	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	if !heard(t, conn, patience) {
-		t.Error("a resumed server doesn't answer")
-	}
-
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Restart(); err != nil {
-		t.Fatalf("Restart of a paused server: %v", err)
-	}
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil {
-		t.Fatalf("Stop of a paused server: %v", err)
-	}
-	if err := s.Exit(); err != nil {
-		t.Errorf("it was killed, not asked: %v", err)
-	}
+	var conn net.Conn
+	kittest.SilentWhilePaused(t, s, func() {
+		conn = dial(t, s) // the kernel accepts
+		if answered(t, conn, moment) {
+			t.Error("a paused server answers")
+		}
+	}, func() {
+		if !heard(t, conn, kittest.Patience) {
+			t.Error("a resumed server doesn't answer")
+		}
+	})
 }
 
 func TestServerThatCannotStartSaysWhy(t *testing.T) {
@@ -139,23 +86,8 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// While a server is down another program may get its port; a restart waits
-// for it.
 func TestRestartWaitsForItsPort(t *testing.T) {
 	s := start(t)
-	s.Kill()
-	squatter, err := net.Listen("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	restarted := make(chan error, 1)
-	go func() { restarted <- s.Restart() }()
-	eventually(t, "a try to bind", func() bool { return s.Logged("somebody else") })
-	if err := squatter.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-restarted; err != nil {
-		t.Fatal(err)
-	}
+	kittest.WaitsForItsPort(t, s, "somebody else")
 	wantAnswer(t, s)
 }

@@ -11,10 +11,12 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 const (
-	patience = 20 * time.Second       // for what has to happen
+	patience = kittest.Patience
 	moment   = 100 * time.Millisecond // for what must not happen
 )
 
@@ -67,13 +69,4 @@ func one(t *testing.T, db *sql.DB, query string) (n int) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
-}
-
-func await(t *testing.T, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 func TestProxyPassesCutsAndSwallows(t *testing.T) {
@@ -50,7 +52,7 @@ func TestProxyLosesAReply(t *testing.T) {
 		_, err := db.ExecContext(ctx, "INSERT INTO lost VALUES ($1)", 1)
 		ended <- err
 	}()
-	await(t, lost, "the reply")
+	kittest.Await(t, lost, "the reply")
 	if n := one(t, direct, "SELECT count(*) FROM lost"); n != 1 {
 		t.Errorf("it was carried out %d times", n)
 	}

@@ -3,7 +3,6 @@ package pgtest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,15 +151,8 @@ func (s *Server) gone(family []int) {
 }
 
 func eventually(done func() bool) error {
-	timeout := time.After(childproc.StartTimeout)
-	tick := time.NewTicker(childproc.PollInterval)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-timeout:
-			return errors.New("pgtest: processes of the server don't do as they are told")
-		case <-tick.C:
-		}
+	if !childproc.Until(childproc.StartTimeout, childproc.PollInterval, done) {
+		return errors.New("pgtest: processes of the server don't do as they are told")
 	}
 	return nil
 }
@@ -210,18 +202,7 @@ func binaries() (string, error) {
 
 // answers reports whether a PostgreSQL is at addr: it says in one byte whether it would encrypt.
 func answers(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return false
-	}
-	if _, err := conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}); err != nil { // SSLRequest
-		return false
-	}
-	var reply [1]byte
-	n, _ := conn.Read(reply[:])
-	return n == 1 && (reply[0] == 'N' || reply[0] == 'S')
+	sslRequest := []byte{0, 0, 0, 8, 4, 210, 22, 47}
+	reply, _ := childproc.Ask(addr, time.Second, sslRequest, 1)
+	return string(reply) == "N" || string(reply) == "S"
 }

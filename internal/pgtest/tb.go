@@ -1,40 +1,24 @@
 package pgtest
 
-import (
-	"errors"
-
-	"github.com/cacheguard/cacheguard/internal/childproc"
-)
+import "github.com/cacheguard/cacheguard/internal/childproc"
 
 // TB is the part of testing.TB that is needed here.
 type TB = childproc.TB
+
+var kit = childproc.Kit[*Server]{
+	Needs: childproc.Needs{
+		Kit: "pgtest", Server: "a real PostgreSQL",
+		Absent: ErrNoServer, Why: "neither postgres nor psql is on the PATH",
+	},
+	New:   NewServer,
+	Reuse: func(*Server) error { return nil },
+}
 
 // Start starts a server for one test, with extra settings, and stops it when the test ends. Without
 // a PostgreSQL the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
 func Start(tb TB, settings ...string) *Server {
 	tb.Helper()
-	s, err := NewServer(settings...)
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	childproc.ForOneTest(tb, "pgtest", s)
-	return s
-}
-
-func giveUp(tb TB, err error) {
-	tb.Helper()
-	if errors.Is(err, ErrNoServer) {
-		childproc.Missing(tb, "needs a real PostgreSQL", "neither postgres nor psql is on the PATH")
-		return
-	}
-	tb.Fatalf("%s needs a real PostgreSQL: %v", tb.Name(), err)
-}
-
-var shared = childproc.Shared[*Server]{
-	Kit:   "pgtest",
-	Start: func() (*Server, error) { return NewServer() },
-	Reuse: func(*Server) error { return nil },
+	return kit.Start(tb, settings...)
 }
 
 // Shared returns a server that all tests of this process use, with what they have left there, so
@@ -45,12 +29,7 @@ var shared = childproc.Shared[*Server]{
 // TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
-	s, err := shared.Server()
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	return s
+	return kit.Shared(tb)
 }
 
 // Runner is what *testing.M is to TestMain.
@@ -59,4 +38,4 @@ type Runner = childproc.Runner
 // Wrap returns a Runner that runs m and stops the shared server before it returns:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Wrap(m)) }
-func Wrap(m Runner) Runner { return shared.Wrap(m) }
+func Wrap(m Runner) Runner { return kit.Wrap(m) }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
@@ -37,16 +36,7 @@ func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 	defer cancel()
 	c, err := NewCluster(ctx, masters, replicas, args...)
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	tb.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			tb.Errorf("redistest: stop: %v", err)
-		}
-	})
-	return c
+	return childproc.ForOneTest(tb, kit.Needs, c, err)
 }
 
 // NewCluster starts a cluster of so many masters, each with so many replicas,
@@ -59,7 +49,8 @@ func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cl
 		"--cluster-allow-replica-migration", "no", // a master whose slots were moved away stays what it is
 		"--repl-diskless-sync-delay", "0",
 	}, args...)
-	nodes, err := startAll(masters*(1+replicas), func() (*Server, error) { return NewServer(args...) })
+	start := func(int) (*Server, error) { return NewServer(args...) }
+	nodes, err := childproc.StartAll(masters*(1+replicas), start)
 	if err != nil {
 		return nil, err
 	}
@@ -68,36 +59,6 @@ func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cl
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
-}
-
-// startAll starts n servers at the same time: all of them or none.
-func startAll(n int, start func() (*Server, error)) ([]*Server, error) {
-	servers, errs := make([]*Server, n), make([]error, n)
-	var starting sync.WaitGroup
-	for i := range servers {
-		starting.Go(func() { servers[i], errs[i] = start() })
-	}
-	starting.Wait()
-	err := errors.Join(errs...)
-	if err == nil {
-		return servers, nil
-	}
-	if errors.Is(err, ErrNoServer) {
-		err = ErrNoServer
-	}
-	return nil, errors.Join(err, stopAll(servers))
-}
-
-func stopAll(servers []*Server) error {
-	errs := make([]error, len(servers))
-	var stopping sync.WaitGroup
-	for i, s := range servers {
-		if s != nil {
-			stopping.Go(func() { errs[i] = s.Stop() })
-		}
-	}
-	stopping.Wait()
-	return errors.Join(errs...)
 }
 
 // join makes a cluster of the nodes.
@@ -138,16 +99,10 @@ func (c *Cluster) join(ctx context.Context) error {
 }
 
 // Stop ends all nodes for good and removes their files.
-func (c *Cluster) Stop() error { return stopAll(c.nodes) }
+func (c *Cluster) Stop() error { return childproc.StopAll(c.nodes) }
 
 // Addrs are the addresses of all nodes.
-func (c *Cluster) Addrs() []string {
-	addrs := make([]string, len(c.nodes))
-	for i, node := range c.nodes {
-		addrs[i] = node.Addr()
-	}
-	return addrs
-}
+func (c *Cluster) Addrs() []string { return childproc.Addrs(c.nodes) }
 
 // Node is the node at an address, to be killed, paused, resumed or restarted,
 // or nil.

@@ -2,68 +2,30 @@ package redistest
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-const (
-	dialTimeout = 5 * time.Second
-	bufferSize  = 32 << 10 // each way of each connection
-)
+const bufferSize = 32 << 10 // each way of each connection
 
 // conn is one client's connection and the one to the server that belongs to
-// it. Three goroutines: serve owns both and closes them, the other two
-// forward one direction each.
+// it, each direction with a goroutine of its own.
 type conn struct {
+	*faultproxy.Link
 	proxy   *Proxy
-	client  net.Conn
-	server  net.Conn
 	awaited awaited
-
-	end   context.CancelFunc // tells serve to close
-	done  <-chan struct{}    // closed by end
-	ended chan struct{}      // closed when all is over
-	dial  func() (net.Conn, error)
 
 	resp3 bool // of forwardReplies: HELLO 3 was answered
 }
 
-func newConn(p *Proxy, client net.Conn) *conn {
-	ctx, cancel := context.WithCancel(context.Background())
-	dialer := net.Dialer{Timeout: dialTimeout}
-	return &conn{
-		proxy:  p,
-		client: client,
-		end:    cancel,
-		done:   ctx.Done(),
-		ended:  make(chan struct{}),
-		dial:   func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", p.target) },
-	}
-}
-
-func (c *conn) serve() {
-	defer close(c.ended)
-	defer c.proxy.remove(c)
-	defer c.client.Close()
-	defer c.end()
-	if !c.pass(nil) {
-		return
-	}
-	var err error
-	if c.server, err = c.dial(); err != nil {
-		return
-	}
-	var pumps sync.WaitGroup
-	pumps.Go(c.forwardCommands)
-	pumps.Go(c.forwardReplies)
-	<-c.done
-	_ = c.client.Close()
-	_ = c.server.Close()
-	pumps.Wait()
+// carry is the life of a connection.
+func (p *Proxy) carry(l *faultproxy.Link) {
+	c := &conn{Link: l, proxy: p}
+	c.Carry(c.forwardCommands, c.forwardReplies)
 	for _, f := range c.awaited.faults() {
 		f.rearm()
 	}
@@ -71,18 +33,18 @@ func (c *conn) serve() {
 
 // forwardCommands is the way from the client to the server.
 func (c *conn) forwardCommands() {
-	out := bufio.NewWriterSize(c.server, bufferSize)
-	in := &requests{in: bufio.NewReaderSize(flushFirst{c.client, out}, bufferSize)}
+	out := bufio.NewWriterSize(c.Server, bufferSize)
+	in := &requests{in: bufio.NewReaderSize(flushFirst{c.Client, out}, bufferSize)}
 	err := c.commands(in, out)
 	if !errors.Is(err, io.EOF) {
 		c.proxy.note(err)
-		c.end()
+		c.End()
 		return
 	}
 	// The client has nothing more to say, and the server may still be busy
 	// with what it said: forwardReplies sees the end of that.
-	if half, ok := c.server.(interface{ CloseWrite() error }); !ok || out.Flush() != nil || half.CloseWrite() != nil {
-		c.end()
+	if half, ok := c.Server.(interface{ CloseWrite() error }); !ok || out.Flush() != nil || half.CloseWrite() != nil {
+		c.End()
 	}
 }
 
@@ -106,7 +68,7 @@ func (c *conn) commands(in *requests, out *bufio.Writer) error {
 		if err := c.awaited.push(command, fault); err != nil {
 			return err
 		}
-		if !c.slow(out) || !c.pass(out) {
+		if !c.slow(out) || !c.Pass(out.Flush) {
 			return net.ErrClosed
 		}
 		c.proxy.count(command)
@@ -128,7 +90,7 @@ func (c *conn) strikeCommand(f *Fault, in *requests, out *bufio.Writer) (forward
 		return true, nil
 	}
 	if f.action == delayCommand {
-		if !c.await(f.gate) {
+		if !faultproxy.Await(c.Link, f.gate) {
 			return false, net.ErrClosed
 		}
 		return true, nil
@@ -148,9 +110,9 @@ func (c *conn) strikeCommand(f *Fault, in *requests, out *bufio.Writer) (forward
 
 // forwardReplies is the way from the server to the client.
 func (c *conn) forwardReplies() {
-	defer c.end()
-	out := bufio.NewWriterSize(c.client, bufferSize)
-	in := bufio.NewReaderSize(flushFirst{c.server, out}, bufferSize)
+	defer c.End()
+	out := bufio.NewWriterSize(c.Client, bufferSize)
+	in := bufio.NewReaderSize(flushFirst{c.Server, out}, bufferSize)
 	err := c.replies(in, out)
 	c.proxy.note(err)
 	_ = out.Flush() // the connection ends with or without it
@@ -165,11 +127,11 @@ func (c *conn) replies(in *bufio.Reader, client *bufio.Writer) error {
 		}
 		struck := fault != nil && fault.strike()
 		if struck && fault.action == delayReply {
-			if client.Flush() != nil || !c.await(fault.gate) {
+			if client.Flush() != nil || !faultproxy.Await(c.Link, fault.gate) {
 				return net.ErrClosed
 			}
 		}
-		if !c.pass(client) {
+		if !c.Pass(client.Flush) {
 			return net.ErrClosed
 		}
 		if !struck || fault.action != dropReply {
@@ -235,23 +197,6 @@ func isConfirmation(kind string) bool {
 	return false
 }
 
-// pass returns true when nothing swallows the traffic, after a wait if need
-// be, and false if the connection ends first. out is flushed before a wait.
-func (c *conn) pass(out *bufio.Writer) bool {
-	for {
-		lifted := c.proxy.hole.lifted()
-		if lifted == nil {
-			return true
-		}
-		if out != nil && out.Flush() != nil {
-			return false
-		}
-		if !c.await(lifted) {
-			return false
-		}
-	}
-}
-
 // slow makes a command later if the proxy is slow, and returns false if the
 // connection ends first.
 func (c *conn) slow(out *bufio.Writer) bool {
@@ -264,23 +209,7 @@ func (c *conn) slow(out *bufio.Writer) bool {
 	}
 	timer := time.NewTimer(by)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.done:
-		return false
-	}
-}
-
-// await returns true when gate is closed and false if the connection ends
-// first.
-func (c *conn) await(gate <-chan struct{}) bool {
-	select {
-	case <-gate:
-		return true
-	case <-c.done:
-		return false
-	}
+	return faultproxy.Await(c.Link, timer.C)
 }
 
 // flushFirst is a reader that, before it may have to wait for more, sends what

@@ -149,7 +149,7 @@ func (h *Held) Release(ctx context.Context) (any, error) {
 	select {
 	case <-h.struck:
 		c := h.Command()
-		return do(ctx, h.proxy.target, c.Name, c.Args...)
+		return do(ctx, h.proxy.Target(), c.Name, c.Args...)
 	default:
 		return nil, ErrNotStruck
 	}

@@ -10,8 +10,7 @@ import (
 )
 
 func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	lost := p.DropReply(All(IsCommand("SET"), HasKey("k")))
 	w := dial(t, p.Addr())
 
@@ -37,8 +36,7 @@ func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
 // What this fault is for: go-redis retries, finds its own token and reports
 // that somebody else has the lease.
 func TestGoRedisMistakesItsOwnLease(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	lost := p.DropReply(IsCommand("SET"))
 	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.MaxRetries = 1; o.ReadTimeout = 100 * time.Millisecond })
 	got, err := rdb.SetNX(testContext(t), "lease", "mine", time.Minute).Result()
@@ -53,8 +51,7 @@ func TestGoRedisMistakesItsOwnLease(t *testing.T) {
 }
 
 func TestDropReplyWithWhatThen(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 
 	p.DropReply(HasKey("b"), GoOn)
 	w := dial(t, p.Addr())
@@ -71,8 +68,7 @@ func TestDropReplyWithWhatThen(t *testing.T) {
 }
 
 func TestDropCommandNeverArrives(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 
 	lost := p.DropCommand(HasKey("b"))
 	w := dial(t, p.Addr())
@@ -97,9 +93,8 @@ func TestDropCommandNeverArrives(t *testing.T) {
 }
 
 func TestHoldBackAppliesACommandLate(t *testing.T) {
-	s := Shared(t)
+	s, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	script := `redis.call('SET', KEYS[1], ARGV[1]) return {1, 'filled'}`
 
 	fill := p.HoldBack(All(IsEval(script), HasKey("k")), Hangup)
@@ -126,8 +121,7 @@ func TestHoldBackAppliesACommandLate(t *testing.T) {
 }
 
 func TestHoldBackLeavesTheClientWithoutAnAnswer(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	held := p.HoldBack(IsCommand("INCR"))
 	w := dial(t, p.Addr())
 	w.send("INCR n")
@@ -162,9 +156,8 @@ func TestReleaseReportsWhatTheServerSays(t *testing.T) {
 }
 
 func TestDuplicateArrivesTwice(t *testing.T) {
-	s := Shared(t)
+	_, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	twice := p.Duplicate(IsCommand("INCR"))
 	rdb := newClient(t, p.Addr())
 	if n, err := rdb.Incr(ctx, "n").Result(); n != 1 || err != nil {
@@ -180,8 +173,7 @@ func TestDuplicateArrivesTwice(t *testing.T) {
 }
 
 func TestDelayCommand(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	gate := make(chan struct{})
 	delayed := p.DelayCommand(HasKey("b"), gate)
 	w := dial(t, p.Addr())
@@ -197,8 +189,7 @@ func TestDelayCommand(t *testing.T) {
 }
 
 func TestDelayedCommandOfAClientThatGaveUpIsCarriedOut(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	gate := make(chan struct{})
 	delayed := p.DelayCommand(IsCommand("SET"), gate)
 	w := dial(t, p.Addr())
@@ -213,8 +204,7 @@ func TestDelayedCommandOfAClientThatGaveUpIsCarriedOut(t *testing.T) {
 }
 
 func TestDelayReply(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	gate := make(chan struct{})
 	delayed := p.DelayReply(HasKey("b"), gate)
 	w := dial(t, p.Addr())
@@ -228,8 +218,7 @@ func TestDelayReply(t *testing.T) {
 }
 
 func TestFaultsStrikeOnceAndInOrder(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	n := 0
 	third := p.DropReply(func(c Command) bool { // counts without a lock
 		if c.Name == "INCR" {
@@ -248,8 +237,7 @@ func TestFaultsStrikeOnceAndInOrder(t *testing.T) {
 }
 
 func TestDisarm(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	w := dial(t, p.Addr())
 
 	f := p.DropReply(IsCommand("GET"))

@@ -11,11 +11,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 const (
-	patience = 20 * time.Second      // for what has to happen
+	patience = kittest.Patience
 	moment   = 30 * time.Millisecond // for what must not happen
+)
+
+var (
+	await      = kittest.Await
+	eventually = kittest.Eventually
 )
 
 func TestMain(m *testing.M) {
@@ -39,6 +46,13 @@ func newProxy(t *testing.T, target string) *Proxy {
 		}
 	})
 	return p
+}
+
+// sharedProxy is a proxy in front of the shared server.
+func sharedProxy(t *testing.T) (*Server, *Proxy) {
+	t.Helper()
+	s := Shared(t)
+	return s, newProxy(t, s.Addr())
 }
 
 // newClient is a go-redis client that gives up soon and doesn't retry.
@@ -75,6 +89,15 @@ func dial(t *testing.T, addr string) *wire {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return &wire{t: t, conn: conn, in: bufio.NewReader(conn)}
+}
+
+// answered is a connection on which there was an answer.
+func answered(t *testing.T, p *Proxy) *wire {
+	t.Helper()
+	w := dial(t, p.Addr())
+	w.send("PING")
+	w.want("+PONG\r\n")
+	return w
 }
 
 // send writes commands, given as words, in one go.
@@ -131,30 +154,6 @@ func (w *wire) wantEnd() {
 	got, err := w.read(patience)
 	if timeout, ok := err.(net.Error); err == nil || ok && timeout.Timeout() {
 		w.t.Fatalf("got %q, %v, want the end of the connection", got, err)
-	}
-}
-
-func await(t *testing.T, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-}
-
-// eventually waits for the state of something outside this process.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
 	}
 }
 

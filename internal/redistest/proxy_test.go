@@ -17,33 +17,24 @@ import (
 )
 
 func TestCutClosesAllAndTakesNew(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	var wires []*wire
 	for range 5 {
-		w := dial(t, p.Addr())
-		w.send("PING")
-		w.want("+PONG\r\n")
-		wires = append(wires, w)
+		wires = append(wires, answered(t, p))
 	}
 	p.Cut()
 	for _, w := range wires {
 		w.wantEnd()
 	}
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	answered(t, p)
 }
 
 func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	old := dial(t, p.Addr())
 	old.send("SUBSCRIBE c")
 	old.want(confirmation("*", "subscribe", "c", 1))
-	busy := dial(t, p.Addr())
-	busy.send("PING")
-	busy.want("+PONG\r\n")
+	busy := answered(t, p)
 
 	p.Blackhole(true)
 	p.Blackhole(true)
@@ -68,8 +59,7 @@ func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
 
 // What went through before the blackhole is not caught in it.
 func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	p.DropCommand(func(c Command) bool {
 		p.Blackhole(HasKey("b")(c))
 		return false
@@ -83,8 +73,7 @@ func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
 }
 
 func TestClientsThatLeaveAreForgotten(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	p.DropReply(HasKey("lost"))
 	p.DropCommand(HasKey("dropped"))
 	for _, command := range []string{"SET k v", "SET lost v", "SET dropped v", "BLPOP list 0", "SUBSCRIBE c"} {
@@ -97,21 +86,14 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 	eventually(t, "the commands", func() bool {
 		return p.Counts()["SET"] == 2 && p.Counts()["BLPOP"] == 1 && p.Counts()["SUBSCRIBE"] == 1
 	})
-	eventually(t, "the end of the connections", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.conns) == 0
-	})
+	eventually(t, "the end of the connections", func() bool { return p.Links() == 0 })
 	wantValue(t, s, "k", "v")
 	wantValue(t, s, "lost", "v")
 }
 
 func TestCutInsideABlackhole(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	s, p := sharedProxy(t)
+	w := answered(t, p)
 	f := p.DropReply(IsCommand("SET"))
 	p.Blackhole(true)
 	w.send("SET k v")
@@ -126,11 +108,8 @@ func TestCutInsideABlackhole(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	_, p := sharedProxy(t)
+	w := answered(t, p)
 	for range 2 {
 		if err := p.Refuse(true); err != nil {
 			t.Fatal(err)
@@ -146,9 +125,7 @@ func TestRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fresh := dial(t, p.Addr())
-	fresh.send("PING")
-	fresh.want("+PONG\r\n")
+	answered(t, p)
 }
 
 func TestCloseEndsEverything(t *testing.T) {
@@ -207,23 +184,18 @@ func TestCloseReportsABreachOfProtocol(t *testing.T) {
 func TestProxyWithoutAServer(t *testing.T) {
 	s := Start(t)
 	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w := answered(t, p)
 	s.Kill()
 	w.wantEnd()
 	dial(t, p.Addr()).wantEnd()
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	w = dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w = answered(t, p)
 }
 
 func TestCounts(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	p.DropCommand(HasKey("dropped"), GoOn)
 	w := dial(t, p.Addr())
 	w.send("get a", "GET b", "SET dropped v", "PING")
@@ -239,8 +211,7 @@ func TestCounts(t *testing.T) {
 
 // A client may write a whole pipeline before it reads the first reply.
 func TestLongPipeline(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	w := dial(t, p.Addr())
 	const n = 20_000
 	w.send("SET k " + strings.Repeat("x", 1000))
@@ -253,9 +224,8 @@ func TestLongPipeline(t *testing.T) {
 }
 
 func TestBigValuesStream(t *testing.T) {
-	s := Shared(t)
+	s, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	rdb := newClient(t, p.Addr())
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
 	if err := rdb.Set(ctx, "k", big, 0).Err(); err != nil {
@@ -285,9 +255,8 @@ func TestBigValuesStream(t *testing.T) {
 // Everybody at once, with pipelines, transactions and subscribers: each gets
 // its own replies.
 func TestManyClients(t *testing.T) {
-	s := Shared(t)
+	_, p := sharedProxy(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
 	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.PoolSize = 8; o.MaxRetries = 3 })
 	subscription := rdb.Subscribe(ctx, "c")
 	defer subscription.Close()
@@ -325,8 +294,7 @@ func TestManyClients(t *testing.T) {
 }
 
 func TestPredicatesRunOneAtATime(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	var inside atomic.Bool
 	p.DropCommand(func(Command) bool {
 		if inside.Swap(true) {
@@ -399,11 +367,8 @@ func BenchmarkGet(b *testing.B) {
 // What a client sent is carried out late, also when it has given up.
 func TestSlowIsLateAndNotLost(t *testing.T) {
 	const late = 100 * time.Millisecond
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
-	w := dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	s, p := sharedProxy(t)
+	w := answered(t, p)
 	p.Slow(late)
 	began := time.Now()
 	w.send("SET k v")
@@ -415,7 +380,5 @@ func TestSlowIsLateAndNotLost(t *testing.T) {
 		t.Errorf("a command was carried out after %v, want %v at least", took, late)
 	}
 	p.Slow(0)
-	w = dial(t, p.Addr())
-	w.send("PING")
-	w.want("+PONG\r\n")
+	w = answered(t, p)
 }

@@ -13,8 +13,7 @@ import (
 func TestRepliesAmongMessages(t *testing.T) {
 	for version, kind := range map[int]string{2: "*", 3: ">"} {
 		t.Run(fmt.Sprintf("RESP%d", version), func(t *testing.T) {
-			s := Shared(t)
-			p := newProxy(t, s.Addr())
+			s, p := sharedProxy(t)
 			w := subscriberWire(t, p, version)
 			publisher := dial(t, s.Addr())
 			publish := func() {
@@ -101,8 +100,7 @@ func confirmation(kind, verb, channel string, n int) string {
 
 // Messages in a list look like messages on the wire, in RESP3 only on paper.
 func TestListsThatLookLikeMessages(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	_, p := sharedProxy(t)
 	w := subscriberWire(t, p, 3)
 	w.send("RPUSH list message a hi", "SUBSCRIBE a")
 	w.want(":3\r\n", confirmation(">", "subscribe", "a", 1))
@@ -113,8 +111,7 @@ func TestListsThatLookLikeMessages(t *testing.T) {
 }
 
 func TestInvalidationsAreNoReplies(t *testing.T) {
-	s := Shared(t)
-	p := newProxy(t, s.Addr())
+	s, p := sharedProxy(t)
 	w := subscriberWire(t, p, 3)
 	w.send("CLIENT TRACKING ON", "GET k")
 	w.want("+OK\r\n", "_\r\n")
@@ -131,9 +128,8 @@ func TestInvalidationsAreNoReplies(t *testing.T) {
 func TestGoRedisSubscribesThroughTheProxy(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
-			s := Shared(t)
+			_, p := sharedProxy(t)
 			ctx := testContext(t)
-			p := newProxy(t, s.Addr())
 			rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.Protocol = protocol })
 			subscription := rdb.Subscribe(ctx, "c")
 			defer subscription.Close()

@@ -38,16 +38,7 @@ func StartSentinel(tb TB, replicas, sentinels int) *Sentinel {
 	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 	defer cancel()
 	s, err := NewSentinel(ctx, replicas, sentinels)
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	tb.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			tb.Errorf("redistest: stop: %v", err)
-		}
-	})
-	return s
+	return childproc.ForOneTest(tb, kit.Needs, s, err)
 }
 
 // NewSentinel starts a master with so many replicas and so many sentinels,
@@ -60,7 +51,7 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 	}
 	s := &Sentinel{servers: []*Server{master}}
 	port := strconv.Itoa(master.Port())
-	followers, err := startAll(replicas, func() (*Server, error) {
+	followers, err := childproc.StartAll(replicas, func(int) (*Server, error) {
 		return NewServer("--repl-diskless-sync-delay", "0", "--replicaof", childproc.Loopback+" "+port)
 	})
 	if err != nil {
@@ -71,7 +62,9 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 	if err := until(ctx, func() error { return s.allFollow(ctx, master, replicas) }); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	s.sentinels, err = startAll(sentinels, func() (*Server, error) { return newSentinel(port, sentinels/2+1) })
+	s.sentinels, err = childproc.StartAll(sentinels, func(int) (*Server, error) {
+		return newSentinel(port, sentinels/2+1)
+	})
 	if err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -110,26 +103,14 @@ func newSentinel(masterPort string, quorum int) (*Server, error) {
 
 // Stop ends all for good and removes their files.
 func (s *Sentinel) Stop() error {
-	return errors.Join(stopAll(s.sentinels), stopAll(s.servers))
+	return errors.Join(childproc.StopAll(s.sentinels), childproc.StopAll(s.servers))
 }
 
 // Addrs are the addresses of the sentinels.
-func (s *Sentinel) Addrs() []string {
-	addrs := make([]string, len(s.sentinels))
-	for i, sentinel := range s.sentinels {
-		addrs[i] = sentinel.Addr()
-	}
-	return addrs
-}
+func (s *Sentinel) Addrs() []string { return childproc.Addrs(s.sentinels) }
 
 // Servers are the addresses of the master and its replicas.
-func (s *Sentinel) Servers() []string {
-	addrs := make([]string, len(s.servers))
-	for i, server := range s.servers {
-		addrs[i] = server.Addr()
-	}
-	return addrs
-}
+func (s *Sentinel) Servers() []string { return childproc.Addrs(s.servers) }
 
 // Node is the server or the sentinel at an address, to be killed, paused,
 // resumed or restarted, or nil.

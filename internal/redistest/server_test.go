@@ -2,13 +2,12 @@ package redistest
 
 import (
 	"errors"
-	"net"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 func TestServerStartsAndStops(t *testing.T) {
@@ -17,28 +16,7 @@ func TestServerStartsAndStops(t *testing.T) {
 	if err := rdb.Set(testContext(t), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if s.Pid() == 0 {
-		t.Error("a running server has no pid")
-	}
-	dir := s.Dir()
-	for range 2 {
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s.Pid() != 0 {
-		t.Error("a stopped server has a pid")
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("working directory is left: %v", err)
-	}
-	if _, err := net.Dial("tcp", s.Addr()); err == nil {
-		t.Error("a stopped server accepts")
-	}
-	if err := s.Restart(); !errors.Is(err, ErrStopped) {
-		t.Errorf("Restart after Stop: %v", err)
-	}
-	s.Kill() // of a stopped one: nothing
+	kittest.StopsForGood(t, s, ErrStopped)
 }
 
 func TestServerRestartsEmptyOnItsPort(t *testing.T) {
@@ -51,13 +29,7 @@ func TestServerRestartsEmptyOnItsPort(t *testing.T) {
 		if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		addr, pid := s.Addr(), s.Pid()
-		if err := revive(); err != nil {
-			t.Fatal(err)
-		}
-		if s.Addr() != addr || s.Pid() == pid {
-			t.Errorf("addr %s, pid %d; were %s, %d", s.Addr(), s.Pid(), addr, pid)
-		}
+		kittest.Revives(t, s, revive)
 		wantValue(t, s, "k", "")
 		// The connections in the pool are dead; the next call may meet one.
 		_ = rdb.Ping(ctx)
@@ -67,47 +39,17 @@ func TestServerRestartsEmptyOnItsPort(t *testing.T) {
 func TestKilledServerRefuses(t *testing.T) {
 	s := Start(t)
 	s.Kill()
-	if s.Pid() != 0 {
-		t.Error("a killed server has a pid")
-	}
-	if _, err := net.Dial("tcp", s.Addr()); err == nil {
-		t.Error("a killed server accepts")
-	}
-	if s.Pause() == nil || s.Resume() == nil {
-		t.Error("a killed server can be paused or resumed")
-	}
+	kittest.IsGone(t, s)
 }
 
 func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	s := Start(t)
-	if err := s.Pause(); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("no SIGSTOP on " + runtime.GOOS)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	w := dial(t, s.Addr()) // the kernel accepts
-	w.send("SET k v")
-	w.wantSilence()
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	w.want("+OK\r\n")
-
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Restart(); err != nil {
-		t.Fatalf("Restart of a paused server: %v", err)
-	}
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil {
-		t.Fatalf("Stop of a paused server: %v", err)
-	}
-	if err := s.Exit(); err != nil {
-		t.Errorf("it was killed, not asked: %v", err)
-	}
+	var w *wire
+	kittest.SilentWhilePaused(t, s, func() {
+		w = dial(t, s.Addr()) // the kernel accepts
+		w.send("SET k v")
+		w.wantSilence()
+	}, func() { w.want("+OK\r\n") })
 }
 
 func TestServerTakesArguments(t *testing.T) {
@@ -149,23 +91,8 @@ func TestNoServerOnThePath(t *testing.T) {
 	}
 }
 
-// While a server is down another program may get its port; a restart waits
-// for it.
 func TestRestartWaitsForItsPort(t *testing.T) {
 	s := Start(t)
-	s.Kill()
-	squatter, err := net.Listen("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	restarted := make(chan error, 1)
-	go func() { restarted <- s.Restart() }()
-	eventually(t, "a try to bind", func() bool { return s.Logged("Address already in use") })
-	if err := squatter.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-restarted; err != nil {
-		t.Fatal(err)
-	}
+	kittest.WaitsForItsPort(t, s, "Address already in use")
 	wantValue(t, s, "k", "")
 }

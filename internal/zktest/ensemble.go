@@ -1,10 +1,8 @@
 package zktest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
@@ -17,16 +15,7 @@ type Ensemble struct{ Servers []*Server }
 func StartEnsemble(tb TB, n int, args ...string) *Ensemble {
 	tb.Helper()
 	e, err := NewEnsemble(n, args...)
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	tb.Cleanup(func() {
-		if err := e.Stop(); err != nil {
-			tb.Errorf("zktest: stop: %v", err)
-		}
-	})
-	return e
+	return childproc.ForOneTest(tb, kit.Needs, e, err)
 }
 
 // NewEnsemble starts n servers, with the same arguments each, and returns once all serve.
@@ -44,40 +33,19 @@ func NewEnsemble(n int, args ...string) (*Ensemble, error) {
 		lines = append(lines, fmt.Sprintf("server.%d=%s:%d:%d", i+1, childproc.Loopback, ports[0], ports[1]))
 	}
 	args = append(lines, args...)
-	servers, errs := make([]*Server, n), make([]error, n)
-	var starting sync.WaitGroup
-	for i := range n {
-		starting.Go(func() { servers[i], errs[i] = newServer(i+1, args) }) // none serves before there is a majority
+	// None serves before there is a majority.
+	servers, err := childproc.StartAll(n, func(i int) (*Server, error) { return newServer(i+1, args) })
+	if err != nil {
+		return nil, err
 	}
-	starting.Wait()
-	e := &Ensemble{servers}
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, e.Stop())
-	}
-	return e, nil
+	return &Ensemble{servers}, nil
 }
 
 // Stop ends all servers for good and removes their files.
-func (e *Ensemble) Stop() error {
-	errs := make([]error, len(e.Servers))
-	var stopping sync.WaitGroup
-	for i, s := range e.Servers {
-		if s != nil {
-			stopping.Go(func() { errs[i] = s.Stop() })
-		}
-	}
-	stopping.Wait()
-	return errors.Join(errs...)
-}
+func (e *Ensemble) Stop() error { return childproc.StopAll(e.Servers) }
 
 // Addrs are the addresses of all servers.
-func (e *Ensemble) Addrs() []string {
-	var addrs []string
-	for _, s := range e.Servers {
-		addrs = append(addrs, s.Addr())
-	}
-	return addrs
-}
+func (e *Ensemble) Addrs() []string { return childproc.Addrs(e.Servers) }
 
 // Leader is the server that says that it leads, or nil if none does just now.
 func (e *Ensemble) Leader() *Server {

@@ -2,70 +2,38 @@ package zktest
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-const dialTimeout = 5 * time.Second
-
-// link is one client's connection and the one to the server that belongs to it. serve owns both and
-// closes them; two more goroutines forward one direction each.
+// link is one client's connection and the one to the server that belongs to it.
 type link struct {
-	proxy  *Proxy
-	client net.Conn
-	server net.Conn
-
-	end   context.CancelFunc // tells serve to close
-	done  <-chan struct{}    // closed by end
-	ended chan struct{}      // closed when all is over
-	dial  func() (net.Conn, error)
+	*faultproxy.Link
+	proxy *Proxy
 
 	mu     sync.Mutex       // guards doomed
 	doomed map[int32]*Fault // requests whose reply is to be lost, by their numbers
 }
 
-func newLink(p *Proxy, client net.Conn) *link {
-	ctx, cancel := context.WithCancel(context.Background())
-	dialer := net.Dialer{Timeout: dialTimeout}
-	return &link{
-		proxy: p, client: client,
-		end: cancel, done: ctx.Done(), ended: make(chan struct{}),
-		dial:   func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", p.target) },
-		doomed: make(map[int32]*Fault),
-	}
-}
-
-func (l *link) serve() {
-	defer close(l.ended)
-	defer l.proxy.remove(l)
-	defer l.client.Close()
-	defer l.end()
-	if !l.pass() {
-		return
-	}
-	var err error
-	if l.server, err = l.dial(); err != nil {
-		return
-	}
-	var pumps sync.WaitGroup
-	pumps.Go(func() { l.forward(l.client, l.server, l.request) })
-	pumps.Go(func() { l.forward(l.server, l.client, l.reply) })
-	<-l.done
-	_ = l.client.Close()
-	_ = l.server.Close()
-	pumps.Wait()
+// carry is the life of a connection.
+func (p *Proxy) carry(of *faultproxy.Link) {
+	l := &link{Link: of, proxy: p, doomed: make(map[int32]*Fault)}
+	l.Carry(
+		func() { l.forward(l.Client, l.Server, l.request) },
+		func() { l.forward(l.Server, l.Client, l.reply) },
+	)
 }
 
 // forward copies frames until either side ends, or look says that one doesn't pass.
 func (l *link) forward(from, to net.Conn, look func(frame []byte) bool) {
-	defer l.end()
+	defer l.End()
 	in := bufio.NewReader(from)
 	for first := true; ; first = false {
 		frame, err := readFrame(in)
-		if err != nil || !first && !look(frame) || !l.pass() {
+		if err != nil || !first && !look(frame) || !l.Pass() {
 			return
 		}
 		if _, err := to.Write(frame); err != nil {
@@ -99,27 +67,12 @@ func (l *link) reply(frame []byte) bool {
 		return true
 	}
 	if f.then == Hangup {
-		l.end()
-		_ = l.client.Close() // before anybody hears that the reply is lost
+		l.End()
+		_ = l.Client.Close() // before anybody hears that the reply is lost
 	}
 	close(f.struck)
 	if f.then == Silence {
-		_, _ = io.Copy(io.Discard, l.server)
+		_, _ = io.Copy(io.Discard, l.Server)
 	}
 	return false
-}
-
-// pass waits for the end of a blackhole, and reports whether the link still stands.
-func (l *link) pass() bool {
-	for {
-		lifted := l.proxy.lifted()
-		if lifted == nil {
-			return true
-		}
-		select {
-		case <-lifted:
-		case <-l.done:
-			return false
-		}
-	}
 }

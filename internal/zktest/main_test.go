@@ -6,13 +6,19 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 const (
-	patience = 20 * time.Second       // for what has to happen
-	moment   = 30 * time.Millisecond  // for what must not happen
-	session  = 10 * time.Second       // what clients ask for
-	brief    = 500 * time.Millisecond // a session that ends soon
+	moment  = 30 * time.Millisecond  // for what must not happen
+	session = 10 * time.Second       // what clients ask for
+	brief   = 500 * time.Millisecond // a session that ends soon
+)
+
+var (
+	await      = kittest.Await
+	eventually = kittest.Eventually
 )
 
 func TestMain(m *testing.M) {
@@ -39,30 +45,6 @@ func client(t *testing.T, addr string, timeout time.Duration) *zk.Conn {
 	}
 	t.Cleanup(conn.Close)
 	return conn
-}
-
-func await(t *testing.T, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-}
-
-// eventually waits for the state of something outside this process.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // create makes an ephemeral node.

@@ -2,14 +2,13 @@ package zktest
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
+	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 func TestServerServesAndStops(t *testing.T) {
@@ -27,9 +26,7 @@ func TestServerServesAndStops(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := net.Dial("tcp", s.Addr()); err == nil {
-		t.Error("a stopped server accepts")
-	}
+	kittest.IsGone(t, s)
 	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
 		t.Errorf("its folder is left: %v", err)
 	}
@@ -121,20 +118,7 @@ func TestArgumentsAreLinesOrProperties(t *testing.T) {
 
 func TestRestartWaitsForItsPort(t *testing.T) {
 	s := Start(t)
-	s.Kill()
-	squatter, err := net.Listen("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	restarted := make(chan error, 1)
-	go func() { restarted <- s.Restart() }()
-	eventually(t, "a try to bind", func() bool { return s.Logged("Address already in use") })
-	if err := squatter.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-restarted; err != nil {
-		t.Fatal(err)
-	}
+	kittest.WaitsForItsPort(t, s, "Address already in use")
 	create(t, client(t, s.Addr(), session), "/a")
 }
 
@@ -149,38 +133,20 @@ func TestSharedIsOneServerThatComesBack(t *testing.T) {
 	}
 }
 
-// verdict is a TB that notes what it is told and goes on.
-type verdict struct{ skipped, failed string }
-
-func (*verdict) Helper()                             {}
-func (*verdict) Name() string                        { return "TestX" }
-func (*verdict) Cleanup(func())                      {}
-func (v *verdict) Skipf(format string, args ...any)  { v.skipped = fmt.Sprintf(format, args...) }
-func (v *verdict) Fatalf(format string, args ...any) { v.failed = fmt.Sprintf(format, args...) }
-func (v *verdict) Errorf(format string, args ...any) { v.failed = fmt.Sprintf(format, args...) }
-
 func TestWithoutJavaTestsAreSkippedOrFail(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := NewServer(); !errors.Is(err, ErrNoServer) {
 		t.Errorf("got %v, want ErrNoServer", err)
 	}
-	for env, fails := range map[string]bool{"": false, "full": true} {
-		t.Setenv("CACHEGUARD_TEST", env)
-		var v verdict
-		if s := Start(&v); s != nil {
+	kittest.SkipsOrFails(t, func(v *kittest.Verdict) {
+		if s := Start(v); s != nil {
 			t.Fatal("a server without java")
 		}
-		if (v.failed != "") != fails || (v.skipped != "") == fails {
-			t.Errorf("skipped %q, failed %q", v.skipped, v.failed)
-		}
-	}
+	})
 }
 
 func TestStoppedProxyRefusesForGood(t *testing.T) {
-	p, err := NewProxy("127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := StartProxy(t, "127.0.0.1:1")
 	p.Close()
 	if err := p.Refuse(false); !errors.Is(err, childproc.ErrStopped) {
 		t.Errorf("got %v, want ErrStopped", err)

@@ -1,30 +1,16 @@
 package zktest
 
-import (
-	"errors"
-
-	"github.com/cacheguard/cacheguard/internal/childproc"
-)
+import "github.com/cacheguard/cacheguard/internal/childproc"
 
 // TB is the part of testing.TB that is needed here.
 type TB = childproc.TB
 
-// Start starts a ZooKeeper for one test, with extra arguments, and stops it when the test ends.
-// Without a ZooKeeper the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
-func Start(tb TB, args ...string) *Server {
-	tb.Helper()
-	s, err := NewServer(args...)
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	childproc.ForOneTest(tb, "zktest", s)
-	return s
-}
-
-var shared = childproc.Shared[*Server]{
-	Kit:   "zktest",
-	Start: func() (*Server, error) { return NewServer() },
+var kit = childproc.Kit[*Server]{
+	Needs: childproc.Needs{
+		Kit: "zktest", Server: "a real ZooKeeper",
+		Absent: ErrNoServer, Why: "there is no java on the PATH, or no zookeeper.jar",
+	},
+	New: NewServer,
 	Reuse: func(s *Server) error {
 		if s.Pid() == 0 {
 			return s.Restart()
@@ -32,6 +18,13 @@ var shared = childproc.Shared[*Server]{
 		_ = s.Resume() // one that isn't paused takes no harm, and elsewhere it can't be paused
 		return nil
 	},
+}
+
+// Start starts a ZooKeeper for one test, with extra arguments, and stops it when the test ends.
+// Without a ZooKeeper the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or soak.
+func Start(tb TB, args ...string) *Server {
+	tb.Helper()
+	return kit.Start(tb, args...)
 }
 
 // Shared returns a ZooKeeper that all tests of this process use, with what others have left in it.
@@ -42,12 +35,7 @@ var shared = childproc.Shared[*Server]{
 // TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
-	s, err := shared.Server()
-	if err != nil {
-		giveUp(tb, err)
-		return nil
-	}
-	return s
+	return kit.Shared(tb)
 }
 
 // Runner is what *testing.M is to TestMain.
@@ -56,13 +44,4 @@ type Runner = childproc.Runner
 // Wrap returns a Runner that runs m and stops the shared server before it returns:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(zktest.Wrap(m)) }
-func Wrap(m Runner) Runner { return shared.Wrap(m) }
-
-func giveUp(tb TB, err error) {
-	tb.Helper()
-	if errors.Is(err, ErrNoServer) {
-		childproc.Missing(tb, "needs a real ZooKeeper", "there is no java on the PATH, or no zookeeper.jar")
-		return
-	}
-	tb.Fatalf("%s needs a real ZooKeeper: %v", tb.Name(), err)
-}
+func Wrap(m Runner) Runner { return kit.Wrap(m) }

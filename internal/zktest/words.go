@@ -1,13 +1,12 @@
 package zktest
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 // askTimeout is for a server that accepts and doesn't answer.
@@ -31,20 +30,6 @@ func (s *Server) Figure(name string) (int64, error) {
 }
 
 func ask(addr, word string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(askTimeout)); err != nil {
-		return "", err
-	}
-	if _, err := conn.Write([]byte(word)); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(conn)
+	answer, err := childproc.Ask(addr, askTimeout, []byte(word), most)
 	return string(answer), err
 }

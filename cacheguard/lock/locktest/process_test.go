@@ -11,6 +11,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
+	"github.com/cacheguard/cacheguard/internal/suitetest"
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
@@ -303,26 +304,11 @@ func TestProcessCasesFailBrokenLockers(t *testing.T) {
 	for name, m := range processMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range locktest.Cases() {
-				if c.Name != m.caught {
-					continue
-				}
-				r := &recorder{}
-				for tries := 0; len(r.failures) == 0 && tries < 5; tries++ { // a signal comes when it comes
-					f := serverFleet(t, name)
-					r.record(func() { c.Run(r, f) })
-				}
-				switch {
-				case len(r.failures) == 0:
-					t.Errorf("case %q passes", c.Name)
-				case !strings.Contains(r.failures[0], c.Rule):
-					t.Errorf("case %q fails without naming its rule: %s", c.Name, r.failures[0])
-				default:
-					t.Log(r.failures[0])
-				}
-				return
-			}
-			t.Errorf("there is no case %q", m.caught)
+			// A signal comes when it comes.
+			suite().Fails(t, m.caught, 5, func(c suitetest.Case[locktest.Fleet]) *suitetest.Recorder {
+				f := serverFleet(t, name)
+				return suitetest.Record(func(r *suitetest.Recorder) { c.Run(r, f) })
+			})
 		})
 	}
 }

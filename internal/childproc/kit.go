@@ -1,0 +1,118 @@
+package childproc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Stopper is a server, or several.
+type Stopper interface{ Stop() error }
+
+// Needs says what the tests of a kit need.
+type Needs struct {
+	Kit    string // the package, for what is printed
+	Server string // "a real Redis"
+	Absent error  // what is returned where there is none
+	Why    string // there is none: "there is no redis-server on the PATH"
+}
+
+// ForOneTest has what was just started be stopped when the test ends. If err says that it could not
+// be started because there is none, the test is skipped, or fails if it runs under
+// CACHEGUARD_TEST=full or soak; for any other error it fails.
+func ForOneTest[S Stopper](tb TB, needs Needs, server S, err error) S {
+	tb.Helper()
+	if err != nil {
+		needs.giveUp(tb, err)
+		return *new(S)
+	}
+	tb.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			tb.Errorf("%s: stop: %v", needs.Kit, err)
+		}
+	})
+	return server
+}
+
+func (n Needs) giveUp(tb TB, err error) {
+	tb.Helper()
+	if errors.Is(err, n.Absent) {
+		Missing(tb, "needs "+n.Server, n.Why)
+		return
+	}
+	tb.Fatalf("%s needs %s: %v", tb.Name(), n.Server, err)
+}
+
+// Kit gives tests the servers of one kind.
+type Kit[S Stopper] struct {
+	Needs
+	New   func(args ...string) (S, error) // starts a server
+	Reuse func(S) error                   // makes a server that others have used fit for the next test
+
+	mu      sync.Mutex // guards what follows, also while a server starts: others have to wait for it
+	shared  S
+	running bool
+}
+
+// Start starts a server for one test, see ForOneTest.
+func (k *Kit[S]) Start(tb TB, args ...string) S {
+	tb.Helper()
+	server, err := k.New(args...)
+	return ForOneTest(tb, k.Needs, server, err)
+}
+
+// Shared returns the one server of a test process, started or made ready: starting one for each of
+// some hundred tests would take longer than the tests. It ends with the test process on Linux;
+// elsewhere, and where goroutines are counted, TestMain has to wrap its tests.
+func (k *Kit[S]) Shared(tb TB) S {
+	tb.Helper()
+	server, err := k.ready()
+	if err != nil {
+		k.giveUp(tb, err)
+		return *new(S)
+	}
+	return server
+}
+
+func (k *Kit[S]) ready() (S, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running {
+		return k.shared, k.Reuse(k.shared)
+	}
+	server, err := k.New()
+	if err == nil {
+		k.shared, k.running = server, true
+	}
+	return server, err
+}
+
+// stop stops the shared server, if there is one.
+func (k *Kit[S]) stop() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.running {
+		return nil
+	}
+	k.running = false
+	return k.shared.Stop()
+}
+
+// Runner is what *testing.M is to TestMain.
+type Runner interface{ Run() int }
+
+// Wrap returns a Runner that runs m and stops the shared server before it returns.
+func (k *Kit[S]) Wrap(m Runner) Runner { return runner(func() int { return k.run(m) }) }
+
+func (k *Kit[S]) run(m Runner) int {
+	code := m.Run()
+	if err := k.stop(); err != nil && code == 0 {
+		fmt.Printf("%s: stop of the shared server: %v\n", k.Kit, err)
+		return 1
+	}
+	return code
+}
+
+type runner func() int
+
+func (r runner) Run() int { return r() }

@@ -1,0 +1,101 @@
+// Package kittest is what the tests of childproc, and of the packages that start servers by it,
+// have in common: what each server must do, and how each package treats tests and programs.
+package kittest
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Patience is for what has to happen.
+const Patience = 20 * time.Second
+
+// Await waits for what has to happen.
+func Await(t *testing.T, happened <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(Patience):
+		t.Fatalf("still waiting for %s", what)
+	}
+}
+
+// Eventually waits for the state of something outside this process.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	timeout := time.After(Patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-timeout:
+			t.Fatalf("still waiting for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// OnlyTestsImportTesting looks at the package in this folder: a program that imports it must not
+// get the flags of go test.
+func OnlyTestsImportTesting(t *testing.T) {
+	t.Helper()
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := file.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range parsed.Imports {
+			if path := imported.Path.Value; strings.HasPrefix(path, `"testing`) {
+				t.Errorf("%s imports %s", name, path)
+			}
+		}
+	}
+}
+
+// Verdict is a TB that notes what it is told and goes on.
+type Verdict struct{ Skipped, Failed string }
+
+// The methods of a TB.
+func (*Verdict) Helper()                             {}
+func (*Verdict) Name() string                        { return "TestX" }
+func (*Verdict) Cleanup(func())                      {}
+func (v *Verdict) Skipf(format string, args ...any)  { v.Skipped = fmt.Sprintf(format, args...) }
+func (v *Verdict) Fatalf(format string, args ...any) { v.Failed = fmt.Sprintf(format, args...) }
+func (v *Verdict) Errorf(format string, args ...any) { v.Failed = fmt.Sprintf(format, args...) }
+
+// SkipsOrFails has a test miss something, which skips it, or fails it if CACHEGUARD_TEST asks for
+// every test. What it says then has these words.
+func SkipsOrFails(t *testing.T, miss func(v *Verdict), words ...string) {
+	for env, fails := range map[string]bool{
+		"": false, "quick": false, "fullish": false,
+		"full": true, "soak": true, "other,full": true, "full, soak": true,
+	} {
+		t.Run(env, func(t *testing.T) {
+			t.Setenv("CACHEGUARD_TEST", env)
+			var v Verdict
+			miss(&v)
+			if (v.Failed != "") != fails || (v.Skipped != "") == fails {
+				t.Errorf("skipped %q, failed %q", v.Skipped, v.Failed)
+			}
+			said := v.Skipped + v.Failed
+			for _, w := range append(words, "TestX") {
+				if !strings.Contains(said, w) || strings.Contains(said, "\n") {
+					t.Errorf("says %q", said)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package eventcount
+
+import "github.com/cacheguard/cacheguard/cacheguard"
+
+// Name is what a metric is called: by Prometheus, after a namespace, and by OpenTelemetry, after
+// "cacheguard.". Unit is what OpenTelemetry says that it counts.
+type Name struct{ Prometheus, OTel, Unit string }
+
+// Metric is one or several numbers of a cache that are exported under one name.
+type Metric struct {
+	Name
+	Help  string
+	Label string  // of the words, with Prometheus; "" if there is one number
+	Of    []Value // in the order of their words
+}
+
+// Value is a number of a metric, and its word if the metric has several.
+type Value struct {
+	Number
+	Word string
+}
+
+// Metrics has no OTel name for loads: there, the histogram of their durations counts them.
+var Metrics = []Metric{
+	{Name{"requests_total", "requests", "{request}"},
+		"Answers to callers, by how they were found; failed: an error that is no 'not found'.",
+		"result", []Value{
+			{Hit, "hit"}, {NegativeHit, "negative_hit"},
+			{LocalHit, "local_hit"}, {LocalNegativeHit, "local_negative_hit"},
+			{Stale, "stale"}, {Coalesced, "coalesced"}, {Loaded, "loaded"}, {Failed, "failed"},
+		}},
+	{Name{"misses_total", "misses", "{miss}"},
+		"Reads of the store that found nothing to serve.", "", one(miss)},
+	{Name{"loads_total", "", ""},
+		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits.",
+		Outcome, []Value{
+			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"}, {loadAudit, "audit"},
+		}},
+	{Name{"late_loads_total", "loads.late", "{load}"},
+		"Loads that returned after they had been given up.", "", one(loadLate)},
+	{Name{"fills_total", "fills", "{fill}"},
+		"Results of loads by whether they were stored; refused: the lease was lost; " +
+			"not_stored: by the load's wish, or it can't be.",
+		"result", []Value{
+			{fillStored, "stored"}, {fillRefused, "refused"},
+			{fillUnknown, "unknown"}, {notStored, "not_stored"},
+		}},
+	{Name{"lease_requests_total", "leases.asked", "{lease}"},
+		"Leases that were asked for.", "", one(leaseAsked)},
+	{Name{"lease_grants_total", "leases.granted", "{lease}"},
+		"Leases that were granted.", "", one(leaseGranted)},
+	{Name{"lease_renewals_total", "leases.renewed", "{renewal}"},
+		"Leases that were renewed.", "", one(leaseRenewed)},
+	{Name{"lost_leases_total", "leases.lost", "{lease}"},
+		"Leases that were lost under a running load.", "", one(leaseLost)},
+	{Name{"corrupt_values_total", "values.corrupt", "{value}"},
+		"Values in the store that could not be read and counted as misses.", "", one(corrupt)},
+	{Name{"store_errors_total", "store.errors", "{error}"},
+		"Steps in the store that failed.", "", one(storeError)},
+	{Name{"overloads_total", "overloads", "{refusal}"},
+		"Callers and loads that were turned away.", "", one(Overloaded)},
+	{Name{"changes_total", "changes", "{change}"},
+		"Changes of keys, tags and whole caches that this process has made: invalidations, writes.",
+		"", one(changed)},
+	{Name{"late_changes_total", "changes.late", "{change}"},
+		"Invalidations and other changes that the store was told of later than when they were made.",
+		"", one(sentLate)},
+	{Name{"compared_total", "compared", "{comparison}"},
+		"Answers that were compared with the origin, by what has come of that: " +
+			"the words of Difference.",
+		"result", words(compared, 0, cacheguard.Differences)},
+	{Name{"unstored_total", "unstored", "{response}"},
+		"Responses of package middleware that were not stored, by why.",
+		"reason", words(unstored, 1, cacheguard.Reasons)},
+}
+
+// Outcome is the label of how loads ended.
+const Outcome = "outcome"
+
+func one(n Number) []Value { return []Value{{n, ""}} }
+
+// words has the numbers from first on, by one of the core's enumerations.
+func words[E interface {
+	~uint8
+	String() string
+}](first Number, from, end E) (all []Value) {
+	for e := from; e < end; e++ {
+		all = append(all, Value{first + Number(e), e.String()})
+	}
+	return all
+}
+
+type stats = cacheguard.Stats
+
+// Gauges are read when metrics are collected.
+var Gauges = []struct {
+	Name
+	Help string
+	Of   func(s *stats) int
+}{
+	{Name{"local_entries", "local.entries", "{entry}"},
+		"Entries of the process-local tier.", func(s *stats) int { return s.LocalEntries }},
+	{Name{"loads_running", "loads.running", "{load}"},
+		"Loads that run.", func(s *stats) int { return s.LoadsRunning }},
+	{Name{"loads_queued", "loads.queued", "{load}"},
+		"Loads that wait for their turn.", func(s *stats) int { return s.LoadsQueued }},
+	{Name{"flights", "flights", "{flight}"},
+		"Keys that are looked up, waited for or loaded.", func(s *stats) int { return s.Flights }},
+	{Name{"callers", "callers", "{caller}"},
+		"Callers who wait for flights.", func(s *stats) int { return s.Callers }},
+	{Name{"unsent_changes", "changes.unsent", "{change}"},
+		"Invalidations and other changes that the store has not been told of yet.",
+		func(s *stats) int { return s.Unsent }},
+	{Name{"switched_off", "switched_off", "{cache}"},
+		"Caches that a Switch has switched off.", func(s *stats) int { return s.SwitchedOff }},
+	{Name{"in_shadow", "in_shadow", "{cache}"},
+		"Caches that a Switch has in shadow.", func(s *stats) int { return s.InShadow }},
+	{Name{"breakers_open", "breakers.open", "{breaker}"},
+		"Circuit breakers of the store that are open.", func(s *stats) int { return s.BreakersOpen }},
+	{Name{"breakers", "breakers", "{breaker}"},
+		"Circuit breakers of the store.", func(s *stats) int { return s.Breakers }},
+}
+
+// Nines is the gauge of Stats.Nines, of caches that have compared something.
+var Nines = struct {
+	Name
+	Help string
+}{
+	Name{"consistency_nines", "consistency", "{nine}"},
+	"How consistent the answers that were compared with the origin have been, in nines.",
+}
+
+// Duration is a histogram.
+type Duration uint8
+
+const (
+	LoadTook Duration = iota
+	CallerWaited
+	FleetWaited
+	durations
+)
+
+// Durations are the histograms, in seconds.
+var Durations = [durations]struct {
+	Name
+	Help string
+}{
+	LoadTook: {Name{"load_duration_seconds", "load.duration", "s"}, "How long loads took."},
+	CallerWaited: {Name{"wait_duration_seconds", "wait.duration", "s"},
+		"How long callers waited for a load, their own or somebody else's."},
+	FleetWaited: {Name{"fleet_wait_duration_seconds", "fleet_wait.duration", "s"},
+		"How long this process waited for a load in another one."},
+}
+
+// Buckets are those of durations by default, in seconds.
+var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// DurationOf returns what Took of an event is, if a histogram has it.
+func DurationOf(e *cacheguard.Event) (d Duration, timed bool) {
+	switch e.Kind {
+	case cacheguard.EventLoad:
+		return LoadTook, true
+	case cacheguard.EventWaited:
+		return FleetWaited, true
+	case cacheguard.EventCoalesced, cacheguard.EventLoaded, cacheguard.EventStale:
+		return CallerWaited, e.Took > 0 // a stale value that was at hand is no wait
+	}
+	return durations, false
+}

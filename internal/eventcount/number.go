@@ -1,0 +1,149 @@
+package eventcount
+
+import (
+	"sync/atomic"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/striped"
+)
+
+// Number is one counter of a cache: a metric and, if the metric has several numbers, which.
+type Number uint8
+
+const (
+	Hit Number = iota
+	NegativeHit
+	LocalHit
+	LocalNegativeHit
+	hits // how many of them are hits
+)
+
+const (
+	Stale Number = hits + iota
+	Coalesced
+	Loaded
+	Failed
+	miss
+	leaseAsked
+	leaseGranted
+	leaseRenewed
+	leaseLost
+	loadValue
+	loadNotFound
+	loadError
+	loadAudit
+	loadLate
+	fillStored
+	fillRefused
+	fillUnknown
+	notStored
+	corrupt
+	storeError
+	Overloaded
+	changed
+	sentLate
+	compared                                             // and on, by difference
+	unstored = compared + Number(cacheguard.Differences) // and on, by reason
+	Numbers  = unstored + Number(cacheguard.Reasons)     // what isn't counted
+)
+
+// Counters are those of one cache. The zero Counters is ready to use and safe for concurrent use.
+type Counters struct {
+	hits  striped.Counters // of the numbers below hits
+	count [Numbers]atomic.Uint64
+}
+
+// Count counts an event and returns the number that it counts as, or Numbers if it is of a kind
+// that isn't counted.
+func (c *Counters) Count(e *cacheguard.Event) Number {
+	n := numberOf(e)
+	switch {
+	case n < hits:
+		c.hits.Add(uint8(n))
+	case n < Numbers:
+		c.count[n].Add(1)
+	}
+	return n
+}
+
+// Read returns a number. Local hits and changes are told by the caches' stats, not by events.
+func (c *Counters) Read(n Number, stats cacheguard.Stats) uint64 {
+	switch n {
+	case LocalHit:
+		return c.hits.Sum(uint8(n)) + stats.LocalHits
+	case LocalNegativeHit:
+		return c.hits.Sum(uint8(n)) + stats.LocalNegativeHits
+	case Hit, NegativeHit:
+		return c.hits.Sum(uint8(n))
+	case changed:
+		return stats.Changes
+	case sentLate:
+		return stats.SentLate
+	}
+	return c.count[n].Load()
+}
+
+// numberOf returns what an event counts as, or Numbers.
+func numberOf(e *cacheguard.Event) Number {
+	switch {
+	case e.Kind == cacheguard.EventHit:
+		return hitNumber(e)
+	case e.Kind == cacheguard.EventCoalesced:
+		return unlessFailed(Coalesced, e)
+	case e.Kind == cacheguard.EventLoaded:
+		return unlessFailed(Loaded, e)
+	case e.Kind == cacheguard.EventLoad:
+		return loadNumber(e)
+	case e.Kind == cacheguard.EventCompared && e.Differs < cacheguard.Differences:
+		return compared + Number(e.Differs)
+	case e.Kind == cacheguard.EventUnstored && e.Reason > 0 && e.Reason < cacheguard.Reasons:
+		return unstored + Number(e.Reason)
+	case int(e.Kind) < len(plain) && plain[e.Kind] != 0:
+		return plain[e.Kind]
+	}
+	return Numbers
+}
+
+// plain has the kinds that count as one number, whatever else the event says.
+var plain = [...]Number{
+	cacheguard.EventMiss: miss, cacheguard.EventStale: Stale,
+	cacheguard.EventLeaseAsked: leaseAsked, cacheguard.EventLeaseGranted: leaseGranted,
+	cacheguard.EventRenewed: leaseRenewed, cacheguard.EventLeaseLost: leaseLost,
+	cacheguard.EventLoadLate: loadLate,
+	cacheguard.EventFilled:   fillStored, cacheguard.EventFillRefused: fillRefused,
+	cacheguard.EventFillUnknown: fillUnknown, cacheguard.EventNotStored: notStored,
+	cacheguard.EventCorrupt: corrupt, cacheguard.EventStoreError: storeError,
+	cacheguard.EventOverloaded: Overloaded,
+}
+
+func hitNumber(e *cacheguard.Event) Number {
+	switch {
+	case e.Local && e.NotFound:
+		return LocalNegativeHit
+	case e.Local:
+		return LocalHit
+	case e.NotFound:
+		return NegativeHit
+	}
+	return Hit
+}
+
+func unlessFailed(n Number, e *cacheguard.Event) Number {
+	if e.Err != nil {
+		return Failed
+	}
+	return n
+}
+
+// loadNumber is how a load ended.
+func loadNumber(e *cacheguard.Event) Number {
+	switch {
+	case e.Audit:
+		return loadAudit
+	case e.Err != nil:
+		return loadError
+	case e.NotFound:
+		return loadNotFound
+	}
+	return loadValue
+}

@@ -1,0 +1,58 @@
+package suitetest
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// Recorder is the TB of a case, and keeps what the case reports.
+type Recorder struct {
+	Failures []string
+
+	mu      sync.Mutex // guards all
+	logs    []string
+	skipped string
+}
+
+// Record does something that may end its goroutine by Fatalf or Skipf, and returns what it reports.
+func Record(do func(r *Recorder)) *Recorder {
+	r, over := &Recorder{}, make(chan struct{})
+	go func() {
+		defer close(over)
+		do(r)
+	}()
+	<-over
+	return r
+}
+
+// Helper does nothing.
+func (r *Recorder) Helper() {}
+
+// Logf keeps a line.
+func (r *Recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs = append(r.logs, fmt.Sprintf(format, args...))
+}
+
+// Errorf keeps a failure.
+func (r *Recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+// Fatalf keeps a failure and ends the goroutine.
+func (r *Recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Skipf keeps why the case is skipped and ends the goroutine.
+func (r *Recorder) Skipf(format string, args ...any) {
+	r.mu.Lock()
+	r.skipped = fmt.Sprintf(format, args...)
+	r.mu.Unlock()
+	runtime.Goexit()
+}
