@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The tests in behave_*_test.go run in bubbles: their clock moves only when nothing else can, so
+// Most tests of this package run in bubbles: their clock moves only when nothing else can, so
 // "at once" means in no time at all, and a bubble fails if a goroutine is left when its test is
 // over.
 
