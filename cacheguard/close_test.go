@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,4 +267,72 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// A Refresh that joined a background refresh gets ErrClosed at Close.
+func TestCloseEndsARefreshThatJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &gatedLease{Store: memstore.New(memstore.Options{})}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: "edge", TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		// Another process refreshes.
+		if _, err := store.Store.Lease(t.Context(), cacheguard.Key{Cache: "edge", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute, Seen: seenOf(t, store.Store, "edge", "k")}); err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		store.gate.Store(&gate)
+		if v, err := c.Get(t.Context(), "k", returning(2)); v != 1 || err != nil {
+			t.Fatal(v, err)
+		}
+		synctest.Wait() // the background refresh asks for the lease
+		r := beginCall(t, func() (int, error) { return c.Refresh(t.Context(), "k", returning(3)) })
+		synctest.Wait()
+		go c.Close()
+		synctest.Wait()
+		close(gate)
+		if _, err := r.later(); !errors.Is(err, cacheguard.ErrClosed) {
+			t.Errorf("Refresh returned %v; want ErrClosed", err)
+		}
+	})
+}
+
+// deadConclude fails the first tries to end a lease.
+type deadConclude struct {
+	cacheguard.Store
+	left atomic.Int32
+}
+
+func (s *deadConclude) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+	if s.left.Add(-1) >= 0 {
+		return errors.New("no answer")
+	}
+	return s.Store.Conclude(ctx, k, g, o, keep, backoff)
+}
+
+// P6: Close in a pause between two tries to end a lease tries once more.
+func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: time.Minute, ErrorTTL: -1})
+		store := &deadConclude{Store: f.store}
+		store.left.Store(4)
+		closing := f.processOn(store)
+		_, err := closing.Get(t.Context(), "k", func(context.Context) (string, error) { return "", errors.New("no database") })
+		if err == nil {
+			t.Fatal("the load did not fail")
+		}
+		synctest.Wait()
+		time.Sleep(25 * time.Millisecond) // two tries have failed, and the third one; it pauses
+		synctest.Wait()
+		store.left.Store(0)
+		if err := closing.Close(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if v, err := f.process().Get(t.Context(), "k", (&origin{value: "v"}).load); v != "v" || err != nil || time.Since(start) > time.Second {
+			t.Errorf("got %q, %v after %v", v, err, time.Since(start))
+		}
+	})
 }

@@ -3,7 +3,6 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,118 +75,6 @@ func TestNoStore(t *testing.T) {
 			if r, err := newcomer.now(); r.Value != "w" || err != nil {
 				t.Errorf("a newcomer got %+v, %v", r, err)
 			}
-		}
-	})
-}
-
-// TestNoShare has everybody who waits load for themselves, at the same time: nobody sees what
-// another one got.
-func TestNoShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
-		slow := func(name string) cacheguard.LoadFunc[entry] {
-			return func(ctx context.Context) (entry, error) {
-				if ctx.Value(contextKey{}) != name {
-					t.Errorf("the load of %s has the context of %v", name, ctx.Value(contextKey{}))
-				}
-				<-time.After(time.Second)
-				return entry{Value: name, NoShare: true}, nil
-			}
-		}
-		calls := map[string]*begun[cacheguard.Result[string]]{}
-		for name, c := range map[string]*cacheguard.Cache[string]{"a": here, "b": here, "c": here, "d": there, "e": there, "f": there} {
-			ctx := context.WithValue(t.Context(), contextKey{}, name)
-			calls[name] = gettingEntry(ctx, t, c, "k", slow(name))
-		}
-		for name, call := range calls {
-			if r, err := call.later(); r.Value != name || err != nil || r.Status != cacheguard.StatusLoaded {
-				t.Errorf("%s got %+v, %v", name, r, err)
-			}
-			if call.took > 3*time.Second { // the leader's load, that of the other process, those of its callers
-				t.Errorf("%s got it after %v: one load after another", name, call.took)
-			}
-		}
-		if r, err := there.Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
-			t.Errorf("Peek: %+v, %v", r, err)
-		}
-	})
-}
-
-// TestNoShareKeepsToTheBounds: those who load for themselves are loads like others.
-func TestNoShareKeepsToTheBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 2, LoadTimeout: 10 * time.Second})
-		o := newScriptedOrigin[entry](t)
-		leader := gettingEntry(t.Context(), t, c, "k", o.load)
-		first := o.next()
-		var others []*begun[cacheguard.Result[string]]
-		for range 5 {
-			others = append(others, gettingEntry(t.Context(), t, c, "k", o.load))
-		}
-		ctx, leave := context.WithCancelCause(t.Context())
-		leaver := gettingEntry(ctx, t, c, "k", o.load)
-		leaver.waits()
-		first.gives(entry{Value: "v", NoShare: true})
-		leader.now()
-		o.loads(1 + 2)
-		leave(errors.New("of no concern to the cache"))
-		if _, err := leaver.now(); err != context.Canceled {
-			t.Errorf("the one who left got %v; want %v", err, context.Canceled)
-		}
-		var running []*scriptedLoad[entry]
-		for range others {
-			synctest.Wait()
-			for len(o.visits) > 0 {
-				running = append(running, o.next())
-			}
-			running = slices.DeleteFunc(running, func(load *scriptedLoad[entry]) bool { return load.ctx.Err() != nil })
-			if n := len(running); n == 0 || n > 2 {
-				t.Fatalf("%d loads at the same time", n)
-			}
-			running[0].gives(entry{Value: "v", NoShare: true})
-			running = running[1:]
-		}
-		for _, call := range others {
-			if r, err := call.now(); r.Value != "v" || err != nil {
-				t.Errorf("a caller got %+v, %v", r, err)
-			}
-		}
-		late := gettingEntry(t.Context(), t, c, "k", o.load)
-		o.next().gives(entry{Value: "v", NoShare: true})
-		late.now()
-		slotsAreFree(t, c, 2)
-	})
-}
-
-// TestUnsharedLoadFails for its own caller.
-func TestUnsharedLoadFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		o := newScriptedOrigin[entry](t)
-		leader := gettingEntry(t.Context(), t, c, "k", o.load)
-		first := o.next()
-		calls := map[string]*begun[cacheguard.Result[string]]{}
-		for name, load := range map[string]cacheguard.LoadFunc[entry]{
-			"failed":    failingWith[entry](errOrigin),
-			"panicked":  func(context.Context) (entry, error) { panic(errOrigin) },
-			"not found": failingWith[entry](cacheguard.ErrNotFound),
-			"fine":      returning(entry{Value: "v"}),
-		} {
-			calls[name] = gettingEntry(t.Context(), t, c, "k", load)
-			calls[name].waits()
-		}
-		first.gives(entry{Value: "mine", NoShare: true})
-		if r, err := leader.now(); r.Value != "mine" || err != nil {
-			t.Errorf("the leader got %+v, %v", r, err)
-		}
-		for name, want := range map[string]error{"failed": errOrigin, "panicked": errOrigin, "not found": cacheguard.ErrNotFound} {
-			if r, err := calls[name].now(); r.Value != "" || !errors.Is(err, want) {
-				t.Errorf("%s: %+v, %v; want %v", name, r, err, want)
-			}
-		}
-		if r, err := calls["fine"].now(); r.Value != "v" || err != nil {
-			t.Errorf("fine: %+v, %v", r, err)
 		}
 	})
 }
@@ -305,4 +192,47 @@ func TestInvalidEntryTTL(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestKeepShowsToTheNextLoad a value that can't be served any more, and for no longer.
+func TestKeepShowsToTheNextLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+		set := func() {
+			if err := c.Invalidate(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			e := cacheguard.Entry[string]{Value: "v", TTL: time.Second, StaleIfError: time.Second, Keep: time.Minute}
+			if _, err := c.RefreshEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+				return e, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sees := func(want cacheguard.Status, usable bool) {
+			t.Helper()
+			r, err := c.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+				if prev.Status != want || (prev.Value == "v") != (want == cacheguard.StatusStale) || (prev.UsableFor > 0) != usable {
+					t.Errorf("the load sees %+v", prev)
+				}
+				return cacheguard.Entry[string]{}, errOrigin
+			})
+			if usable != (err == nil) || usable != (r.Value == "v") {
+				t.Errorf("the call got %+v, %v", r, err)
+			}
+		}
+		set()
+		<-time.After(1500 * time.Millisecond)
+		sees(cacheguard.StatusStale, true)
+		set()
+		<-time.After(50 * time.Second)
+		sees(cacheguard.StatusStale, false)
+		<-time.After(15 * time.Second)
+		sees(cacheguard.StatusMiss, false)
+		if _, err := c.GetEntry(t.Context(), "wrong", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			return cacheguard.Entry[string]{Keep: -1}, nil
+		}); err == nil || !strings.Contains(err.Error(), "Keep") {
+			t.Errorf("a negative Keep: %v", err)
+		}
+	})
 }

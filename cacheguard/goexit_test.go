@@ -2,11 +2,14 @@ package cacheguard_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
 // exiting ends the goroutine it is called on as often as it is told to, like a test that fails in a
@@ -79,6 +82,78 @@ func TestGoexitOutsideOfLoads(t *testing.T) {
 		next.later()
 		if next.value != "v" || next.took > 4*time.Second {
 			t.Errorf("the next call got %q, %v after %v", next.value, next.err, next.took)
+		}
+	})
+}
+
+// TestGoexitInLocal, in Clone or Weigh, doesn't leave the key dead.
+func TestGoexitInLocal(t *testing.T) {
+	for name, l := range map[string]cacheguard.Local[int]{
+		"clone": {Entries: 10, Clone: func(int) int { runtime.Goexit(); return 0 }},
+		"weigh": {Entries: 10, Weigh: func(string, int) uint32 { runtime.Goexit(); return 0 }},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			store := memstore.New(memstore.Options{})
+			defer store.Close()
+			plain := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{})
+			if err := plain.Set(t.Context(), "k", 1); err != nil {
+				t.Fatal(err)
+			}
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Local: l})
+			go func() { _, _ = c.Get(t.Context(), "k", returning(2)) }()
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			go func() {
+				_, err := c.Get(ctx, "k", returning(2))
+				if errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the key is dead: %v after %v", err, time.Since(began))
+				}
+			}()
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+// exitingObserver ends the goroutine on which it is told of this kind of event.
+type exitingObserver struct{ on cacheguard.EventKind }
+
+func (o exitingObserver) Observe(_ context.Context, e cacheguard.Event) {
+	if e.Kind == o.on {
+		runtime.Goexit()
+	}
+}
+
+// TestGoexitInObservers takes along the goroutine it happens on: nobody waits for ever, and no slot
+// is lost.
+func TestGoexitInObservers(t *testing.T) {
+	inBubble(t, "of waits", func(t *testing.T) {
+		store := newTampered()
+		a := openOn(t, store, cacheguard.Options[string]{})
+		b := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1, Observer: exitingObserver{cacheguard.EventWaited}})
+		o := newBulk(t)
+		getMany(t.Context(), t, a, o, "1", "2", "3")
+		load := o.next("1", "2", "3")
+		many := getMany(t.Context(), t, b, o, "1", "2", "3")
+		many.waits()
+		load.gives("v")
+		synctest.Wait()
+		if !many.returned() {
+			t.Error("the batch hangs")
+		}
+		getting(t.Context(), t, b, "other", returning("v")).gives("v", nil)
+	})
+	inBubble(t, "of Update", func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{Observer: exitingObserver{cacheguard.EventStoreError}})
+		store.onto("Claim", fails(1))
+		call := beginCall(t, func() (string, error) { return c.Update(t.Context(), "k", returning("v")) })
+		if !call.returned() || !call.died {
+			t.Error("the caller lives on")
+		}
+		if closed := beginCall(t, func() (int, error) { return 0, c.Close() }); !closed.returned() {
+			t.Error("Close hangs")
 		}
 	})
 }

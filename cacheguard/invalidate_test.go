@@ -282,3 +282,52 @@ func TestInvalidateManyKeys(t *testing.T) {
 		}
 	})
 }
+
+// When messages may have been lost, nobody joins a load from before that.
+func TestRestoredSealsFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &speaking{tampered: newTampered()}
+		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
+		o := newScriptedOrigin[string](t)
+		first := getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		store.says(cacheguard.Message{Kind: cacheguard.MessageRestored})
+		second := getting(t.Context(), t, c, "k", o.load)
+		second.waits()
+		if n := store.steps("Get"); n != 2 {
+			t.Errorf("%d look-ups; the second caller has joined the first one's load", n)
+		}
+		load.gives("v")
+		first.gives("v", nil)
+		second.gives("v", nil)
+	})
+}
+
+// Invalidate seals what has begun while the store was told of it, also if that failed.
+func TestFailedInvalidateSeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
+		o := newScriptedOrigin[string](t)
+		var meanwhile *begun[string]
+		var load *scriptedLoad[string]
+		store.onto("Invalidate", func(context.Context) error {
+			store.onto("Invalidate", nil)
+			meanwhile = getting(context.Background(), t, c, "k", o.load)
+			load = o.next()
+			return errTampered
+		})
+		if err := c.Invalidate(t.Context(), "k"); err == nil {
+			t.Error("Invalidate has not failed")
+		}
+		next := getting(t.Context(), t, c, "k", o.load)
+		next.waits()
+		if n := store.steps("Get"); n != 2 {
+			t.Errorf("%d look-ups; the next caller has joined a load from before Invalidate returned", n)
+		}
+		load.gives("v") // which may be from before what the store could not be told of
+		meanwhile.gives("v", nil)
+		o.next().gives("w")
+		next.gives("w", nil)
+	})
+}

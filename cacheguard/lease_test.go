@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -83,32 +84,92 @@ func gettingMany(t *testing.T, c *cacheguard.Cache[string], load cacheguard.Load
 	})
 }
 
-// hungLease is a store that answers no question for a lease, and says so after a while.
-type hungLease struct{ cacheguard.Store }
-
-func (hungLease) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-	time.Sleep(time.Second)
-	return cacheguard.LeaseAnswer{}, errors.New("no answer")
+// A lease that was renewed once lasts for its time since then, not for that and what was left
+// before.
+func TestRenewedLeaseEndsInTime(t *testing.T) {
+	for name, ask := range map[string]func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]){
+		"Get": func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]) {
+			getting(t.Context(), t, c, "k", o.load)
+		},
+		"Update": func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]) {
+			beginCall(t, func() (string, error) { return c.Update(t.Context(), "k", o.load) })
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store, events := newTampered(), &guardtest.Recorder{}
+			c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+			o := newScriptedOrigin[string](t)
+			ask(t, c, o)
+			load := o.next()
+			renewed := false
+			store.onto("Renew", func(context.Context) error {
+				if !renewed {
+					renewed = true
+					return nil
+				}
+				return errTampered
+			})
+			time.Sleep(3900 * time.Millisecond) // renewed after one second: good until the fourth
+			synctest.Wait()
+			if n := events.Count(cacheguard.EventLeaseLost); n != 0 || !renewed {
+				t.Errorf("the lease was lost %d times before its end", n)
+			}
+			time.Sleep(600 * time.Millisecond)
+			synctest.Wait()
+			if n := events.Count(cacheguard.EventLeaseLost); n != 1 {
+				t.Errorf("the lease was lost %d times after its end", n)
+			}
+			load.gives("v")
+		})
+	}
 }
 
-// A stale value whose window ends while the store doesn't answer is none any more: with FailOpen
-// there is a load.
-func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
+// tardyStore answers the first question for a lease when that has ended, and loses the answer to
+// the first release.
+type tardyStore struct {
+	cacheguard.Store
+	late     time.Duration
+	asked    []cacheguard.ID
+	released []cacheguard.ID
+}
+
+func (s *tardyStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	answer, err := s.Store.Lease(ctx, k, ask)
+	if s.asked = append(s.asked, ask.Token); len(s.asked) == 1 {
+		<-time.After(s.late)
+	}
+	return answer, err
+}
+
+func (s *tardyStore) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
+	if s.released = append(s.released, token); len(s.released) == 1 {
+		return errors.New("the answer is lost")
+	}
+	return s.Store.Release(ctx, k, token)
+}
+
+// A lease that came too late is given back, again if the store may not have heard of it. Meanwhile
+// the key has the next lease, which is not the one that goes.
+func TestReleaseIsOfItsOwnLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		defer store.Close()
-		c, err := cacheguard.New(hungLease{store}, cacheguard.Options[int]{Name: "ends", TTL: time.Minute, Jitter: -1, StaleIfError: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
+		store := &tardyStore{Store: memstore.New(memstore.Options{}), late: 2 * time.Second}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{LeaseTTL: time.Second})
+		o := newScriptedOrigin[string](t)
+		call := getting(t.Context(), t, c, "k", o.load)
+		<-time.After(store.late)
+		load := o.next()
+		for len(store.released) < 2 { // in the background
+			<-time.After(time.Millisecond)
 		}
-		defer c.Close()
-		if err := c.Set(t.Context(), "k", 1); err != nil {
-			t.Fatal(err)
+		load.gives("v")
+		call.gives("v", nil)
+		for _, token := range store.released {
+			if token != store.asked[0] {
+				t.Errorf("released %v, of the leases %v", store.released, store.asked)
+			}
 		}
-		time.Sleep(69*time.Second + 500*time.Millisecond)
-		r, err := c.GetResult(t.Context(), "k", func(context.Context) (int, error) { return 2, nil })
-		if r.Value != 2 || err != nil {
-			t.Errorf("got %+v, %v; want what a load returns", r, err)
+		if r, err := c.Peek(t.Context(), "k"); r.Value != "v" || err != nil {
+			t.Errorf("Peek: %+v, %v; want what was loaded", r, err)
 		}
 	})
 }

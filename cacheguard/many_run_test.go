@@ -4,59 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
-
-// speaking is a store for which a test can speak to its caches, and answer for it when the lease is
-// asked for.
-type speaking struct {
-	*tampered
-	lease func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer // nil: as it is
-
-	mu   sync.Mutex // guards tell
-	tell []func(cacheguard.Message)
-}
-
-func (s *speaking) Listen(cache string, tell func(cacheguard.Message)) func() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell = append(s.tell, tell)
-	return s.tampered.Listen(cache, tell)
-}
-
-func (s *speaking) says(m cacheguard.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, tell := range s.tell {
-		tell(m)
-	}
-}
-
-func (s *speaking) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
-	ans, err := s.tampered.Lease(ctx, k, ask)
-	if err == nil && s.lease != nil {
-		ans = s.lease(ans)
-	}
-	return ans, err
-}
-
-// exitingObserver ends the goroutine on which it is told of this kind of event.
-type exitingObserver struct{ on cacheguard.EventKind }
-
-func (o exitingObserver) Observe(_ context.Context, e cacheguard.Event) {
-	if e.Kind == o.on {
-		runtime.Goexit()
-	}
-}
 
 // gateObserver holds up who tells it that a wait for this key is over.
 type gateObserver struct {
@@ -234,86 +191,183 @@ func TestGetManyReadsTogether(t *testing.T) {
 	})
 }
 
-// A caller doesn't wait for loads elsewhere for ever, also if something is heard of each in time.
-func TestWaitingEndsAlsoWithMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &speaking{tampered: newTampered()}
-		c := openOn(t, store, cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
-		store.lease = func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
-			return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: time.Second}
-		}
-		call := getting(t.Context(), t, c, "k", returning("v"))
-		for range 200 {
-			time.Sleep(100 * time.Millisecond)
-			synctest.Wait()
-			store.says(cacheguard.Message{Kind: cacheguard.MessageReleased, Key: "k", Load: cacheguard.ID{1}})
-		}
-		if !call.returned() || !errors.Is(call.err, context.DeadlineExceeded) || call.took > 12*time.Second {
-			t.Errorf("the caller got %v after %v", call.err, call.took)
-		}
+// A key that is asked for twice in one call has one caller.
+func TestGetManyOfAKeyTwiceIsOneWaiter(t *testing.T) {
+	manyBubble(t, cacheguard.Options[string]{MaxWaiters: 1}, func(t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+		call := getMany(t.Context(), t, a, o, "k", "k")
+		o.next("k").gives("v")
+		wantMany(t, call, []string{"kv"}, nil)
 	})
 }
 
-// An answer of a kind that this program doesn't know is none.
-func TestUnknownLeaseAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &speaking{tampered: newTampered()}
-		store.lease = func(ans cacheguard.LeaseAnswer) cacheguard.LeaseAnswer { ans.State = 200; return ans }
-		c := openOn(t, store, cacheguard.Options[string]{})
-		res, err := gettingResult(t.Context(), t, c, "k", returning("v")).later()
-		if res.Value != "v" || !res.Degraded || err != nil {
-			t.Errorf("got %+v, %v", res, err)
-		}
-	})
+// A load that asks for many keys holds the only slot: what it asks for does without one, although a
+// stale value could have let it go on.
+func TestGetManyInsideALoadWithTheOnlySlot(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		inBubble(t, fmt.Sprint("stale ", stale), func(t *testing.T) {
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{
+				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxLoads: 1})
+			if stale {
+				if err := c.Set(t.Context(), "x", "old"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			outer := getting(t.Context(), t, c, "outer", func(ctx context.Context) (string, error) {
+				got, err := c.GetMany(ctx, []string{"x", "y"}, func(_ context.Context, missing []string) (map[string]string, error) {
+					return map[string]string{"x": "1", "y": "2"}, nil
+				})
+				return got["x"] + got["y"], err
+			})
+			outer.gives("12", nil)
+		})
+	}
 }
 
-// TestGoexitInObservers takes along the goroutine it happens on: nobody waits for ever, and no slot
-// is lost.
-func TestGoexitInObservers(t *testing.T) {
-	inBubble(t, "of waits", func(t *testing.T) {
-		store := newTampered()
-		a := openOn(t, store, cacheguard.Options[string]{})
-		b := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1, Observer: exitingObserver{cacheguard.EventWaited}})
+// SoftTimeout is the patience of a call, not of each of its keys.
+func TestGetManyKeepsToSoftTimeout(t *testing.T) {
+	manyBubble(t, cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 100 * time.Millisecond},
+		func(t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+			var keys []string
+			for i := range 10 {
+				keys = append(keys, fmt.Sprint(i))
+				if err := a.Set(t.Context(), keys[i], "old"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Second)
+			first := getMany(t.Context(), t, a, o, keys...)
+			l := o.next(keys...)
+			second := getMany(t.Context(), t, a, o, keys...)
+			for _, call := range []*begun[map[string]string]{first, second} {
+				if got, err := call.later(); len(got) != 10 || err != nil || call.took > 150*time.Millisecond {
+					t.Errorf("%d values, %v after %v; want 10 after a SoftTimeout of 100ms", len(got), err, call.took)
+				}
+			}
+			l.gives("new")
+		})
+}
+
+// someLeases is a store that can't give the leases of some keys, when it answers for many.
+type someLeases struct {
+	*tampered
+	not map[string]bool
+}
+
+func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+	replies := s.tampered.LeaseMany(ctx, keys, asks)
+	for i, k := range keys {
+		if s.not[k.Key] {
+			_ = s.Store.Release(ctx, k, asks[i].Token)
+			replies[i] = cacheguard.Reply[cacheguard.LeaseAnswer]{Err: errTampered}
+		}
+	}
+	return replies
+}
+
+// A load ends with its last caller, also when others of the same call were turned away.
+func TestGetManyLastCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 0)})
 		o := newBulk(t)
-		getMany(t.Context(), t, a, o, "1", "2", "3")
-		load := o.next("1", "2", "3")
-		many := getMany(t.Context(), t, b, o, "1", "2", "3")
-		many.waits()
-		load.gives("v")
+		ctx, cancel := context.WithCancel(t.Context())
+		call := getMany(ctx, t, c, o, "1", "2")
+		l := o.next("2")
+		cancel()
+		wantMany(t, call, nil, cacheguard.KeyErrors{"1": cacheguard.ErrOverloaded, "2": context.Canceled})
 		synctest.Wait()
-		if !many.returned() {
-			t.Error("the batch hangs")
-		}
-		getting(t.Context(), t, b, "other", returning("v")).gives("v", nil)
-	})
-	inBubble(t, "of Update", func(t *testing.T) {
-		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{Observer: exitingObserver{cacheguard.EventStoreError}})
-		store.onto("Claim", fails(1))
-		call := beginCall(t, func() (string, error) { return c.Update(t.Context(), "k", returning("v")) })
-		if !call.returned() || !call.died {
-			t.Error("the caller lives on")
-		}
-		if closed := beginCall(t, func() (int, error) { return 0, c.Close() }); !closed.returned() {
-			t.Error("Close hangs")
+		if l.ctx.Err() == nil {
+			t.Error("nobody waits for the load, and it goes on")
+			l.gives("new")
 		}
 	})
 }
 
-// What Update stores is no load's result: observers don't count it as one.
-func TestUpdateIsNoFill(t *testing.T) {
+// What the store gave leases for doesn't wait for the loads of what it gave none for.
+func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		events := &guardtest.Recorder{}
-		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{Observer: events})
-		update := func() { _, _ = c.Update(t.Context(), "k", returning("v")) }
-		update()
-		store.onto("Fill", fails(1))
-		update()
-		store.onto("Fill", func(ctx context.Context) error { return c.Invalidate(ctx, "k") })
-		update()
-		if got := events.Events(cacheguard.EventFilled, cacheguard.EventFillUnknown, cacheguard.EventFillRefused); len(got) != 0 {
-			t.Errorf("observers were told of %v", got)
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		for _, key := range []string{"1", "2"} {
+			if err := c.Set(t.Context(), key, key+"old"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		gate := make(chan struct{})
+		store.onto("LeaseMany", func(context.Context) error { <-gate; return nil })
+		o := newBulk(t)
+		wantMany(t, getMany(t.Context(), t, c, o, "1", "2"), []string{"1old", "2old"}, nil)
+		synctest.Wait() // the refresh of both asks for their leases
+		refresh := beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "1", returning("1new")) })
+		refresh.waits()
+		close(gate)
+		var begun []*bulkLoad
+		synctest.Wait()
+		for len(o.begin) > 0 {
+			begun = append(begun, <-o.begin)
+		}
+		if len(begun) != 2 {
+			t.Errorf("%d loads run at a time; want one of what has a lease and one of what has none", len(begun))
+		}
+		for _, l := range begun {
+			l.gives("new")
+		}
+		refresh.gives("1new", nil)
+		for synctest.Wait(); len(o.begin) > 0; synctest.Wait() {
+			(<-o.begin).gives("new")
 		}
 	})
+}
+
+// However many results there are that can't be stored, the others are, before their leases run out.
+func TestGetManyStoresAmongWhatIsNotStored(t *testing.T) {
+	manyBubble(t, cacheguard.Options[string]{NegativeTTL: -1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+		store.onto("Conclude", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+		keys := []string{}
+		for i := range 50 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		call := getMany(t.Context(), t, a, o, keys...)
+		o.next(keys...).gives("new", keys[:49]...)
+		got, err := call.later()
+		checkMany(t, got, err, []string{"49new"}, nil)
+		if call.took > time.Second {
+			t.Errorf("the call took %v", call.took)
+		}
+		if res, err := b.Peek(t.Context(), "49"); res.Value != "49new" || err != nil {
+			t.Errorf("the store has %+v, %v", res, err)
+		}
+	})
+}
+
+// A load whose leases others have taken is told so, and its callers get what those others store,
+// even when both are over in the same moment.
+func TestGetManyLosesSomeLeases(t *testing.T) {
+	for _, keys := range [][]string{{"1"}, {"1", "2"}} {
+		inBubble(t, fmt.Sprint(len(keys)), func(t *testing.T) {
+			store := cacheguard.Store(newTampered())
+			a, b, o := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{}), newBulk(t)
+			call := getMany(t.Context(), t, a, o, keys...)
+			l := o.next(keys...)
+			writes := newScriptedOrigin[string](t)
+			write := beginCall(t, func() (string, error) { return b.Update(t.Context(), "1", writes.load) })
+			written := writes.next()
+			time.Sleep(2 * time.Second) // renewals find out
+			synctest.Wait()
+			want := []string{"1written"}
+			if len(keys) == 1 {
+				if cause := context.Cause(l.ctx); !errors.Is(cause, cacheguard.ErrLeaseLost) {
+					t.Errorf("the load's context ended with %v", cause)
+				}
+			} else {
+				want = append(want, "2new")
+				go l.gives("new")
+			}
+			written.gives("1written")
+			write.gives("1written", nil)
+			wantMany(t, call, want, nil)
+		})
+	}
 }

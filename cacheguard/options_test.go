@@ -166,3 +166,11 @@ func FuzzOptions(f *testing.F) {
 		}
 	})
 }
+
+// A constructor's error that was ignored leaves a nil in the interface.
+func TestStoreIsNil(t *testing.T) {
+	var none *memstore.Store
+	if _, err := cacheguard.New(none, cacheguard.Options[string]{Name: "c"}); err == nil || !strings.Contains(err.Error(), "store is nil") {
+		t.Errorf("got %v", err)
+	}
+}

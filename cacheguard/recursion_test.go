@@ -181,3 +181,20 @@ func TestNestedCallJoinsAQueuedLoad(t *testing.T) {
 		})
 	}
 }
+
+// With a single caller allowed, recursion is still called by its name.
+func TestRecursionWithOneWaiter(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	c, err := cacheguard.New(store, cacheguard.Options[string]{Name: "c", MaxWaiters: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Get(t.Context(), "k", func(ctx context.Context) (string, error) {
+		return c.Get(ctx, "k", func(context.Context) (string, error) { return "v", nil })
+	})
+	if !errors.Is(err, cacheguard.ErrRecursion) {
+		t.Errorf("got %v", err)
+	}
+}

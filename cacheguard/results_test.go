@@ -1,7 +1,6 @@
 package cacheguard_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -74,98 +73,6 @@ func TestPeek(t *testing.T) {
 		if n := store.steps("Lease"); n != 2 {
 			t.Errorf("the lease was asked for %d times; want once for each of the loads", n)
 		}
-	})
-}
-
-func refreshing(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) *begun[string] {
-	return beginCall(t, func() (string, error) { return c.Refresh(ctx, "k", load) })
-}
-
-// TestRefresh loads although the value is fresh, once for all who ask; readers go on with what
-// there is.
-func TestRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
-		o := newScriptedOrigin[string](t)
-		for _, value := range []string{"first", "second", "third"} {
-			before, _ := here.Peek(t.Context(), "k")
-			calls := []*begun[string]{refreshing(t.Context(), t, here, o.load)}
-			load := o.next()
-			calls = append(calls, refreshing(t.Context(), t, here, o.load), refreshing(t.Context(), t, there, o.load))
-			o.idle()
-			if before.Status == cacheguard.StatusHit {
-				getting(t.Context(), t, here, "k", o.load).gives(before.Value, nil)
-				getting(t.Context(), t, there, "k", o.load).gives(before.Value, nil)
-			}
-			load.gives(value)
-			for _, call := range calls {
-				call.gives(value, nil)
-			}
-			getting(t.Context(), t, there, "k", o.load).gives(value, nil)
-		}
-		o.loads(3)
-	})
-}
-
-// TestRefreshThatFails leaves what there is.
-func TestRefreshThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		if err := c.Set(t.Context(), "k", "v"); err != nil {
-			t.Fatal(err)
-		}
-		refreshing(t.Context(), t, c, failingWith[string](errOrigin)).gives("", errOrigin)
-		getting(t.Context(), t, c, "k", returning("unexpected")).gives("v", nil)
-		refreshing(t.Context(), t, c, returning("unexpected")).gives("", errOrigin)
-		<-time.After(10 * time.Second) // Backoff: there is a value to serve meanwhile
-		refreshing(t.Context(), t, c, failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
-		getting(t.Context(), t, c, "k", returning("unexpected")).gives("", cacheguard.ErrNotFound)
-	})
-}
-
-// TestRunningLoadCountsAsARefresh, in this process and in another one, and whatever it ends with.
-func TestRunningLoadCountsAsARefresh(t *testing.T) {
-	for end, ttl := range map[string]time.Duration{"value": 0, "error": 0, "error that is not remembered": -1} {
-		inBubble(t, end, func(t *testing.T) {
-			store := memstore.New(memstore.Options{})
-			opts := cacheguard.Options[string]{ErrorTTL: ttl}
-			here, there := openOn(t, store, opts), openOn(t, store, opts)
-			o := newScriptedOrigin[string](t)
-			reader := getting(t.Context(), t, here, "k", o.load)
-			load := o.next()
-			calls := []*begun[string]{refreshing(t.Context(), t, here, o.load), refreshing(t.Context(), t, there, o.load)}
-			o.idle()
-			if end == "value" {
-				load.gives("v")
-				reader.gives("v", nil)
-				for _, call := range calls {
-					call.gives("v", nil)
-				}
-			} else {
-				load.fails(errOrigin)
-				reader.gives("", errOrigin)
-				calls[0].gives("", errOrigin)
-				_, err := calls[1].now()
-				isLoadError(t, err, errOrigin.Error())
-			}
-			o.loads(1)
-		})
-	}
-}
-
-// TestReaderDuringARefreshOfNothing waits for it like for any load.
-func TestReaderDuringARefreshOfNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		o := newScriptedOrigin[string](t)
-		refresh := refreshing(t.Context(), t, c, o.load)
-		load := o.next()
-		reader := getting(t.Context(), t, c, "k", o.load)
-		o.idle()
-		load.gives("v")
-		refresh.gives("v", nil)
-		reader.gives("v", nil)
 	})
 }
 

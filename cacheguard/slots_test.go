@@ -334,3 +334,46 @@ func TestLimiterHasASlotAtLeast(t *testing.T) {
 		slotsAreFree(t, c, 500)
 	})
 }
+
+// A load that goes on after SoftTimeout, and ran on its parent's slot, counts when that is given
+// back.
+func TestLoadPastSoftTimeoutKeepsToMaxLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxLoads: 1})[0]
+		for i := range 10 {
+			if err := c.Set(t.Context(), fmt.Sprint("inner", i), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		o := ones(t, 10*time.Second)
+		for i := range 10 {
+			_, err := c.Get(t.Context(), fmt.Sprint("outer", i), func(ctx context.Context) (int, error) {
+				return c.Get(ctx, fmt.Sprint("inner", i), o.Load("inner"))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := o.MostRunning(); n > 1 {
+			t.Errorf("%d loads at a time with MaxLoads 1", n)
+		}
+	})
+}
+
+// Only callers count as waiters, not the work that holds its own flight.
+func TestMaxWaitersCountsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxWaiters: 1})[0]
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		o := &versions{took: time.Second}
+		for i := range 3 { // one after another
+			if v, err := c.Get(t.Context(), "k", o.load); v != 1 || err != nil {
+				t.Errorf("call %d, of which there is one at a time: %v, %v", i, v, err)
+			}
+		}
+	})
+}

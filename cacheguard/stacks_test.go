@@ -19,7 +19,7 @@ const room = 64
 // A burst costs what its stacks cost: a goroutine that waits in a call must fit into the 2 KiB that
 // it begins with, together with the frames of who calls. The race detector needs more stack, so
 // this is tested without it.
-func TestBurstStacks(t *testing.T) {
+func TestStacksOfWaiters(t *testing.T) {
 	const (
 		crowd = 1000
 		most  = 2600 // bytes of stack for each caller: who has outgrown 2 KiB has 4 KiB

@@ -237,3 +237,16 @@ func TestResultOfAnUnknownFill(t *testing.T) {
 		waits.gives("v", nil)
 	})
 }
+
+// An answer of a kind that this program doesn't know is none.
+func TestUnknownLeaseAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &speaking{tampered: newTampered()}
+		store.lease = func(ans cacheguard.LeaseAnswer) cacheguard.LeaseAnswer { ans.State = 200; return ans }
+		c := openOn(t, store, cacheguard.Options[string]{})
+		res, err := gettingResult(t.Context(), t, c, "k", returning("v")).later()
+		if res.Value != "v" || !res.Degraded || err != nil {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	})
+}

@@ -21,9 +21,8 @@ func (g gatedCodec) Append(dst []byte, v string) ([]byte, error) {
 
 func (g gatedCodec) Decode(src []byte) (string, error) { return string(src), nil }
 
-// TestReturnedIsStored: a load that has returned is stored, also if the last caller leaves before
-// that is done.
-func TestReturnedIsStored(t *testing.T) {
+// TestLoadThatHasReturnedIsStored, also if the last caller leaves before that is done.
+func TestLoadThatHasReturnedIsStored(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		codec := gatedCodec{make(chan struct{})}
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Codec: codec})
@@ -47,9 +46,9 @@ func TestReturnedIsStored(t *testing.T) {
 	})
 }
 
-// TestKeptIsStored: a load that has said that it has its result goes on, whoever leaves; one that
-// hasn't is cancelled, and what it says later changes nothing.
-func TestKeptIsStored(t *testing.T) {
+// TestLoadThatHasItsResultIsStored: one that has said so goes on, whoever leaves; one that hasn't is
+// cancelled, and what it says later changes nothing.
+func TestLoadThatHasItsResultIsStored(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		inBubble(t, map[bool]string{true: "in time", false: "too late"}[keeps], func(t *testing.T) {
 			c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
@@ -84,9 +83,9 @@ func TestKeptIsStored(t *testing.T) {
 	}
 }
 
-// TestKeptLoadOfALostLease: when an invalidation comes between, what the load has is not stored,
-// and another load's result is.
-func TestKeptLoadOfALostLease(t *testing.T) {
+// TestLoadThatHasItsResultLosesItsLease: when an invalidation comes between, what the load has is not
+// stored, and another load's result is.
+func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,4 +215,64 @@ func leaseFree(t *testing.T, store interface {
 		}
 	}
 	return a.State != cacheguard.LeaseHeld
+}
+
+type gatedLease struct {
+	cacheguard.Store
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (s *gatedLease) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	if g := s.gate.Load(); g != nil {
+		<-*g
+	}
+	return s.Store.Lease(ctx, k, ask)
+}
+
+// slowRead is a store whose reads take a while, but end with their context.
+type slowRead struct {
+	cacheguard.Store
+	took atomic.Int64
+}
+
+func (s *slowRead) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+	select {
+	case <-time.After(time.Duration(s.took.Load())):
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, k, tags)
+}
+
+// speaking is a store for which a test can speak to its caches, and answer for it when the lease is
+// asked for.
+type speaking struct {
+	*tampered
+	lease func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer // nil: as it is
+
+	mu   sync.Mutex // guards tell
+	tell []func(cacheguard.Message)
+}
+
+func (s *speaking) Listen(cache string, tell func(cacheguard.Message)) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell = append(s.tell, tell)
+	return s.tampered.Listen(cache, tell)
+}
+
+func (s *speaking) says(m cacheguard.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tell := range s.tell {
+		tell(m)
+	}
+}
+
+func (s *speaking) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	ans, err := s.tampered.Lease(ctx, k, ask)
+	if err == nil && s.lease != nil {
+		ans = s.lease(ans)
+	}
+	return ans, err
 }

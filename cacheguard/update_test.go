@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -310,5 +311,23 @@ func TestUpdateEndsOlderFlights(t *testing.T) {
 		getting(t.Context(), t, c, "k", o.load).gives("new", nil)
 		load.gives("old")
 		early.gives("old", nil)
+	})
+}
+
+// What Update stores is no load's result: observers don't count it as one.
+func TestUpdateIsNoFill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &guardtest.Recorder{}
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{Observer: events})
+		update := func() { _, _ = c.Update(t.Context(), "k", returning("v")) }
+		update()
+		store.onto("Fill", fails(1))
+		update()
+		store.onto("Fill", func(ctx context.Context) error { return c.Invalidate(ctx, "k") })
+		update()
+		if got := events.Events(cacheguard.EventFilled, cacheguard.EventFillUnknown, cacheguard.EventFillRefused); len(got) != 0 {
+			t.Errorf("observers were told of %v", got)
+		}
 	})
 }

@@ -37,8 +37,8 @@ type stepping struct {
 
 func (s stepping) StepTimeout() time.Duration { return s.most }
 
-// TestDoubts says each once, and keeps still about what is as it should be.
-func TestDoubts(t *testing.T) {
+// TestWarnings are said once, and keeps still about what is as it should be.
+func TestWarnings(t *testing.T) {
 	type caches struct {
 		store cacheguard.Store
 		open  func(cacheguard.Store, cacheguard.Options[lossyValue]) *cacheguard.Cache[lossyValue]
