@@ -46,8 +46,8 @@ func TestLoadThatHasReturnedIsStored(t *testing.T) {
 	})
 }
 
-// TestLoadThatHasItsResultIsStored: one that has said so goes on, whoever leaves; one that hasn't is
-// cancelled, and what it says later changes nothing.
+// TestLoadThatHasItsResultIsStored: one that has said so goes on, whoever leaves; one that hasn't
+// is cancelled, and what it says later changes nothing.
 func TestLoadThatHasItsResultIsStored(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		inBubble(t, map[bool]string{true: "in time", false: "too late"}[keeps], func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestLoadThatHasItsResultIsStored(t *testing.T) {
 	}
 }
 
-// TestLoadThatHasItsResultLosesItsLease: when an invalidation comes between, what the load has is not
-// stored, and another load's result is.
+// TestLoadThatHasItsResultLosesItsLease: when an invalidation comes between, what the load has is
+// not stored, and another load's result is.
 func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -14,7 +14,7 @@
 // seed of its faults, which gives the same plan again:
 //
 //	CACHEGUARD_TEST=soak go test -v -run TestSoak -timeout 30m ./internal/systemtest
-//	CACHEGUARD_SEED=1 CACHEGUARD_TEST=soak go test -v -run TestSoak -timeout 30m ./internal/systemtest
+//	CACHEGUARD_SEED=<seed> CACHEGUARD_TEST=soak go test -v -run TestSoak ./internal/systemtest
 //
 // With soak all that runs do is compared with the protocol's explorer besides
 // (internal/protocol/drivetest).
