@@ -4,6 +4,7 @@ package cacheguard_test
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -82,12 +83,12 @@ func TestHitAllocations(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 		defer rdb.Close()
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: memberPrefix()})
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: "allocs-" + rand.Text()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		name := memberPrefix()
+		name := "allocs-" + rand.Text()
 		if err := rdb.Set(ctx, name, "value", time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -451,3 +451,68 @@ func TestSetAfterAFailedSet(t *testing.T) {
 }
 
 var _ cacheguard.Store = (*changeable)(nil)
+
+// Changes that can't be delivered, however many they are, don't hold up those that can.
+func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPartial()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.lacks.Store(&[]string{"bad", "good"})
+		for i := range 8000 {
+			if err := c.Invalidate(t.Context(), fmt.Sprint("bad ", i)); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+		}
+		for i := range 10 {
+			if err := c.Invalidate(t.Context(), fmt.Sprint("good ", i)); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		store.lacks.Store(&[]string{"bad"})
+		time.Sleep(mostPause)
+		synctest.Wait()
+		if n := c.Stats().Unsent; n != 8000 {
+			t.Errorf("%d changes are left", n)
+		}
+		store.lacks.Store(&[]string{})
+		if err := c.Flush(t.Context()); err != nil || c.Stats().Unsent != 0 {
+			t.Errorf("%v, %d left", err, c.Stats().Unsent)
+		}
+	})
+}
+
+// partial is a store that can't be told of keys that begin with certain words.
+type partial struct {
+	*tampered
+	lacks atomic.Pointer[[]string]
+}
+
+func newPartial() *partial {
+	s := &partial{tampered: newTampered()}
+	s.lacks.Store(&[]string{})
+	return s
+}
+
+func (s *partial) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	failed := cacheguard.KeyErrors{}
+	var rest []cacheguard.Key
+	for _, k := range keys {
+		rest = append(rest, k)
+		for _, word := range *s.lacks.Load() {
+			if strings.HasPrefix(k.Key, word) {
+				failed[k.Key], rest = errTampered, rest[:len(rest)-1]
+				break
+			}
+		}
+	}
+	if len(rest) > 0 {
+		if err := s.tampered.Invalidate(ctx, rest); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}

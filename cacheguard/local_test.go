@@ -375,3 +375,48 @@ func TestLocalTierThatCantCopy(t *testing.T) {
 		leader.gives(5, nil)
 	})
 }
+
+// The copy that a caller got from the tier is not the one that a refresh goes on with, and stores.
+func TestLocalCloneIsTheCallersOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[[]int]{TTL: time.Second, EarlyRefresh: 1000,
+			Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]}})
+		load := func(ctx context.Context, prev cacheguard.Result[[]int]) (cacheguard.Entry[[]int], error) {
+			time.Sleep(100 * time.Millisecond)
+			if prev.Status == cacheguard.StatusMiss {
+				return cacheguard.Entry[[]int]{Value: []int{1, 2, 3}}, nil
+			}
+			return cacheguard.Entry[[]int]{NotModified: true}, nil
+		}
+		for i := range 5 {
+			res, err := c.GetEntry(t.Context(), "k", load)
+			if err != nil || !slices.Equal(res.Value, []int{1, 2, 3}) {
+				t.Fatalf("read %d: %+v, %v", i, res, err)
+			}
+			if res.Local {
+				clear(res.Value) // his own copy
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
+// TestCacheLocal answers from the process-local tier and from nowhere else.
+func TestCacheLocal(t *testing.T) {
+	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
+		gets(t, a, "k", tagged("v"), "v", cacheguard.StatusLoaded)
+		r, ok := a.Local("k")
+		if local := a.Stats().LocalEntries > 0; ok != local || (r.Value == "v") != local || r.Local != local {
+			t.Errorf("got %+v, %v", r, ok)
+		}
+		if r, ok := b.Local("k"); ok {
+			t.Errorf("another process has %+v", r)
+		}
+		a.Close()
+		if r, ok := a.Local("k"); ok {
+			t.Errorf("a closed one has %+v", r)
+		}
+	})
+}

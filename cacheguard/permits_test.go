@@ -219,3 +219,53 @@ func TestNewFleetLimiter(t *testing.T) {
 		}
 	}
 }
+
+type farPermits struct {
+	*memstore.Store
+	trip time.Duration
+}
+
+func (s *farPermits) TakePermit(ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
+	time.Sleep(s.trip / 2)
+	defer time.Sleep(s.trip / 2)
+	return s.Store.TakePermit(ctx, name, token, max, ttl)
+}
+
+// A process with many permits renews them all in time.
+func TestManyPermitsAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memstore.New(memstore.Options{})
+		defer shared.Close()
+		cs := budgeted(t, cacheguard.Store(&farPermits{Store: shared, trip: 60 * time.Millisecond}), 2, 64)
+		o := ones(t, 20*time.Second)
+		var calls sync.WaitGroup
+		for i := range 64 {
+			calls.Go(func() { _, _ = cs[0].Get(t.Context(), fmt.Sprint("a", i), o.Load("a")) })
+		}
+		time.Sleep(6 * time.Second)
+		for i := range 10 {
+			calls.Go(func() { _, _ = cs[1].Get(t.Context(), fmt.Sprint("b", i), o.Load("b")) })
+		}
+		calls.Wait()
+		time.Sleep(time.Minute) // for the last renewal
+		if n := o.MostRunning(); n > 64 {
+			t.Errorf("%d loads at a time with a budget of 64", n)
+		}
+	})
+}
+
+// A nil store from an ignored error is an error of New and of NewFleetLimiter.
+func TestNewFleetLimiterOnNil(t *testing.T) {
+	var none *memstore.Store
+	if _, err := cacheguard.New[int](none, cacheguard.Options[int]{Name: "x"}); err == nil {
+		t.Error("New took it")
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			t.Errorf("panic: %v", v)
+		}
+	}()
+	if _, err := cacheguard.NewFleetLimiter(none, "x", 1, 1); err == nil {
+		t.Error("NewFleetLimiter took it")
+	}
+}

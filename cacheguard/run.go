@@ -122,12 +122,6 @@ func (r *run[V]) abort() {
 	r.mail.Close()
 }
 
-// watched are told, in tests, what a miss was told and what it said, and what is then done for it.
-var watched struct {
-	step func(m any, was protocol.Miss, e protocol.Event, do protocol.Do)
-	done func(m any, do protocol.Do)
-}
-
 // step tells a miss what happened, and notes what is to be done.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
 	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
@@ -135,8 +129,8 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 	}
 	was := m.Miss
 	do, landing := m.Step(e)
-	if watched.step != nil {
-		watched.step(m, was, e, do)
+	if protocol.Watched.Step != nil {
+		protocol.Watched.Step(m, protocol.InHand{Turn: m.turn != nil, Load: m.work != nil}, was, e, do)
 	}
 	if m.plan.do |= do; m.plan.do != 0 && !m.plan.listed {
 		m.plan.listed = true
@@ -198,8 +192,8 @@ func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 			continue
 		}
 		m.plan.do &^= do
-		if watched.done != nil {
-			watched.done(m, do)
+		if protocol.Watched.Done != nil {
+			protocol.Watched.Done(m, do)
 		}
 		if len(r.misses) == 1 {
 			return r.misses

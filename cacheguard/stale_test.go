@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
@@ -109,88 +110,6 @@ func TestStaleWhileRevalidate(t *testing.T) {
 		}
 		if n := o.loads.Load(); n != 2 {
 			t.Errorf("%d loads, want the first and one refresh", n)
-		}
-	})
-}
-
-// P8: one load for each expiry, though every process reads all the time, and no call that waits.
-func TestOneRefreshForEachExpiry(t *testing.T) {
-	for name, opts := range map[string]cacheguard.Options[int]{
-		"stale-while-revalidate":                   {TTL: time.Second, StaleWhileRevalidate: time.Minute},
-		"early refresh":                            {TTL: time.Second, EarlyRefresh: 1},
-		"early refresh and stale-while-revalidate": {TTL: time.Second, EarlyRefresh: 1, StaleWhileRevalidate: time.Minute},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			cs := fleetOf(t, 4, opts)
-			o := &versions{took: 100 * time.Millisecond}
-			if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
-				t.Fatal(err)
-			}
-			var stale atomic.Int32
-			var calls sync.WaitGroup
-			for i, c := range cs {
-				calls.Go(func() {
-					time.Sleep(time.Duration(i) * time.Millisecond / 4)
-					for range 20000 {
-						if at(t, c, o.load).Status == cacheguard.StatusStale {
-							stale.Add(1)
-						}
-						time.Sleep(time.Millisecond)
-					}
-				})
-			}
-			calls.Wait()
-			// With early refresh alone a call that waited would have failed in at; with both, none
-			// is stale.
-			if opts.EarlyRefresh > 0 && stale.Load() > 0 {
-				t.Errorf("%d stale reads although the key was refreshed early", stale.Load())
-			}
-			// A lifetime is at most TTL + load. At 4000 reads a second one of them wins the lot
-			// about 0.6 s early: then 4000/s * 0.1 s * e^(-0.6/0.1) is 1.
-			began := o.begins()
-			n := len(began) - 1
-			most := 20
-			if opts.EarlyRefresh > 0 {
-				most = 65
-			}
-			if n < 17 || n > most {
-				t.Errorf("%d refreshes in 20 s with a TTL of 1 s", n)
-			}
-			for i := 1; i < len(began); i++ {
-				if gap := began[i].Sub(began[i-1]); gap < o.took {
-					t.Errorf("load %d began %v after the one before, which takes %v: two for one expiry", i, gap, o.took)
-				}
-			}
-		})
-	}
-}
-
-// TestRefreshOutlivesItsCaller: it is cancelled neither by the end of the context nor when all have
-// left.
-func TestRefreshOutlivesItsCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})[0]
-		o := &versions{took: 100 * time.Millisecond}
-		if _, err := c.Get(t.Context(), "k", o.load); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
-		kept := make(chan any, 1)
-		v, err := c.Get(ctx, "k", func(ctx context.Context) (int, error) {
-			kept <- ctx.Value(valueKey{})
-			return o.load(ctx)
-		})
-		cancel()
-		if v != 1 || err != nil {
-			t.Fatalf("got %v, %v", v, err)
-		}
-		time.Sleep(time.Second / 2)
-		if res := at(t, c, o.load); res.Value != 2 || res.Status != cacheguard.StatusHit {
-			t.Errorf("after the refresh: %+v", res)
-		}
-		if v := <-kept; v != "kept" {
-			t.Errorf("the refresh's context has the value %v", v)
 		}
 	})
 }
@@ -471,102 +390,6 @@ func TestWindowsOfAnEntry(t *testing.T) {
 	}
 }
 
-// TestInvalidateDuringARefresh: the refresh is a load like any other, and the stale value is gone.
-func TestInvalidateDuringARefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cs := fleetOf(t, 2, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
-		o := &versions{took: 100 * time.Millisecond}
-		if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		at(t, cs[0], o.load)
-		time.Sleep(50 * time.Millisecond)
-		if err := cs[1].Invalidate(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		if v, err := cs[0].Get(t.Context(), "k", o.load); v != 3 || err != nil {
-			t.Errorf("after Invalidate: %v, %v; want a load that began after it", v, err)
-		}
-		if res, err := cs[1].Peek(t.Context(), "k"); res.Value != 3 || err != nil {
-			t.Errorf("stored: %+v, %v", res, err)
-		}
-	})
-}
-
-// TestCloseEndsARefresh: nobody waits for it, but it is seen by Close, and by Shutdown.
-func TestCloseEndsARefresh(t *testing.T) {
-	for name, end := range map[string]func(*cacheguard.Cache[int]) error{
-		"close":    (*cacheguard.Cache[int]).Close,
-		"shutdown": func(c *cacheguard.Cache[int]) error { return c.Shutdown(context.Background()) },
-	} {
-		bubble(t, name, func(t *testing.T) {
-			cs := fleetOf(t, 2, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
-			o := &versions{took: 100 * time.Millisecond}
-			if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second)
-			at(t, cs[0], o.load)
-			synctest.Wait()
-			if err := end(cs[0]); err != nil {
-				t.Fatal(err)
-			}
-			want := map[string]int{"close": 1, "shutdown": 2}[name]
-			if res, err := cs[1].Peek(t.Context(), "k"); err != nil || res.Value != want {
-				t.Errorf("stored after %s: %+v, %v", name, res, err)
-			}
-			at(t, cs[1], o.load) // a lease that was not released would keep it stale
-			time.Sleep(200 * time.Millisecond)
-			if res := at(t, cs[1], o.load); res.Status != cacheguard.StatusHit {
-				t.Errorf("after %s: %+v", name, res)
-			}
-		})
-	}
-}
-
-// TestSickProcessGoesLast: of two processes the one whose load has failed is not the one that tries
-// next.
-func TestSickProcessGoesLast(t *testing.T) {
-	for name, opts := range map[string]cacheguard.Options[int]{
-		"with a stale value":    {TTL: time.Second, StaleIfError: time.Hour, Backoff: time.Second},
-		"without a stale value": {ErrorTTL: time.Second},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			cs := fleetOf(t, 2, opts)
-			if opts.StaleIfError > 0 {
-				if err := cs[0].Set(t.Context(), "k", 1); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-			}
-			var sick, well atomic.Int32
-			end := time.Now().Add(5 * time.Second)
-			var calls sync.WaitGroup
-			for i, c := range cs {
-				calls.Go(func() {
-					time.Sleep(time.Duration(2*i) * time.Millisecond) // the sick one is always a little earlier
-					for time.Now().Before(end) {
-						_, _ = c.Get(t.Context(), "k", func(context.Context) (int, error) {
-							if i == 0 {
-								sick.Add(1)
-								return 0, errOrigin
-							}
-							well.Add(1)
-							return 2, nil
-						})
-						time.Sleep(5 * time.Millisecond)
-					}
-				})
-			}
-			calls.Wait()
-			if sick.Load() != 1 || well.Load() == 0 {
-				t.Errorf("%d loads where it fails, %d where it doesn't", sick.Load(), well.Load())
-			}
-		})
-	}
-}
-
 // The share of loads that XFetch alone would begin, e^(1/beta) for each expiry, is what its paper
 // says; that the lease makes one of them is TestOneRefreshForEachExpiry.
 func TestEarly(t *testing.T) {
@@ -604,6 +427,72 @@ func TestStaleIfErrorEndsDuringTheLoad(t *testing.T) {
 		time.Sleep(1900 * time.Millisecond)
 		if res, err := c.GetResult(t.Context(), "k", o.load); !errors.Is(err, errOrigin) {
 			t.Errorf("got %+v, %v", res, err)
+		}
+	})
+}
+
+// What SoftTimeout offers is not served after its stale window has ended.
+func TestSoftTimeoutOffersWithinTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Second, SoftTimeout: 10 * time.Millisecond})[0]
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		o := &versions{took: 20 * time.Second}
+		if res, err := c.GetResult(t.Context(), "k", o.load); err != nil || res.Value != 1 {
+			t.Fatalf("within the window: %+v, %v", res, err)
+		}
+		time.Sleep(15 * time.Second) // the window was over 14.5 s ago
+		res, err := c.GetResult(t.Context(), "k", o.load)
+		if err == nil && res.Status == cacheguard.StatusStale {
+			t.Errorf("15 s after a window of 1 s: %+v", res)
+		}
+	})
+}
+
+// Observers are told of no miss when a stale value is served at once.
+func TestStaleIsNoMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &guardtest.Recorder{}
+		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Observer: events})[0]
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		at(t, c, returning(2))
+		if events.Count(cacheguard.EventMiss) > 0 {
+			t.Errorf("a stale value that is served at once: %v", events)
+		}
+	})
+}
+
+// hungLease is a store that answers no question for a lease, and says so after a while.
+type hungLease struct{ cacheguard.Store }
+
+func (hungLease) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	time.Sleep(time.Second)
+	return cacheguard.LeaseAnswer{}, errors.New("no answer")
+}
+
+// A stale value whose window ends while the store doesn't answer is none any more: with FailOpen
+// there is a load.
+func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		c, err := cacheguard.New(hungLease{store}, cacheguard.Options[int]{Name: "ends", TTL: time.Minute, Jitter: -1, StaleIfError: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(69*time.Second + 500*time.Millisecond)
+		r, err := c.GetResult(t.Context(), "k", func(context.Context) (int, error) { return 2, nil })
+		if r.Value != 2 || err != nil {
+			t.Errorf("got %+v, %v; want what a load returns", r, err)
 		}
 	})
 }

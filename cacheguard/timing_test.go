@@ -377,3 +377,23 @@ func (s *flakyRenewals) Renew(ctx context.Context, k cacheguard.Key, g cacheguar
 	}
 	return s.Store.Renew(ctx, k, g, ttl)
 }
+
+// A caller doesn't wait for loads elsewhere for ever, also if something is heard of each in time.
+func TestWaitingEndsAlsoWithMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &speaking{tampered: newTampered()}
+		c := openOn(t, store, cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
+		store.lease = func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
+			return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: time.Second}
+		}
+		call := getting(t.Context(), t, c, "k", returning("v"))
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			store.says(cacheguard.Message{Kind: cacheguard.MessageReleased, Key: "k", Load: cacheguard.ID{1}})
+		}
+		if !call.returned() || !errors.Is(call.err, context.DeadlineExceeded) || call.took > 12*time.Second {
+			t.Errorf("the caller got %v after %v", call.err, call.took)
+		}
+	})
+}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
-	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
 // private is a load of one second whose result is for its own caller, which is remembered for a
@@ -188,317 +187,147 @@ func TestGetManyMeetsNoShare(t *testing.T) {
 	})
 }
 
-// TestKeep shows a value to the next load after it can't be served any more, and for no longer.
-func TestKeep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		set := func() {
-			if err := c.Invalidate(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
-			e := cacheguard.Entry[string]{Value: "v", TTL: time.Second, StaleIfError: time.Second, Keep: time.Minute}
-			if _, err := c.RefreshEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				return e, nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sees := func(want cacheguard.Status, usable bool) {
-			t.Helper()
-			r, err := c.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				if prev.Status != want || (prev.Value == "v") != (want == cacheguard.StatusStale) || (prev.UsableFor > 0) != usable {
-					t.Errorf("the load sees %+v", prev)
-				}
-				return cacheguard.Entry[string]{}, errOrigin
-			})
-			if usable != (err == nil) || usable != (r.Value == "v") {
-				t.Errorf("the call got %+v, %v", r, err)
-			}
-		}
-		set()
-		<-time.After(1500 * time.Millisecond)
-		sees(cacheguard.StatusStale, true)
-		set()
-		<-time.After(50 * time.Second)
-		sees(cacheguard.StatusStale, false)
-		<-time.After(15 * time.Second)
-		sees(cacheguard.StatusMiss, false)
-		if _, err := c.GetEntry(t.Context(), "wrong", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-			return cacheguard.Entry[string]{Keep: -1}, nil
-		}); err == nil || !strings.Contains(err.Error(), "Keep") {
-			t.Errorf("a negative Keep: %v", err)
-		}
-	})
-}
-
-// TestRefreshEntry loads although the value is fresh, and shows it to the load.
-func TestRefreshEntry(t *testing.T) {
-	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
-		gets(t, a, "k", tagged("one"), "one", cacheguard.StatusLoaded)
-		r, err := b.RefreshEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-			return cacheguard.Entry[string]{Value: prev.Value + " and two"}, nil
-		})
-		if r.Value != "one and two" || r.Status != cacheguard.StatusLoaded || err != nil {
-			t.Errorf("got %+v, %v", r, err)
-		}
-		synctest.Wait()
-		gets(t, b, "k", tagged("unexpected"), "one and two", cacheguard.StatusHit)
-		if _, err := a.RefreshEntry(t.Context(), "k", nil); err == nil {
-			t.Error("a nil load is no error")
-		}
-	})
-}
-
-// TestLocal answers from the process-local tier and from nowhere else.
-func TestLocal(t *testing.T) {
-	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
-		gets(t, a, "k", tagged("v"), "v", cacheguard.StatusLoaded)
-		r, ok := a.Local("k")
-		if local := a.Stats().LocalEntries > 0; ok != local || (r.Value == "v") != local || r.Local != local {
-			t.Errorf("got %+v, %v", r, ok)
-		}
-		if r, ok := b.Local("k"); ok {
-			t.Errorf("another process has %+v", r)
-		}
-		a.Close()
-		if r, ok := a.Local("k"); ok {
-			t.Errorf("a closed one has %+v", r)
-		}
-	})
-}
-
-// TestMarkStaleTags ages what has the soft tag, wherever it is, and also what is loaded meanwhile.
-func TestMarkStaleTags(t *testing.T) {
-	soft := func(v string, ttl time.Duration) cacheguard.EntryFunc[string] {
-		return func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-			return cacheguard.Entry[string]{Value: v, TTL: ttl, Tags: []string{"hard"}, SoftTags: []string{"hard", "soft"}}, nil
-		}
-	}
-	fleets(t, cacheguard.Options[string]{StaleWhileRevalidate: time.Minute}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
-		both := []*cacheguard.Cache[string]{a, b}
-		marks := func() {
-			t.Helper()
-			if err := a.MarkStaleTags(t.Context(), "unknown", "soft"); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		gets(t, a, "k", soft("one", time.Hour), "one", cacheguard.StatusLoaded)
-		for _, c := range both {
-			gets(t, c, "k", soft("unexpected", 0), "one", cacheguard.StatusHit)
-		}
-		<-time.After(time.Second)
-		marks()
-		<-time.After(time.Second)
-		for _, c := range both {
-			if r, err := c.Peek(t.Context(), "k"); r.Value != "one" || r.Status != cacheguard.StatusStale || r.FreshFor != -time.Second || err != nil {
-				t.Errorf("a marked value is %+v, %v", r, err)
-			}
-		}
-		gets(t, b, "k", soft("two", time.Hour), "one", cacheguard.StatusStale)
-		synctest.Wait() // for the refresh
-		for _, c := range both {
-			gets(t, c, "k", soft("unexpected", 0), "two", cacheguard.StatusHit)
-			got, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) { return nil, errOrigin })
-			if got["k"] != "two" || err != nil {
-				t.Errorf("GetMany: %v, %v", got, err)
-			}
-		}
-		marks()
-		<-time.After(2 * time.Minute)
-		gets(t, a, "k", soft("three", time.Hour), "three", cacheguard.StatusLoaded)
-		if err := b.InvalidateTags(t.Context(), "hard"); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := a.Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
-			t.Errorf("an invalidated value is %+v, %v", r, err)
-		}
-
-		o := newScriptedOrigin[entry](t)
-		call := gettingEntry(t.Context(), t, b, "k", o.load)
-		load := o.next()
-		marks()
-		load.gives(entry{Value: "four", TTL: time.Hour, SoftTags: []string{"soft"}})
-		if r, err := call.now(); r.Value != "four" || err != nil {
-			t.Errorf("the call got %+v, %v", r, err)
-		}
-		if r, err := a.Peek(t.Context(), "k"); r.Value != "four" || r.Status != cacheguard.StatusStale || err != nil {
-			t.Errorf("what was loaded meanwhile is %+v, %v", r, err)
-		}
-	})
-}
-
-// TestMarkStaleTagsManyAtOnce: a batch sees marks like single reads do.
-func TestMarkStaleTagsManyAtOnce(t *testing.T) {
-	fleets(t, cacheguard.Options[string]{StaleIfError: time.Minute}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
-		for _, key := range []string{"1", "2"} {
-			_, err := a.GetEntry(t.Context(), key, func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				return cacheguard.Entry[string]{Value: "v" + key, SoftTags: []string{"of " + key}}, nil
-			})
+// A result that is not shared and leaves what is stored goes to its own caller, and everybody else
+// has what was there.
+func TestLeaveStored(t *testing.T) {
+	for name, local := range map[string]cacheguard.Local[string]{"store": {}, "local tier": {Entries: 10}} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Options{})
+			defer func() { _ = store.Close() }()
+			c, err := cacheguard.New(store, cacheguard.Options[string]{Name: "page", Local: local})
 			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		<-time.After(time.Second)
-		if err := b.MarkStaleTags(t.Context(), "of 1"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		for _, c := range []*cacheguard.Cache[string]{a, b} {
-			var asked []string
-			got, err := c.GetMany(t.Context(), []string{"1", "2"}, func(_ context.Context, missing []string) (map[string]string, error) {
-				asked = append(asked, missing...)
-				return nil, errOrigin
+			defer func() { _ = c.Close() }()
+			ctx := t.Context()
+			if err := c.Set(ctx, "k", "for all"); err != nil {
+				t.Fatal(err)
+			}
+			never := func(context.Context) (string, error) { t.Error("loaded"); return "", nil }
+			if v, err := c.Get(ctx, "k", never); v != "for all" || err != nil {
+				t.Fatal(v, err)
+			}
+			got, err := c.RefreshEntry(ctx, "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+				return cacheguard.Entry[string]{Value: "for one", NoShare: true, LeaveStored: true}, nil
 			})
-			if got["1"] != "v1" || got["2"] != "v2" || err != nil {
-				t.Errorf("got %v, %v", got, err)
+			if got.Value != "for one" || err != nil {
+				t.Error(got, err)
 			}
-			if c == a && strings.Join(asked, ",") != "1" {
-				t.Errorf("the load was asked for %v", asked)
+			if v, err := c.Get(ctx, "k", never); v != "for all" || err != nil {
+				t.Error(v, err)
 			}
+		})
+	}
+}
+
+// TestNoShare has everybody who waits load for themselves, at the same time: nobody sees what
+// another one got.
+func TestNoShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		slow := func(name string) cacheguard.LoadFunc[entry] {
+			return func(ctx context.Context) (entry, error) {
+				if ctx.Value(contextKey{}) != name {
+					t.Errorf("the load of %s has the context of %v", name, ctx.Value(contextKey{}))
+				}
+				<-time.After(time.Second)
+				return entry{Value: name, NoShare: true}, nil
+			}
+		}
+		calls := map[string]*begun[cacheguard.Result[string]]{}
+		for name, c := range map[string]*cacheguard.Cache[string]{"a": here, "b": here, "c": here, "d": there, "e": there, "f": there} {
+			ctx := context.WithValue(t.Context(), contextKey{}, name)
+			calls[name] = gettingEntry(ctx, t, c, "k", slow(name))
+		}
+		for name, call := range calls {
+			if r, err := call.later(); r.Value != name || err != nil || r.Status != cacheguard.StatusLoaded {
+				t.Errorf("%s got %+v, %v", name, r, err)
+			}
+			if call.took > 3*time.Second { // the leader's load, that of the other process, those of its callers
+				t.Errorf("%s got it after %v: one load after another", name, call.took)
+			}
+		}
+		if r, err := there.Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
+			t.Errorf("Peek: %+v, %v", r, err)
 		}
 	})
 }
 
-// TestSoftTagsThatCantBe are errors that say so.
-func TestSoftTagsThatCantBe(t *testing.T) {
+// TestNoShareKeepsToTheBounds: those who load for themselves are loads like others.
+func TestNoShareKeepsToTheBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 2, LoadTimeout: 10 * time.Second})
+		o := newScriptedOrigin[entry](t)
+		leader := gettingEntry(t.Context(), t, c, "k", o.load)
+		first := o.next()
+		var others []*begun[cacheguard.Result[string]]
+		for range 5 {
+			others = append(others, gettingEntry(t.Context(), t, c, "k", o.load))
+		}
+		ctx, leave := context.WithCancelCause(t.Context())
+		leaver := gettingEntry(ctx, t, c, "k", o.load)
+		leaver.waits()
+		first.gives(entry{Value: "v", NoShare: true})
+		leader.now()
+		o.loads(1 + 2)
+		leave(errors.New("of no concern to the cache"))
+		if _, err := leaver.now(); err != context.Canceled {
+			t.Errorf("the one who left got %v; want %v", err, context.Canceled)
+		}
+		var running []*scriptedLoad[entry]
+		for range others {
+			synctest.Wait()
+			for len(o.visits) > 0 {
+				running = append(running, o.next())
+			}
+			running = slices.DeleteFunc(running, func(load *scriptedLoad[entry]) bool { return load.ctx.Err() != nil })
+			if n := len(running); n == 0 || n > 2 {
+				t.Fatalf("%d loads at the same time", n)
+			}
+			running[0].gives(entry{Value: "v", NoShare: true})
+			running = running[1:]
+		}
+		for _, call := range others {
+			if r, err := call.now(); r.Value != "v" || err != nil {
+				t.Errorf("a caller got %+v, %v", r, err)
+			}
+		}
+		late := gettingEntry(t.Context(), t, c, "k", o.load)
+		o.next().gives(entry{Value: "v", NoShare: true})
+		late.now()
+		slotsAreFree(t, c, 2)
+	})
+}
+
+// TestUnsharedLoadFails for its own caller.
+func TestUnsharedLoadFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		for what, e := range map[string]entry{
-			"zero byte": {Tags: []string{"\x00a"}},
-			"empty":     {SoftTags: []string{""}},
-			"255":       {SoftTags: []string{strings.Repeat("a", 255)}},
-			"65 tags":   {Tags: make([]string, 33), SoftTags: strings.Fields(strings.Repeat("a ", 32))},
+		o := newScriptedOrigin[entry](t)
+		leader := gettingEntry(t.Context(), t, c, "k", o.load)
+		first := o.next()
+		calls := map[string]*begun[cacheguard.Result[string]]{}
+		for name, load := range map[string]cacheguard.LoadFunc[entry]{
+			"failed":    failingWith[entry](errOrigin),
+			"panicked":  func(context.Context) (entry, error) { panic(errOrigin) },
+			"not found": failingWith[entry](cacheguard.ErrNotFound),
+			"fine":      returning(entry{Value: "v"}),
 		} {
-			for i := range e.Tags {
-				if e.Tags[i] == "" {
-					e.Tags[i] = "a"
-				}
-			}
-			_, err := c.GetEntry(t.Context(), what, entries(returning(e)))
-			if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(what, "255")) {
-				t.Errorf("%s: %v", what, err)
-			}
+			calls[name] = gettingEntry(t.Context(), t, c, "k", load)
+			calls[name].waits()
 		}
-		for _, tag := range []string{"", "\x00a", strings.Repeat("a", 255)} {
-			if err := c.MarkStaleTags(t.Context(), tag); err == nil {
-				t.Errorf("MarkStaleTags took %.10q", tag)
+		first.gives(entry{Value: "mine", NoShare: true})
+		if r, err := leader.now(); r.Value != "mine" || err != nil {
+			t.Errorf("the leader got %+v, %v", r, err)
+		}
+		for name, want := range map[string]error{"failed": errOrigin, "panicked": errOrigin, "not found": cacheguard.ErrNotFound} {
+			if r, err := calls[name].now(); r.Value != "" || !errors.Is(err, want) {
+				t.Errorf("%s: %+v, %v; want %v", name, r, err, want)
 			}
 		}
-		if err := c.InvalidateTags(t.Context(), "\x00a"); err == nil {
-			t.Error("InvalidateTags took a soft tag")
-		}
-		if err := c.MarkStaleTags(t.Context()); err != nil {
-			t.Errorf("no tags: %v", err)
+		if r, err := calls["fine"].now(); r.Value != "v" || err != nil {
+			t.Errorf("fine: %+v, %v", r, err)
 		}
 	})
-}
-
-// TestDesk does what a load brings on the goroutine of its caller, who may panic with it, or whose
-// client may leave.
-func TestDesk(t *testing.T) {
-	type call struct {
-		r       cacheguard.Result[string]
-		err     error
-		paniced any
-	}
-	get := func(t *testing.T, c *cacheguard.Cache[string], client context.Context, job func()) <-chan call {
-		ended := make(chan call, 1)
-		go func() {
-			var got call
-			defer func() { ended <- got }()
-			defer func() { got.paniced = recover() }()
-			d := desk.Open(client)
-			defer d.Close()
-			ctx, cancel := context.WithTimeout(desk.With(client, d), time.Second)
-			defer cancel()
-			got.r, got.err = c.GetEntry(ctx, "k", func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				if desk.From(ctx) != nil {
-					t.Error("the load's context has the desk of its caller")
-				}
-				whole, over := false, make(chan struct{})
-				if !d.Do(func() {
-					defer close(over)
-					job()
-					whole = true
-				}) {
-					t.Error("the caller has left")
-				}
-				select {
-				case <-over:
-				case <-ctx.Done():
-					return cacheguard.Entry[string]{}, ctx.Err()
-				}
-				if !whole {
-					return cacheguard.Entry[string]{}, errOrigin
-				}
-				return cacheguard.Entry[string]{Value: "v"}, nil
-			})
-		}()
-		return ended
-	}
-	waiter := func(t *testing.T, c *cacheguard.Cache[string]) *begun[cacheguard.Result[string]] {
-		w := gettingEntry(t.Context(), t, c, "k", failingWith[entry](errors.New("a waiter's load ran")))
-		w.waits()
-		return w
-	}
-	for _, where := range []string{"here", "there"} {
-		other := func(t *testing.T, store *memstore.Store, c *cacheguard.Cache[string]) *cacheguard.Cache[string] {
-			if where == "here" {
-				return c
-			}
-			return openOn(t, store, cacheguard.Options[string]{})
-		}
-		inBubble(t, "returns "+where, func(t *testing.T) {
-			store := memstore.New(memstore.Options{})
-			c := openOn(t, store, cacheguard.Options[string]{})
-			ended := get(t, c, t.Context(), func() { <-time.After(5 * time.Second) }) // longer than its patience with others
-			synctest.Wait()
-			w := waiter(t, other(t, store, c))
-			if got := <-ended; got.r.Value != "v" || got.r.Status != cacheguard.StatusLoaded || got.err != nil {
-				t.Errorf("got %+v", got)
-			}
-			if r, err := w.later(); r.Value != "v" || err != nil {
-				t.Errorf("the waiter got %+v, %v", r, err)
-			}
-		})
-		inBubble(t, "panics "+where, func(t *testing.T) {
-			store := memstore.New(memstore.Options{})
-			c := openOn(t, store, cacheguard.Options[string]{ErrorTTL: -1})
-			ended := get(t, c, t.Context(), func() { <-time.After(time.Second / 2); panic("mine") })
-			synctest.Wait()
-			w := waiter(t, other(t, store, c))
-			if got := <-ended; got.paniced != "mine" {
-				t.Errorf("got %+v", got)
-			}
-			if _, err := w.later(); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
-				t.Errorf("the waiter got %v", err)
-			}
-			if got := <-get(t, c, t.Context(), func() {}); got.r.Value != "v" {
-				t.Errorf("the next call got %+v", got)
-			}
-		})
-		inBubble(t, "leaves "+where, func(t *testing.T) {
-			store := memstore.New(memstore.Options{})
-			c := openOn(t, store, cacheguard.Options[string]{})
-			client, leave := context.WithCancel(t.Context())
-			ended := get(t, c, client, func() { <-time.After(time.Second / 2) })
-			synctest.Wait()
-			w := waiter(t, other(t, store, c))
-			leave()
-			if where == "here" {
-				if got := <-ended; got.err != context.Canceled {
-					t.Errorf("got %+v", got)
-				}
-				if r, err := w.later(); r.Value != "v" || err != nil {
-					t.Errorf("the waiter got %+v, %v", r, err)
-				}
-				return
-			}
-			<-ended // the last one in its process: its load is given up, and the next process loads
-			if _, err := w.later(); err == nil || !strings.Contains(err.Error(), "a waiter's load ran") {
-				t.Errorf("the waiter got %v", err)
-			}
-		})
-	}
 }

@@ -3,12 +3,13 @@ package compresscodec_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/codectest"
 	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
 )
 
@@ -33,30 +34,68 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestRoundTrip of every size around where something changes, read by a codec with the other
-// algorithm too.
-func TestRoundTrip(t *testing.T) {
-	var readers []*compresscodec.Codec[[]byte]
-	for _, a := range algorithms {
-		readers = append(readers, open(t, compresscodec.Options[[]byte]{Algorithm: a}))
+// sizes are those around which something changes.
+var sizes = []int{0, 1, 2, 31, 32, 255, 256, 257, 1023, 1024, 1025, 65535, 65536, 1 << 17, 1<<17 + 1, 1 << 20, 9 << 20}
+
+func TestConformance(t *testing.T) {
+	var values [][]byte
+	for _, size := range sizes {
+		if size < 1<<20 { // larger ones take long
+			values = append(values, text(size), noise(size))
+		}
 	}
+	garbage := map[string][]byte{
+		"nothing": nil, "an unknown first byte": append([]byte{3}, text(100)...), "s2: nothing": {1}, "zstd: nothing": {2},
+		"s2: says 4 GiB":       append([]byte{1}, s2Block(math.MaxUint32, 0, 'x')...),
+		"zstd: 1 GiB in 1 KiB": append([]byte{2}, frame{content: 1 << 30, blocks: 256}.bytes()...),
+	}
+	for name, a := range map[string]compresscodec.Algorithm{"S2": compresscodec.S2, "Zstd": compresscodec.Zstd} {
+		t.Run(name, func(t *testing.T) {
+			codectest.Run(t, codectest.Subject[[]byte]{
+				Codec:   open(t, compresscodec.Options[[]byte]{Algorithm: a, Threshold: -1}),
+				Values:  values,
+				Equal:   bytes.Equal,
+				Garbage: garbage,
+				Memory:  func(int) uint64 { return 1 << 20 }, // decoders' tables
+				Largest: func(v []byte) int { return len(v) + 1 },
+				Stable:  true,
+				Shares:  true, // of what is stored as it is
+			})
+		})
+		t.Run(name+", compressed", func(t *testing.T) {
+			const most = 1 << 20
+			codectest.Run(t, codectest.Subject[[]byte]{
+				Codec:     open(t, compresscodec.Options[[]byte]{Algorithm: a, MaxDecoded: most}),
+				Values:    [][]byte{append(text(3000), noise(500)...), text(5000), bytes.Repeat([]byte{1, 2, 7}, 1000)},
+				Equal:     bytes.Equal,
+				Refused:   map[string][]byte{"more than Decode takes": text(most + 1)},
+				Stable:    true,
+				Delimited: true,
+			})
+		})
+	}
+}
+
+// TestAlgorithmsReadEachOther: a codec reads what one with the other algorithm has stored.
+func TestAlgorithmsReadEachOther(t *testing.T) {
+	var codecs []*compresscodec.Codec[[]byte]
 	for _, a := range algorithms {
-		writer := open(t, compresscodec.Options[[]byte]{Algorithm: a, Threshold: -1})
-		for _, size := range []int{0, 1, 2, 31, 32, 255, 256, 257, 1023, 1024, 1025, 65535, 65536, 1 << 17, 1<<17 + 1, 1 << 20, 9 << 20} {
+		codecs = append(codecs, open(t, compresscodec.Options[[]byte]{Algorithm: a, Threshold: -1}))
+	}
+	for i, writer := range codecs {
+		for _, size := range sizes {
 			for _, value := range [][]byte{text(size), noise(size)} {
-				prefix := []byte("prefix")
-				out, err := writer.Append(bytes.Clone(prefix), value)
-				if err != nil || !bytes.HasPrefix(out, prefix) {
-					t.Fatalf("%v, %d bytes: %q, %v; want the prefix kept", a, size, out[:6], err)
+				const prefix = "prefix"
+				out, err := writer.Append([]byte(prefix), value)
+				if err != nil || !bytes.HasPrefix(out, []byte(prefix)) {
+					t.Fatalf("%v, %d bytes: %v, or the prefix is gone", algorithms[i], size, err)
 				}
 				stored := out[len(prefix):]
 				if len(stored) > size+1 {
-					t.Errorf("%v made %d bytes of %d", a, len(stored), size)
+					t.Errorf("%v made %d bytes of %d", algorithms[i], len(stored), size)
 				}
-				for _, reader := range readers {
-					if got, err := reader.Decode(stored); err != nil || !bytes.Equal(got, value) {
-						t.Errorf("%v, %d bytes: got %d bytes back, %v", a, size, len(got), err)
-					}
+				if got, err := codecs[1-i].Decode(stored); err != nil || !bytes.Equal(got, value) {
+					t.Errorf("%v, %d bytes: got %d bytes back, %v", algorithms[i], size, len(got), err)
 				}
 			}
 		}
@@ -159,49 +198,5 @@ func TestNames(t *testing.T) {
 	}
 	if got := open(t, compresscodec.Options[struct{}]{}).Name(); got != "compress(json)" {
 		t.Errorf("by default it is called %q", got)
-	}
-}
-
-// TestManyGoroutines share a codec and get their own values back.
-func TestManyGoroutines(t *testing.T) {
-	for _, a := range algorithms {
-		c := open(t, compresscodec.Options[[]byte]{Algorithm: a})
-		var all sync.WaitGroup
-		for i := range 16 {
-			all.Go(func() {
-				for round := range 20 {
-					value := bytes.Repeat([]byte{byte(i), byte(round), 7}, 1000+100*i)
-					out, err := c.Append(nil, value)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if got, err := c.Decode(out); err != nil || !bytes.Equal(got, value) {
-						t.Errorf("%v: got other bytes back, %v", a, err)
-					}
-				}
-			})
-		}
-		all.Wait()
-	}
-}
-
-// TestDecodeLeavesItsSource alone, and what it returns is its own once it was compressed.
-func TestDecodeLeavesItsSource(t *testing.T) {
-	for _, a := range algorithms {
-		c := open(t, compresscodec.Options[[]byte]{Algorithm: a})
-		stored, err := c.Append(nil, text(5000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := bytes.Clone(stored)
-		got, err := c.Decode(stored)
-		if err != nil || !bytes.Equal(before, stored) {
-			t.Fatalf("%v: Decode changed its source, %v", a, err)
-		}
-		clear(stored)
-		if _, err := c.Decode(before); err != nil || !bytes.Equal(got, text(5000)) {
-			t.Errorf("%v: the value changed with the bytes it came from, %v", a, err)
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/cacheguard/codectest"
 	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
 )
 
@@ -29,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 		var got []byte
 		var err error
 		// The rest is for the decoder's tables, and for the fuzzer, which runs beside.
-		if costs := allocated(func() { got, err = codec.Decode(src) }); costs > 4*most+8<<20 {
+		if costs := codectest.Allocated(func() { got, err = codec.Decode(src) }); costs > 4*most+8<<20 {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		if err != nil {

@@ -2,37 +2,18 @@ package msgpackcodec_test
 
 import (
 	"bytes"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard/codectest"
 	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 )
-
-// allocated is how many bytes f allocates, on a machine that does nothing else meanwhile.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // refuses decodes src as a V and wants an error that takes next to no memory.
 func refuses[V any](t *testing.T, name string, src []byte) {
 	t.Helper()
-	var v V
-	var err error
-	// The first one fills the library's tables of types.
-	_, _ = msgpackcodec.Codec[V]{}.Decode([]byte{0xc0})
-	costs := allocated(func() { v, err = msgpackcodec.Codec[V]{}.Decode(src) })
-	if err == nil {
-		t.Errorf("%s: %d bytes are a %T", name, len(src), v)
-	}
-	if most := uint64(256<<10 + 2*len(src)); costs > most {
-		t.Errorf("%s: %d bytes took %d bytes of memory for a %T, want at most %d (%v)", name, len(src), costs, v, most, err)
-	}
+	codectest.Refuses(t, msgpackcodec.Codec[V]{}, name, src, 256<<10+2*uint64(len(src)))
 }
 
 type recursive struct {
@@ -113,24 +94,5 @@ func TestTimestampsThatLookLikeMaps(t *testing.T) {
 		refuses[[]map[string]any](t, name+", in a list", slices.Concat([]byte{0x92}, timestamp, []byte{0x80}))
 		refuses[map[string]map[string]any](t, name+", in a map", slices.Concat([]byte{0x81, 0xa1, 'k'}, timestamp))
 		refuses[everything](t, name+", in a field", slices.Concat([]byte{0x81, 0xa5}, []byte("Loose"), timestamp))
-	}
-}
-
-// TestCut: no part of an object is one.
-func TestCut(t *testing.T) {
-	now := time.Unix(1<<31, 5)
-	out, err := msgpackcodec.Codec[everything]{}.Append(nil, everything{
-		Words: []string{"a", "b"}, Loose: map[string]any{"a": 1.5, "b": []any{1, 2}}, Times: []time.Time{now}, Many: make([]everything, 3),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range out {
-		if _, err := (msgpackcodec.Codec[everything]{}).Decode(out[:n]); err == nil {
-			t.Errorf("the first %d of %d bytes are a value", n, len(out))
-		}
-		if _, err := (msgpackcodec.Codec[any]{}).Decode(out[:n]); err == nil {
-			t.Errorf("the first %d of %d bytes are any value", n, len(out))
-		}
 	}
 }

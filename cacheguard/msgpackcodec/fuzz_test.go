@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard/codectest"
 	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 )
 
@@ -25,10 +26,10 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		// A byte can be an element of everything.Many; the rest is for the fuzzer, which runs
 		// beside.
-		if costs := allocated(func() { decodes[everything](t, src) }); costs > uint64(8<<20+4096*len(src)) {
+		if costs := codectest.Allocated(func() { decodes[everything](t, src) }); costs > uint64(8<<20+4096*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
-		if costs := allocated(func() { decodes[any](t, src) }); costs > uint64(8<<20+1024*len(src)) {
+		if costs := codectest.Allocated(func() { decodes[any](t, src) }); costs > uint64(8<<20+1024*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		decodes[map[string]any](t, src)

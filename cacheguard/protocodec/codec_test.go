@@ -2,7 +2,6 @@ package protocodec_test
 
 import (
 	"bytes"
-	"runtime"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/codectest"
 	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
 )
 
@@ -30,28 +30,21 @@ func product(t testing.TB) *structpb.Struct {
 	return s
 }
 
-func TestRoundTrip(t *testing.T) {
-	codec := protocodec.Codec[*structpb.Struct]{}
-	for _, want := range []*structpb.Struct{product(t), {}} {
-		out, err := codec.Append([]byte("prefix"), want)
-		if err != nil || !bytes.HasPrefix(out, []byte("prefix")) {
-			t.Fatalf("Append: %v", err)
-		}
-		src := out[len("prefix"):]
-		before := bytes.Clone(src)
-		got, err := codec.Decode(src)
-		if err != nil || !bytes.Equal(before, src) {
-			t.Fatalf("Decode: %v, or it changed its source", err)
-		}
-		clear(src) // what it returned must not change with it
-		if !proto.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		again, err := codec.Decode(before)
-		if err != nil || again == got {
-			t.Errorf("Decode returned the same message twice, or %v", err)
-		}
-	}
+func TestConformance(t *testing.T) {
+	codectest.Run(t, codectest.Subject[*structpb.Struct]{
+		Codec:   protocodec.Codec[*structpb.Struct]{},
+		Values:  []*structpb.Struct{product(t), {}},
+		Equal:   func(a, b *structpb.Struct) bool { return proto.Equal(a, b) },
+		Refused: map[string]*structpb.Struct{"nil": nil},
+		Garbage: map[string][]byte{
+			"no tag":                          {0xff},
+			"a length that nothing backs":     {0x0a, 0xff, 0xff, 0xff, 0xff, 0x07},
+			"an end of a group, and no start": {0x0c},
+			"groups in groups":                bytes.Repeat([]byte{0x0b}, 1<<20),
+			"a varint without end":            bytes.Repeat([]byte{0xff}, 1<<20),
+		},
+		Memory: memory,
+	})
 }
 
 // TestUnknownFields are kept: an older program may store what a newer one made.
@@ -77,7 +70,6 @@ func TestNoMessage(t *testing.T) {
 			t.Errorf("Append: %q, %v; want what was there, and an error", out, err)
 		}
 	}
-	refused(protocodec.Codec[*structpb.Struct]{}.Append([]byte("x"), nil))
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), nil))
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), (*structpb.Struct)(nil)))
 	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff"))) // not UTF-8
@@ -99,26 +91,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates, on a machine that does nothing else meanwhile.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
+// memory is what Decode may take to refuse n bytes.
+func memory(n int) uint64 { return 64<<10 + 256*uint64(n) }
 
 func refuses[V proto.Message](t *testing.T, name string, src []byte) {
 	t.Helper()
-	var err error
-	_, _ = protocodec.Codec[V]{}.Decode(nil) // fills the library's tables of types
-	costs := allocated(func() { _, err = protocodec.Codec[V]{}.Decode(src) })
-	if err == nil {
-		t.Errorf("%s: %d bytes are a message", name, len(src))
-	}
-	if most := uint64(64<<10 + 256*len(src)); costs > most {
-		t.Errorf("%s: %d bytes took %d bytes of memory, want at most %d", name, len(src), costs, most)
-	}
+	codectest.Refuses(t, protocodec.Codec[V]{}, name, src, memory(len(src)))
 }
 
 // TestBombs: lengths that nothing backs and nesting without end are an error that costs no more
@@ -164,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 		var m *structpb.Struct
 		var err error
 		// The rest is for the fuzzer, which runs beside.
-		if costs := allocated(func() { m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src) }); costs > uint64(8<<20+512*len(src)) {
+		if costs := codectest.Allocated(func() { m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src) }); costs > uint64(8<<20+512*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		if err != nil {

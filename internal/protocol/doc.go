@@ -137,9 +137,9 @@
 // TestReplay shows how to replay.
 //
 // What its driver tells misses, by their state and by what they have in hand then, is
-// testdata/tells.txt. Under CACHEGUARD_TEST=soak the tests of package cacheguard fail if a run
-// tells a miss anything else, or something new before what was to be done is being done. What is
-// done to the store is not compared.
+// drivetest/tells.txt. Under CACHEGUARD_TEST=soak the tests of package cacheguard and those in
+// internal/systemtest fail if a run tells a miss anything else, or something new before what was to
+// be done is being done. What is done to the store is not compared.
 //
 // Worlds are taken for the same that differ in the order of processes, in the names of loads, or in
 // what nobody looks at any more. A command on its way is dropped when its load has no lease and can

@@ -71,8 +71,8 @@ func (a *allTold) add(all map[told]bool) {
 	}
 }
 
-// compare compares with the table in testdata, which has all that any scene has. The tests of
-// package cacheguard compare what its driver does with the same table.
+// compare compares with the table of drivetest, which has all that any scene has. Tests compare what
+// the driver in package cacheguard does with the same table.
 func (a *allTold) compare(t *testing.T) {
 	var got bytes.Buffer
 	got.WriteString("What a driver tells a miss, by its state and what it has in hand.\n")
@@ -93,7 +93,7 @@ func (a *allTold) compare(t *testing.T) {
 	for _, line := range lines {
 		got.WriteString(line + "\n")
 	}
-	const file = "testdata/tells.txt"
+	const file = "drivetest/tells.txt"
 	all := a.scenes == len(scenes)
 	if *update && all {
 		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {

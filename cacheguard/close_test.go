@@ -1,0 +1,338 @@
+package cacheguard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+)
+
+// TestClose ends everything that a cache can be doing: the load, those who wait for it, for a slot,
+// for a load in another process. Their keys are free at once, and no other process notices.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		opts := cacheguard.Options[string]{MaxLoads: 1}
+		closing, other := openOn(t, store, opts), openOn(t, store, opts)
+		o, elsewhere := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
+		held := getting(t.Context(), t, other, "held", elsewhere.load)
+		heldLoad := elsewhere.next()
+
+		calls := map[string]*begun[string]{}
+		calls["follower"] = getting(t.Context(), t, closing, "held", o.load)
+		calls["follower"].waits()
+		calls["leader"] = getting(t.Context(), t, closing, "k", o.load)
+		load := o.next()
+		calls["joiner"] = getting(t.Context(), t, closing, "k", o.load)
+		calls["queued"] = getting(t.Context(), t, closing, "queued", o.load)
+		calls["writer"] = beginCall(t, func() (string, error) { return closing.Update(t.Context(), "written", o.load) })
+		write := o.next()
+		calls["joiner"].waits()
+		o.idle()
+
+		began := time.Now()
+		if err := closing.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Close took %v", took)
+		}
+		for name, call := range calls {
+			if _, err := call.now(); !errors.Is(err, cacheguard.ErrClosed) {
+				t.Errorf("the %s got %v; want %v", name, err, cacheguard.ErrClosed)
+			}
+		}
+		if cause := context.Cause(load.ctx); cause != cacheguard.ErrClosed {
+			t.Errorf("the cause of the load's context is %v", cause)
+		}
+		if !write.cancelled() {
+			t.Error("the write was not cancelled")
+		}
+		for _, key := range []string{"k", "queued", "written"} {
+			if !leaseFree(t, store, key) {
+				t.Errorf("the lease of %q is held", key)
+			}
+		}
+		heldLoad.gives("v")
+		held.gives("v", nil)
+		o.loads(2)
+	})
+}
+
+// TestCloseIsNoFailure: a process that waits for the load of one that is closed takes it over.
+func TestCloseIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		closing, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		o := newScriptedOrigin[string](t)
+		leader := getting(t.Context(), t, closing, "k", o.load)
+		o.next()
+		waiter := getting(t.Context(), t, other, "k", o.load)
+		waiter.waits()
+		closing.Close()
+		leader.gives("", cacheguard.ErrClosed)
+		o.next().gives("v")
+		waiter.gives("v", nil)
+	})
+}
+
+func TestClosedCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		claims := store.steps("Claim")
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		if err := c.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
+		for name, call := range map[string]func() error{
+			"Get":       func() error { _, err := c.Get(t.Context(), "k", load); return err },
+			"GetResult": func() error { _, err := c.GetResult(t.Context(), "k", load); return err },
+			"GetEntry": func() error {
+				_, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+					t.Error("it loads")
+					return e, nil
+				})
+				return err
+			},
+			"Refresh":    func() error { _, err := c.Refresh(t.Context(), "k", load); return err },
+			"Peek":       func() error { _, err := c.Peek(t.Context(), "k"); return err },
+			"Set":        func() error { return c.Set(t.Context(), "k", "w") },
+			"Invalidate": func() error { return c.Invalidate(t.Context(), "k") },
+			"Update":     func() error { _, err := c.Update(t.Context(), "k", load); return err },
+		} {
+			if err := call(); !errors.Is(err, cacheguard.ErrClosed) {
+				t.Errorf("%s: %v; want %v", name, err, cacheguard.ErrClosed)
+			}
+		}
+		if n := store.steps("Get") + store.steps("Lease") + store.steps("Invalidate") + store.steps("Claim") - claims; n > 0 {
+			t.Errorf("a closed cache asked the store %d times", n)
+		}
+	})
+}
+
+// TestCloseDuringTheLookUp is the call that passed the door as it was closed.
+func TestCloseDuringTheLookUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
+		looking := make(chan struct{})
+		store.onto("Get", func(context.Context) error { <-looking; return nil })
+		leader, joiner := getting(t.Context(), t, c, "k", returning("v")), getting(t.Context(), t, c, "k", returning("v"))
+		leader.waits()
+		c.Close()
+		close(looking)
+		leader.gives("", cacheguard.ErrClosed)
+		joiner.gives("", cacheguard.ErrClosed)
+	})
+}
+
+// TestCloseAndAStubbornLoad: callers get their answer at once, Close waits a moment and says what
+// it leaves behind.
+func TestCloseAndAStubbornLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		var log lockedBuffer
+		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		o := newScriptedOrigin[string](t)
+		leader := getting(t.Context(), t, c, "k", o.stubborn)
+		load := o.next()
+		closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
+		leader.gives("", cacheguard.ErrClosed)
+		if !leaseFree(t, store, "k") {
+			t.Error("the lease is held")
+		}
+		closing.waits()
+		closing.later()
+		if closing.took > time.Second {
+			t.Errorf("Close took %v", closing.took)
+		}
+		if !strings.Contains(log.String(), "ignores its context") {
+			t.Errorf("the log says nothing of it: %q", log.String())
+		}
+		load.gives("late")
+	})
+}
+
+// TestCloseWaitsForLoadsThatStop, so that nothing of the program's runs on after it.
+func TestCloseWaitsForLoadsThatStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		stopped := false
+		leader := getting(t.Context(), t, c, "k", func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			<-time.After(100 * time.Millisecond)
+			stopped = true
+			return "", ctx.Err()
+		})
+		leader.waits()
+		c.Close()
+		if !stopped {
+			t.Error("Close did not wait for it")
+		}
+		if log.String() != "" {
+			t.Errorf("the log says %q", log.String())
+		}
+	})
+}
+
+// TestCloseInsideALoad can't wait for that load, and doesn't.
+func TestCloseInsideALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+		call := getting(t.Context(), t, c, "k", func(context.Context) (string, error) { return "v", c.Close() })
+		if _, err := call.later(); !errors.Is(err, cacheguard.ErrClosed) || call.took > time.Second {
+			t.Errorf("Get: %v after %v; want %v", err, call.took, cacheguard.ErrClosed)
+		}
+		<-time.After(time.Second) // Close is still there for a moment
+	})
+}
+
+// TestCloseUnderLoad is the same with real goroutines, many of them.
+func TestCloseUnderLoad(t *testing.T) {
+	others := goleak.IgnoreCurrent()
+	store := memstore.New(memstore.Options{})
+	opts := cacheguard.Options[string]{Name: "behave", MaxLoads: 4, Logger: slog.New(slog.DiscardHandler)}
+	closing, err := cacheguard.New(store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := cacheguard.New(store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var all sync.WaitGroup
+	started := make(chan struct{}, 1000)
+	for i := range 200 {
+		key := string(rune('a' + i%10))
+		all.Go(func() {
+			_, err := closing.Get(context.Background(), key, func(ctx context.Context) (string, error) {
+				started <- struct{}{}
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			if !errors.Is(err, cacheguard.ErrClosed) {
+				t.Errorf("Get: %v; want %v", err, cacheguard.ErrClosed)
+			}
+		})
+	}
+	for range 4 {
+		<-started
+	}
+	closing.Close()
+	all.Wait()
+	for i := range 10 {
+		if v, err := other.Get(t.Context(), string(rune('a'+i)), returning("v")); v != "v" || err != nil {
+			t.Errorf("Get in the other process: %q, %v", v, err)
+		}
+	}
+	other.Close()
+	goleak.VerifyNone(t, others)
+}
+
+// lockedBuffer is a bytes.Buffer for many goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// A Refresh that joined a background refresh gets ErrClosed at Close.
+func TestCloseEndsARefreshThatJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &gatedLease{Store: memstore.New(memstore.Options{})}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: "edge", TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		if err := c.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		// Another process refreshes.
+		if _, err := store.Store.Lease(t.Context(), cacheguard.Key{Cache: "edge", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute, Seen: seenOf(t, store.Store, "edge", "k")}); err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		store.gate.Store(&gate)
+		if v, err := c.Get(t.Context(), "k", returning(2)); v != 1 || err != nil {
+			t.Fatal(v, err)
+		}
+		synctest.Wait() // the background refresh asks for the lease
+		r := beginCall(t, func() (int, error) { return c.Refresh(t.Context(), "k", returning(3)) })
+		synctest.Wait()
+		go c.Close()
+		synctest.Wait()
+		close(gate)
+		if _, err := r.later(); !errors.Is(err, cacheguard.ErrClosed) {
+			t.Errorf("Refresh returned %v; want ErrClosed", err)
+		}
+	})
+}
+
+// deadConclude fails the first tries to end a lease.
+type deadConclude struct {
+	cacheguard.Store
+	left atomic.Int32
+}
+
+func (s *deadConclude) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+	if s.left.Add(-1) >= 0 {
+		return errors.New("no answer")
+	}
+	return s.Store.Conclude(ctx, k, g, o, keep, backoff)
+}
+
+// P6: Close in a pause between two tries to end a lease tries once more.
+func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: time.Minute, ErrorTTL: -1})
+		store := &deadConclude{Store: f.store}
+		store.left.Store(4)
+		closing := f.processOn(store)
+		_, err := closing.Get(t.Context(), "k", func(context.Context) (string, error) { return "", errors.New("no database") })
+		if err == nil {
+			t.Fatal("the load did not fail")
+		}
+		synctest.Wait()
+		time.Sleep(25 * time.Millisecond) // two tries have failed, and the third one; it pauses
+		synctest.Wait()
+		store.left.Store(0)
+		if err := closing.Close(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if v, err := f.process().Get(t.Context(), "k", (&origin{value: "v"}).load); v != "v" || err != nil || time.Since(start) > time.Second {
+			t.Errorf("got %q, %v after %v", v, err, time.Since(start))
+		}
+	})
+}

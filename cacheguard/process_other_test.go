@@ -1,9 +1,0 @@
-//go:build !unix
-
-package cacheguard_test
-
-import "testing"
-
-func TestProcesses(t *testing.T) {
-	t.Skip("TestProcesses is skipped: it needs the signals of Unix to kill and to stop processes")
-}

@@ -1,0 +1,113 @@
+// Package drivetest compares what runs of package cacheguard do, in whatever tests they run, with
+// what the driver in the protocol's explorer does.
+package drivetest
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cacheguard/cacheguard/internal/protocol"
+)
+
+// tells is what the explorer's driver tells a miss, by its state and what it has in hand. The
+// explorer's tests write it.
+//
+//go:embed tells.txt
+var tells string
+
+// Watch runs tests with all that their runs do compared, and returns the exit code: that of the
+// tests, or 1 when a run has done what the explorer's driver never does. What many tests do by
+// chance counts, too: a step that the explorer lacks is found by the hour.
+func Watch(run func() (code int)) (code int) {
+	d := newDrive()
+	protocol.Watched.Step, protocol.Watched.Done = d.step, d.done
+	code = run()
+	for _, what := range d.wrong() {
+		fmt.Fprintln(os.Stderr, "a run and the explorer's driver differ:", what)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// drive compares steps of runs with the table.
+type drive struct {
+	states, events []string
+	table          map[string]bool
+
+	mu   sync.Mutex // guards what follows
+	left map[any]protocol.Do
+	bad  map[string]bool
+}
+
+func newDrive() *drive {
+	d := &drive{table: map[string]bool{}, left: map[any]protocol.Do{}, bad: map[string]bool{}}
+	for line := range strings.Lines(tells) {
+		switch what, names, _ := strings.Cut(line, ": "); what {
+		case "States":
+			d.states = strings.Fields(names)
+		case "Events":
+			d.events = strings.Fields(names)
+		default:
+			d.table[strings.TrimSpace(line)] = true
+		}
+	}
+	return d
+}
+
+func (d *drive) wrong() (all []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for what := range d.bad {
+		all = append(all, what)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// step is told of a step, and what it says to do.
+func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.Event, do protocol.Do) {
+	line := d.states[was.State]
+	for _, is := range []struct {
+		name string
+		is   bool
+	}{
+		{"ended", was.Ended}, {"behind", was.Behind}, {"solo", was.Solo}, {"claims", was.Claims}, {"leased", was.Until > 0},
+		{"turn", had.Turn}, {"load", had.Load},
+	} {
+		if is.is {
+			line += " " + is.name
+		}
+	}
+	line += ": " + d.events[e.Kind]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if was.State == protocol.Landed && e.Kind == protocol.End { // the others of its run have ended
+		return
+	}
+	left := d.left[m]
+	// A run reads all its mail before it does anything: that a lease is lost may come together with
+	// the end of its load.
+	ends := e.Kind == protocol.Returned || e.Kind == protocol.Unstorable || e.Kind == protocol.Failed
+	if together := (ends || e.Kind == protocol.End) && left&protocol.CancelLoad != 0; !together && !d.table[line] {
+		d.bad["told what the explorer never tells: "+line] = true
+	}
+	if together := ends && left&protocol.Seal != 0; !together && left != 0 && e.Kind != protocol.End {
+		d.bad[fmt.Sprintf("%s comes before %b is done", line, left)] = true
+	}
+	if d.left[m] |= do; d.left[m] == 0 {
+		delete(d.left, m)
+	}
+}
+
+// done is told what is being done.
+func (d *drive) done(m any, do protocol.Do) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left[m] &^= do; d.left[m] == 0 {
+		delete(d.left, m)
+	}
+}
