@@ -1,6 +1,6 @@
 // Command bench measures what the protections of an origin are worth.
 //
-//	go run ./bench            the standard scenarios, with the usual protections beside each other; in about two minutes
+//	go run ./bench            the standard scenarios, with the usual protections beside each other and a scoreboard; in about two minutes
 //	go run ./bench cold       one of them, with a fleet of any size and any contenders; also missing, failing, avalanche, killed,
 //	                          redis-gone, slow, race-same and race-other
 //	go run ./bench hits       the way to a value that is cached, beside a plain GET
@@ -13,9 +13,9 @@
 //	go run ./bench compare    two runs of hits or a scenario, printed with -json: fails if something got slower beside its floor
 //	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys
 //
-// Each has -json for machines and -help for the rest. The scenarios load from an origin in the
-// program that conducts them, which records every load, whoever makes it and whether or not that
-// process lives to see its end; behind a contender's row stands what it did that it must not. A
+// Each has -json for machines and -help for the rest. Replicas load from an origin in the program
+// that conducts them, which records every load, whoever makes it and whether or not that process
+// lives to see its end; behind a contender's row stands what it did that it must not. A
 // stampede counts how long callers wait beyond the load itself; expiry and outage issue requests at
 // fixed times, whether or not earlier ones have been answered, and count latency from those times
 // on. handover counts from just before Unlock is called to when another contender's Lock has

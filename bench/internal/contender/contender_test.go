@@ -18,6 +18,18 @@ func TestEachContender(t *testing.T) {
 	})
 }
 
+// Those of some commands only do the same, where their command asks for it.
+func TestSpecialContenders(t *testing.T) {
+	some, err := contender.Named(contender.Special, "get", "flight", "cacheguard-early+swr",
+		"cacheguard-stale", "cacheguard-stale-if-error")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contendertest.Each(t, redistest.Shared(t).Addr(), some, map[string]contendertest.Exception{
+		"get": {EachLoads: true},
+	})
+}
+
 func TestNamed(t *testing.T) {
 	if _, err := contender.Named(contender.All(), "none", "magic"); err == nil {
 		t.Error("there is a contender magic")
