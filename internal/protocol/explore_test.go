@@ -33,7 +33,7 @@ type scene struct {
 	quickLook  bool          // a look-up takes no time
 	tells      map[told]bool // nil, or collects what misses are told
 	shadow     bool          // the second process is in shadow
-	big        bool          // takes long with the race detector, which has nothing to find here
+	big        bool          // takes long: see TestExplore
 }
 
 // found is what a search came to.
