@@ -43,9 +43,12 @@ func (l *Link) Told(err error) error {
 		return &Trouble{l.Server(), causeOfAnswer(err), err}
 	}
 	failed, takes, made := l.dials.last()
+	refused := l.dials.refusal()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &Trouble{l.Server(), "given up by who asked", err}
+	case refused != nil && failed.err == nil && (isTimeout(err) || causeOfBreak(err) == closedByOther):
+		return &Trouble{l.Server(), causeOfAnswer(refused), joined(refused, err)}
 	case failed.err != nil:
 		return &Trouble{l.nameOf(failed.addr), "can't be reached: " + causeOfDial(failed.err), joined(failed.err, err)}
 	case isDial(err): // of a client whose dials are not seen
@@ -131,17 +134,53 @@ func causeOfDial(err error) string {
 	return causeOfBreak(err)
 }
 
+const closedByOther = "the connection was closed by the other side"
+
 // causeOfBreak says how a connection has ended.
 func causeOfBreak(err error) string {
 	switch {
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
 		return "the client is closed"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the connection was closed by the other side"
+		return closedByOther
 	case strings.HasPrefix(err.Error(), "redis: can't parse"), strings.HasPrefix(err.Error(), "redis: invalid reply"):
 		return "what answers is no Redis"
 	}
 	return "no connection"
+}
+
+// These are said of connections that a server doesn't take, or takes and doesn't want to use.
+const (
+	noPassword     = "authentication failed: no password was given"
+	wrongPassword  = "authentication failed"
+	lacksRight     = "the Redis user lacks a right"
+	protectedMode  = "it is in protected mode: it takes connections from its own host only"
+	tooManyClients = "it has too many clients (maxclients)"
+)
+
+// TurnsAway reports whether an error says that the server has answered, and wants nothing to do
+// with who asks: it is alive, and doesn't let in the client or its user.
+func TurnsAway(err error) bool {
+	switch cause(err) {
+	case noPassword, wrongPassword, lacksRight, protectedMode:
+		return true
+	}
+	return false
+}
+
+// Crowded reports whether an error says that the server takes no more connections. go-redis goes on
+// trying then, until the step's time is over.
+func Crowded(err error) bool { return cause(err) == tooManyClients }
+
+func cause(err error) string {
+	var told *Trouble
+	switch {
+	case errors.As(err, &told):
+		return told.Cause
+	case err != nil && !NoAnswer(err):
+		return causeOfAnswer(err)
+	}
+	return ""
 }
 
 // answers are the causes that a server names, by how what it says begins. A script's error has
@@ -150,8 +189,10 @@ var answers = []struct {
 	says  *regexp.Regexp
 	cause string
 }{
-	{regexp.MustCompile(`WRONGPASS|NOAUTH|invalid password|without any password|AUTH failed`), "authentication failed"},
-	{refusal, "the Redis user lacks a right"},
+	{regexp.MustCompile(`NOAUTH`), noPassword},
+	{regexp.MustCompile(`WRONGPASS|invalid password|without any password|AUTH failed`), wrongPassword},
+	{refusal, lacksRight},
+	{regexp.MustCompile(`\bDENIED\b`), protectedMode},
 	{regexp.MustCompile(`\bOOM\b`), "its memory is full (maxmemory)"},
 	{regexp.MustCompile(`READONLY`), "it is read-only: a replica"},
 	{regexp.MustCompile(`NOREPLICAS`), "too few replicas are connected to it"},
@@ -160,7 +201,7 @@ var answers = []struct {
 	{regexp.MustCompile(`\bLOADING\b`), "it is loading its data"},
 	{regexp.MustCompile(`MASTERDOWN|CLUSTERDOWN`), "a part of the cluster is down"},
 	{regexp.MustCompile(`\b(?:MOVED|ASK) \d|CROSSSLOT`), "it is a node of a cluster"},
-	{regexp.MustCompile(`max number of clients`), "it has too many clients (maxclients)"},
+	{regexp.MustCompile(`max number of clients`), tooManyClients},
 	{regexp.MustCompile(`WRONGTYPE`), "a key holds what others have written"},
 	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
 }
