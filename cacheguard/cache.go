@@ -236,5 +236,6 @@ func (c *Cache[V]) up(ctx context.Context, t *trouble) {
 	if t.stands() {
 		t.now.Store(nil)
 		t.spell.End(ctx, t.ends, c.opts.Logger, "cache", c.opts.Name)
+		c.nudge()
 	}
 }

@@ -230,10 +230,16 @@ func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		store.lacks.Store(&[]string{"bad"})
-		time.Sleep(mostPause)
+		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := c.Stats().Unsent; n != 8000 {
 			t.Errorf("%d changes are left", n)
+		}
+		store.lacks.Store(&[]string{"bad 0", "bad 4", "bad 7"}) // the oldest and the newest ones, too
+		time.Sleep(5*time.Minute + 10*time.Second)
+		synctest.Wait()
+		if n := c.Stats().Unsent; n != 1+1111+1111 {
+			t.Errorf("%d changes are left of those that can be delivered", n)
 		}
 		store.lacks.Store(&[]string{})
 		if err := c.Flush(t.Context()); err != nil || c.Stats().Unsent != 0 {
