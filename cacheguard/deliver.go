@@ -208,6 +208,10 @@ func (c *Cache[V]) repeat() {
 			time.AfterFunc(answersArrive, func() { c.unsent.Forget(through) })
 			return
 		}
+		if err != nil && c.changing.spell.Told() && c.changing.spell.Due() {
+			c.changing.spell.Begin(context.Background(), c.changing.begins, c.opts.Logger,
+				"cache", c.opts.Name, "error", err)
+		}
 		if c.life.Closing.Err() != nil {
 			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
 			return
