@@ -50,17 +50,15 @@ func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook sees the first words of a server.
-func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return firstWords{d}.ProcessHook(next)
-}
+// ProcessHook is next: commands are none of its business.
+func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 // ProcessPipelineHook is next: pipelines are none of its business.
 func (d *dials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// firstWords is a hook that sees what a server says to the first command of a connection. go-redis
+// firstWords is a hook of a subscription that sees what a server says to the first command of a connection. go-redis
 // goes on with one that the server has refused and closed, and says of the next command only that
 // the connection is closed.
 type firstWords struct{ *dials }

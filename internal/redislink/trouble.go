@@ -1,6 +1,7 @@
 package redislink
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,9 +22,22 @@ type Trouble struct {
 	Server string // host:port, as far as it is known
 	Cause  string
 	Err    error
+	User   string // of Redis, where it is turned away and its name is known
 }
 
-func (t *Trouble) Error() string { return fmt.Sprintf("%s: %s (%v)", t.Server, t.Cause, t.Err) }
+var whereInScript = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\s?\d+\.?`)
+
+func (t *Trouble) Error() string {
+	as := ""
+	if t.User != "" {
+		as = fmt.Sprintf(" as user %q", t.User)
+	}
+	text := whereInScript.ReplaceAllString(t.Err.Error(), "")
+	return fmt.Sprintf("%s: %s%s (%s)", t.Server, t.Cause, as, text)
+}
+
+// RedisUser is the name that a log line says besides.
+func (t *Trouble) RedisUser() string { return t.User }
 
 // Unwrap is what the step said.
 func (t *Trouble) Unwrap() error { return t.Err }
@@ -39,43 +53,60 @@ func (l *Link) Told(err error) error {
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
+	t := l.told(err)
+	if TurnsAway(t) && t.Cause != protectedMode {
+		t.User = l.User()
+	}
+	return t
+}
+
+func (l *Link) told(err error) *Trouble {
 	if !NoAnswer(err) {
-		return &Trouble{l.Server(), causeOfAnswer(err), err}
+		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(err), Err: err}
 	}
 	failed, takes, made := l.dials.last()
 	refused := l.dials.refusal()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &Trouble{l.Server(), "given up by who asked", err}
+		return &Trouble{Server: l.Server(), Cause: "given up by who asked", Err: err}
 	case refused != nil && failed.err == nil && (isTimeout(err) || causeOfBreak(err) == closedByOther):
-		return &Trouble{l.Server(), causeOfAnswer(refused), joined(refused, err)}
+		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(refused), Err: joined(refused, err)}
 	case failed.err != nil:
-		return &Trouble{l.nameOf(failed.addr), "can't be reached: " + causeOfDial(failed.err), joined(failed.err, err)}
+		return &Trouble{Server: l.nameOf(failed.addr), Cause: "can't be reached: " + causeOfDial(failed.err), Err: joined(failed.err, err)}
 	case isDial(err): // of a client whose dials are not seen
-		return &Trouble{l.Server(), "can't be reached: " + causeOfDial(err), err}
+		return &Trouble{Server: l.Server(), Cause: "can't be reached: " + causeOfDial(err), Err: err}
 	case errors.Is(err, ErrExhausted):
-		return &Trouble{l.Server(), "no connection is free", err}
+		return &Trouble{Server: l.Server(), Cause: "no connection is free", Err: err}
 	case !isTimeout(err) && !errors.Is(err, errSilent):
-		return &Trouble{l.Server(), causeOfBreak(err), err}
+		return &Trouble{Server: l.Server(), Cause: causeOfBreak(err), Err: err}
 	case takes:
-		return &Trouble{l.Server(), "can't be reached: no answer to a dial yet", err}
+		return &Trouble{Server: l.Server(), Cause: "can't be reached: no answer to a dial yet", Err: err}
 	case made:
-		return &Trouble{l.Server(), "connected, and no answer in time", err}
+		return &Trouble{Server: l.Server(), Cause: "connected, and no answer in time", Err: err}
 	}
-	return &Trouble{l.Server(), "no answer in time", err}
+	return &Trouble{Server: l.Server(), Cause: "no answer in time", Err: err}
 }
 
-// joined wraps both errors. What a dial has asked of a Sentinel may be an answer, which this step
+// joined wraps both errors, and says the first: the second is how the step has noticed. What a dial has asked of a Sentinel may be an answer, which this step
 // has not got.
 func joined(dial, err error) error {
 	switch {
 	case errors.Is(err, dial):
 		return err
 	case !NoAnswer(dial):
-		return fmt.Errorf("%v; %w", dial, err)
+		return because{dial.Error(), []error{err}}
 	}
-	return fmt.Errorf("%w; %w", dial, err)
+	return because{dial.Error(), []error{dial, err}}
 }
+
+// because is errors of which one says it all.
+type because struct {
+	says string
+	all  []error
+}
+
+func (b because) Error() string   { return b.says }
+func (b because) Unwrap() []error { return b.all }
 
 // failover is what go-redis calls the server of a client of Sentinels.
 const failover = "FailoverClient"
@@ -90,6 +121,23 @@ func (l *Link) Server() string {
 		return "the cluster at " + strings.Join(c.Options().Addrs, ", ")
 	}
 	return "Redis"
+}
+
+// User is the name of the Redis user, or empty where only the user of this module can say it.
+func (l *Link) User() string {
+	switch c := l.rdb.(type) {
+	case *redis.Client:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return cmp.Or(o.Username, "default")
+		}
+	case *redis.ClusterClient:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return cmp.Or(o.Username, "default")
+		}
+	}
+	return ""
 }
 
 func (l *Link) nameOf(addr string) string {
@@ -167,6 +215,9 @@ func TurnsAway(err error) bool {
 	}
 	return false
 }
+
+// NoPassword reports whether an error says that the server wants a password, and got none.
+func NoPassword(err error) bool { return cause(err) == noPassword }
 
 // Crowded reports whether an error says that the server takes no more connections. go-redis goes on
 // trying then, until the step's time is over.
