@@ -130,8 +130,8 @@ func (bs *breakers) of(name string) *breaker {
 // answer if it came soon: what is wrong then costs callers no time. That it turns the client or its
 // user away is an answer however long that took. Neither shows that Redis takes writes, though.
 func (b *breaker) answered(name string, err error, took time.Duration) {
-	soon := !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
-	said := err != nil && (soon || redislink.TurnsAway(b.all.s.explained(err)))
+	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
+	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
 	if said && b.all.writes {
 		return
 	}
