@@ -138,6 +138,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
 	switch { // as the other lines of this module have it
+	case slow && e.Audit:
+		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
+			slog.String("see", "docs/operations.md#metrics"))
 	case slow:
 		attrs = append(attrs, slog.String("means", "callers who need this key wait, unless it is refreshed behind them"),
 			slog.String("see", "docs/operations.md#metrics"))
