@@ -227,7 +227,7 @@ func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) 
 	if !t.is() {
 		t.now.CompareAndSwap(nil, newTrouble(t.use, err))
 	}
-	if !t.spell.Told() {
+	if t.spell.Due() {
 		t.spell.Begin(ctx, t.begins, c.opts.Logger, "cache", c.opts.Name, "error", err)
 	}
 }
@@ -236,5 +236,6 @@ func (c *Cache[V]) up(ctx context.Context, t *trouble) {
 	if t.stands() {
 		t.now.Store(nil)
 		t.spell.End(ctx, t.ends, c.opts.Logger, "cache", c.opts.Name)
+		c.nudge()
 	}
 }

@@ -35,10 +35,21 @@ type delivery struct {
 	last   error         // why there is something left
 	none   chan struct{} // closed when there is nothing left; nil while nobody waits for that
 	wake   chan struct{}
+	signed bool      // messages have arrived again since
+	tried  time.Time // when repeat has tried last
 }
 
 const (
-	firstRepeat, mostRepeat = 50 * time.Millisecond, 250 * time.Millisecond
+	// Repeats begin soon, for most troubles are short, and go on ever more seldom: what is wrong may
+	// be wrong for hours.
+	firstRepeat, mostRepeat = 50 * time.Millisecond, 4 * time.Second
+
+	// leastNudge is how long after a try the store's first answer may bring the next one.
+	leastNudge = time.Second
+
+	// mostAlone is how long one change at a time is tried at most until all are. It is less for few:
+	// a second for each, so that a store which takes none of them is asked about one in a second.
+	mostAlone = 5 * time.Minute
 
 	// letterSize is how many keys the store is told of in one call.
 	letterSize = 512
@@ -91,9 +102,13 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 // upForChanges says that the store takes changes again, if nothing is left that is repeated: that
 // says it itself.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
-	if c.changing.stands() && c.unsent.Count() == 0 {
+	if !c.changing.stands() {
+		return
+	}
+	if c.unsent.Count() == 0 {
 		c.up(ctx, &c.changing)
 	}
+	c.nudge()
 }
 
 // hearsNothing takes note of when messages began not to arrive: with the server that sent them.
@@ -127,6 +142,9 @@ func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	}
 	if c.unsent.Count() > 0 {
 		c.deliver()
+		c.delivery.mu.Lock()
+		c.delivery.signed = true
+		c.delivery.mu.Unlock()
 		c.hurry()
 	}
 }
@@ -142,22 +160,57 @@ func (c *Cache[V]) hurry() {
 	}
 }
 
+// nudge is hurry for a sign that the store may take changes again, which may be a wrong one.
+func (c *Cache[V]) nudge() {
+	if c.unsent.Count() == 0 {
+		return
+	}
+	c.delivery.mu.Lock()
+	soon := time.Since(c.delivery.tried) < leastNudge
+	c.delivery.mu.Unlock()
+	if !soon {
+		c.hurry()
+	}
+}
+
 // repeat tells the store of changes until there are none of which it was not told.
 func (c *Cache[V]) repeat() {
 	d := &c.delivery
-	for pause := firstRepeat; ; pause = min(2*pause, mostRepeat) {
+	pause, all := firstRepeat, time.Now()
+	for round := 0; ; round++ {
 		timer := time.NewTimer(jittered(pause, 0.5))
 		select {
 		case <-timer.C:
+			pause = min(3*pause, mostRepeat)
 		case <-d.wake:
+			pause = 2 * firstRepeat // it may be too soon by a moment
 		case <-c.life.Closing.Done(): // once more, at once
 		}
 		timer.Stop()
-		err := c.send()
+		d.mu.Lock()
+		alone := !d.signed && c.life.Closing.Err() == nil
+		d.signed, d.tried = false, time.Now()
+		d.mu.Unlock()
+		left := time.Duration(c.unsent.Count())
+		if time.Since(all) >= min(left*time.Second, mostAlone) {
+			alone = false
+		}
+		var err error
+		if alone {
+			err = c.sendOne(round)
+		}
+		if err == nil {
+			all = time.Now()
+			err = c.send()
+		}
 		if c.delivered(err) {
 			through := c.unsent.Last()
 			time.AfterFunc(answersArrive, func() { c.unsent.Forget(through) })
 			return
+		}
+		if err != nil && c.changing.spell.Told() && c.changing.spell.Due() {
+			c.changing.spell.Begin(context.Background(), c.changing.begins, c.opts.Logger,
+				"cache", c.opts.Name, "error", err)
 		}
 		if c.life.Closing.Err() != nil {
 			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
@@ -186,6 +239,22 @@ func (c *Cache[V]) delivered(err error) bool {
 			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
 	}
 	return true
+}
+
+// sendOne tells the store of one change, by turns of the newest one and of one of the others: if it
+// takes that, it is told of all, and else not asked about thousands.
+func (c *Cache[V]) sendOne(round int) error {
+	each := c.unsent.Letters(1)
+	if len(each) <= 1 {
+		return nil
+	}
+	i := round / 2 % len(each)
+	if round%2 == 1 {
+		i = len(each) - 1
+	}
+	sent, err := c.sendLetter(each[i])
+	c.sentLate.Add(uint64(sent))
+	return err
 }
 
 // send tells the store of all that it was not told of, as far as that goes: what it can't be told

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,8 @@ type changeable struct {
 	mu      sync.Mutex
 	forgets bool
 	tell    []func(cacheguard.Message)
+	keys    int                  // that it was told of, each time
+	refuses cacheguard.KeyErrors // of these always
 }
 
 var changeSteps = []string{"Invalidate", "MarkStale", "InvalidateTags", "Claim"}
@@ -73,7 +76,19 @@ func (s *changeable) Invalidate(ctx context.Context, keys []cacheguard.Key) erro
 	if s.loses() {
 		return nil
 	}
-	return s.tampered.Invalidate(ctx, keys)
+	failed := cacheguard.KeyErrors{}
+	s.mu.Lock()
+	s.keys += len(keys)
+	for _, k := range keys {
+		if err := s.refuses[k.Key]; err != nil {
+			failed[k.Key] = err
+		}
+	}
+	s.mu.Unlock()
+	if err := s.tampered.Invalidate(ctx, keys); err != nil || len(failed) == 0 {
+		return err
+	}
+	return failed
 }
 
 func (s *changeable) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
@@ -388,12 +403,110 @@ func TestDeliveryAtTheEnd(t *testing.T) {
 			if of.back {
 				want[1] = "has all changes now"
 			}
-			if all := strings.Split(strings.TrimSpace(lines.String()), "\n"); len(all) != 2 || !strings.Contains(all[0], want[0]) || !strings.Contains(all[1], want[1]) {
+			all := strings.Split(strings.TrimSpace(lines.String()), "\n")
+			n := len(all)
+			all = slices.DeleteFunc(all, func(line string) bool { return strings.Contains(line, "since=") })
+			if lasts := name == "Shutdown in vain"; lasts != (n-len(all) > 10) { // an hour of repeating
+				t.Errorf("told again %d times", n-len(all))
+			}
+			if len(all) != 2 || !strings.Contains(all[0], want[0]) || !strings.Contains(all[1], want[1]) {
 				t.Errorf("logged %q", all)
 			}
 		})
 	}
 }
+
+// However many changes a store doesn't take, and for however long, it is asked for one of them now
+// and then. When it takes that one, all the others follow at once.
+func TestDeliveryInVain(t *testing.T) {
+	inVain := func(t *testing.T) (*changeable, *cacheguard.Cache[string]) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.away(true)
+		for i := range 60 {
+			if err := c.Invalidate(t.Context(), fmt.Sprint(i)); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+		}
+		return store, c
+	}
+	told := func(s *changeable) int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.keys
+	}
+	inBubble(t, "cost", func(t *testing.T) {
+		store, _ := inVain(t)
+		began := told(store)
+		time.Sleep(10 * time.Second)
+		if n := told(store) - began; n < 3 || n > 10 {
+			t.Errorf("the store was asked %d times in 10 seconds", n)
+		}
+		began = told(store)
+		time.Sleep(time.Hour)
+		if n := told(store) - began; n < 1200 || n > 6000 {
+			t.Errorf("the store was asked %d times in an hour", n)
+		}
+	})
+	for name, sign := range map[string]struct {
+		of func(t *testing.T, s *changeable, c *cacheguard.Cache[string])
+		in time.Duration
+	}{
+		"by itself":       {func(*testing.T, *changeable, *cacheguard.Cache[string]) {}, 4 * time.Second},
+		"messages arrive": {func(_ *testing.T, s *changeable, _ *cacheguard.Cache[string]) { s.restore() }, 0},
+		"another change": {func(t *testing.T, _ *changeable, c *cacheguard.Cache[string]) {
+			if err := c.Invalidate(t.Context(), "another"); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+		"a read": {func(t *testing.T, s *changeable, c *cacheguard.Cache[string]) {
+			s.onto("Get", fails(always))
+			_, _ = c.Peek(t.Context(), "k")
+			s.onto("Get", nil)
+			if _, err := c.Peek(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store, c := inVain(t)
+			time.Sleep(time.Hour)
+			for tries := store.steps("Invalidate"); store.steps("Invalidate") == tries; { // the next one is far
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(leastPause)
+			store.away(false)
+			before := store.steps("Invalidate")
+			sign.of(t, store, c)
+			time.Sleep(sign.in)
+			synctest.Wait()
+			if n := c.Stats().Unsent; n > 0 {
+				t.Errorf("%d are unsent", n)
+			}
+			if n := store.steps("Invalidate") - before; n > 3 { // the sign, one alone, the others
+				t.Errorf("that took %d steps", n)
+			}
+		})
+	}
+	inBubble(t, "one alone is refused", func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.away(true)
+		for i := range 60 {
+			_ = c.Invalidate(t.Context(), fmt.Sprint(i))
+		}
+		store.mu.Lock()
+		store.refuses = cacheguard.KeyErrors{"0": errTampered}
+		store.mu.Unlock()
+		store.away(false)
+		time.Sleep(10 * time.Second)
+		if n := c.Stats().Unsent; n != 1 {
+			t.Errorf("%d are unsent, want the one that is refused", n)
+		}
+	})
+}
+
+const leastPause = 1100 * time.Millisecond // after a try until a sign counts
 
 // An answer from before the delivery that arrives after it is not used: who asked came after the
 // change.
@@ -470,10 +583,16 @@ func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		store.lacks.Store(&[]string{"bad"})
-		time.Sleep(mostPause)
+		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := c.Stats().Unsent; n != 8000 {
 			t.Errorf("%d changes are left", n)
+		}
+		store.lacks.Store(&[]string{"bad 0", "bad 4", "bad 7"}) // the oldest and the newest ones, too
+		time.Sleep(5*time.Minute + 10*time.Second)
+		synctest.Wait()
+		if n := c.Stats().Unsent; n != 1+1111+1111 {
+			t.Errorf("%d changes are left of those that can be delivered", n)
 		}
 		store.lacks.Store(&[]string{})
 		if err := c.Flush(t.Context()); err != nil || c.Stats().Unsent != 0 {

@@ -36,6 +36,8 @@ var (
 var (
 	silentLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis doesn't answer; it is not asked until it does", See: "redis-doesnt-answer",
 		Means: "no hits; each process loads for itself, nothing is stored, and nobody waits for Redis"}
+	crowdedLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no more connections; it is not asked until it does", See: "redis-doesnt-answer",
+		Means: "no hits; each process loads for itself, nothing is stored, and nobody waits for Redis"}
 	answersLine  = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis answers again", See: "redis-doesnt-answer"}
 	noWritesLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no writes; no leases are asked for until it does", See: "redis-doesnt-answer",
 		Means: "hits are served; what is missing each process loads for itself, and nothing is stored"}
@@ -125,14 +127,15 @@ func (bs *breakers) of(name string) *breaker {
 }
 
 // answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an
-// answer if it came soon: what is wrong then costs callers no time. That an error came soon doesn't
-// show that Redis takes writes, though.
+// answer if it came soon: what is wrong then costs callers no time. That it turns the client or its
+// user away is an answer however long that took. Neither shows that Redis takes writes, though.
 func (b *breaker) answered(name string, err error, took time.Duration) {
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
-	if soon && b.all.writes {
+	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
+	if said && b.all.writes {
 		return
 	}
-	if err == nil || soon {
+	if err == nil || said {
 		if b.failed.Load() != 0 { // no write to shared memory for each step
 			b.failed.Store(0)
 		}
@@ -185,7 +188,11 @@ func (b *breaker) close() {
 // writes. mu is held.
 func (bs *breakers) tell(name string, err error) {
 	if !bs.ended && bs.open > 0 && (!bs.writes || !bs.s.health.of(name).open.Load()) {
-		bs.spell.Begin(context.Background(), bs.opens, bs.s.opts.Logger, "process", bs.s.name, "error", err)
+		opens := bs.opens
+		if redislink.Crowded(err) {
+			opens = crowdedLine
+		}
+		bs.spell.Begin(context.Background(), opens, bs.s.opts.Logger, "process", bs.s.name, "error", err)
 	}
 }
 

@@ -90,6 +90,53 @@ func pastOpening(b *breaker) {
 	}
 }
 
+// A server that turns the client or its user away has answered, however long that took: neither
+// breaker opens, and one that is open for its silence closes.
+func TestTurnedAwayIsAnswered(t *testing.T) {
+	for _, says := range []string{
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"NOAUTH Authentication required.",
+		"NOPERM User u has no permissions to run the 'mget' command",
+		"DENIED Redis is running in protected mode because protected mode is enabled",
+	} {
+		t.Run(says, func(t *testing.T) {
+			s := storeThatHangs(t)
+			for range 2 * tolerance {
+				s.health.of("x").answered("x", said(says), s.opts.OpTimeout)
+				s.writes.of("x").answered("x", said(says), s.opts.OpTimeout)
+			}
+			if open, _ := s.Breakers(); open > 0 {
+				t.Errorf("%d breakers are open", open)
+			}
+			b := s.health.of("x")
+			for range tolerance {
+				b.answered("x", io.ErrUnexpectedEOF, 0)
+			}
+			pastOpening(b)
+			if b.answered("x", said(says), 0); b.open.Load() {
+				t.Error("open, with an answer")
+			}
+		})
+	}
+	for _, says := range []string{"LOADING Redis is loading the dataset in memory", "ERR max number of clients reached"} {
+		s := storeThatHangs(t) // go-redis goes on trying, and costs callers that time
+		for began := s.clock.elapsed(); s.clock.elapsed()-began < s.opts.OpTimeout/4; {
+			runtime.Gosched()
+		}
+		for range tolerance {
+			s.health.of("x").answered("x", said(says), s.opts.OpTimeout/4)
+		}
+		if open, _ := s.Breakers(); open != 1 {
+			t.Errorf("%d breakers are open with a server that takes all their time to say %s, want 1", open, says)
+		}
+	}
+}
+
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
 func TestBreakersAreCounted(t *testing.T) {
 	s := storeThatHangs(t)
 	for i, bs := range []*breakers{&s.health, &s.writes} {

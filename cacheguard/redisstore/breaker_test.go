@@ -190,6 +190,50 @@ func TestAnswersKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
+// Of a server that lets nobody in the log doesn't say that it doesn't answer: it says why. The
+// breaker opens only where the client goes on trying, which costs callers their time.
+func TestTurnedAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args    []string
+		options redis.Options
+		cause   string
+		timeout time.Duration
+	}{
+		"wrong password":   {[]string{"--requirepass", "right"}, redis.Options{Password: "wrong"}, "authentication failed", opTimeout},
+		"no password":      {[]string{"--requirepass", "right"}, redis.Options{}, "no password was given", opTimeout},
+		"too many clients": {[]string{"--maxclients", "1"}, redis.Options{}, "too many clients", time.Second},
+		"and a password":   {[]string{"--maxclients", "1"}, redis.Options{Password: "any"}, "too many clients", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, c.args...)
+			if c.cause == "too many clients" {
+				conn := newClient(t, server.Addr()).Conn()
+				t.Cleanup(func() { _ = conn.Close() })
+				must(t, conn.Ping(t.Context()).Err())
+			}
+			c.options.Addr = server.Addr()
+			r := newReplica(t, "", newPrefix(), func(s *site) {
+				s.redis, s.store.OpTimeout = c.options, c.timeout
+			})
+			for range 10 {
+				r.get(t, "k", newOrigin("v").load).is(t, "v")
+			}
+			if lines := r.log.lines("Redis doesn't answer"); len(lines) > 0 {
+				t.Errorf("the log says %q", lines)
+			}
+			open, _ := r.store.Breakers()
+			if crowded := c.cause == "too many clients"; crowded != (open > 0) || len(r.log.lines("no more connections", c.cause)) != open {
+				t.Errorf("%d breakers are open, and the log says %q", open, r.log.lines())
+			}
+			if n := len(r.log.lines("store can't be used for reading", c.cause)); n != 1 && open == 0 {
+				t.Errorf("%d lines say %q:\n%s", n, c.cause, r.log.lines())
+			}
+		})
+	}
+}
+
 // A caller whose own time is over is no sign that Redis is down.
 func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,16 +24,25 @@ import (
 
 // Diagnosis is what Diagnose has found out.
 type Diagnosis struct {
+	Addr   string // of the server, as the client has it
+	User   string // of Redis; empty if a credentials provider of the client says it
+	Prefix string // of the store
+
 	Server   string // its name and version, such as "redis 7.0.15"; empty if it doesn't say
 	Mode     string // standalone, cluster or sentinel, as it calls itself; empty if it doesn't say
 	Role     string // master or replica; empty if it doesn't say
 	Eviction string // its maxmemory-policy; empty if it doesn't say
+
+	UsedMemory int64 // bytes; 0 if it doesn't say
+	MaxMemory  int64 // maxmemory; 0: there is no limit, or it doesn't say
 
 	Trip    time.Duration // the shortest of a few commands
 	Clock   time.Duration // by how much the server's clock is ahead of this machine's
 	Message time.Duration // from a change to the message about it; 0 if none came
 
 	Parts []Part // what the store does, in the order in which it was tried
+
+	Mend string // the command for an administrator that gives the user all rights which it was seen to lack; empty: none
 }
 
 // Part is one thing that a store does.
@@ -39,6 +50,20 @@ type Part struct {
 	Name  string
 	Means string // what callers notice if it doesn't work
 	Err   error  // why it doesn't work; nil: it does
+}
+
+// MarshalJSON has Err as text, and works, which says that there is none.
+func (p Part) MarshalJSON() ([]byte, error) {
+	text := ""
+	if p.Err != nil {
+		text = p.Err.Error()
+	}
+	return json.Marshal(struct {
+		Name  string
+		Works bool
+		Error string `json:",omitempty"`
+		Means string `json:",omitempty"`
+	}{p.Name, p.Err == nil, text, p.Means})
 }
 
 // Err is what doesn't work, or nil.
@@ -57,12 +82,22 @@ func (d Diagnosis) String() string {
 	const unknown = "unknown"
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "server\t%s\n", cmp.Or(d.Server, unknown))
-	fmt.Fprintf(w, "mode\t%s, %s\n", cmp.Or(d.Mode, unknown), cmp.Or(d.Role, "role "+unknown))
-	fmt.Fprintf(w, "eviction\t%s\n", cmp.Or(d.Eviction, unknown))
-	fmt.Fprintf(w, "trip\t%v\n", d.Trip.Round(time.Microsecond))
-	fmt.Fprintf(w, "clock\t%+v\n", d.Clock.Round(time.Millisecond))
-	fmt.Fprintf(w, "message\t%v\n", d.Message.Round(time.Microsecond))
+	fmt.Fprintf(w, "address\t%s\n", d.Addr)
+	fmt.Fprintf(w, "user\t%s\n", cmp.Or(d.User, unknown))
+	fmt.Fprintf(w, "prefix\t%s\n", d.Prefix)
+	if d.Server != "" || d.Mode != "" {
+		fmt.Fprintf(w, "server\t%s\n", cmp.Or(d.Server, unknown))
+		fmt.Fprintf(w, "mode\t%s, %s\n", cmp.Or(d.Mode, unknown), cmp.Or(d.Role, "role "+unknown))
+		fmt.Fprintf(w, "memory\t%s\n", d.memory())
+		fmt.Fprintf(w, "eviction\t%s\n", cmp.Or(d.Eviction, unknown))
+		fmt.Fprintf(w, "trip\t%v\n", d.Trip.Round(time.Microsecond))
+	}
+	if d.Clock != 0 {
+		fmt.Fprintf(w, "clock\t%+v\n", d.Clock.Round(time.Millisecond))
+	}
+	if d.Message != 0 {
+		fmt.Fprintf(w, "message\t%v\n", d.Message.Round(time.Microsecond))
+	}
 	for _, p := range d.Parts {
 		if p.Err == nil {
 			fmt.Fprintf(w, "%s\tworks\n", p.Name)
@@ -70,9 +105,32 @@ func (d Diagnosis) String() string {
 		}
 		fmt.Fprintf(w, "%s\tDOESN'T WORK: %v\n\tso %s\n", p.Name, strings.ReplaceAll(p.Err.Error(), "\n", "; "), p.Means)
 	}
+	if d.Mend != "" {
+		fmt.Fprintf(w, "to mend it\t%s\n", d.Mend)
+	}
 	_ = w.Flush()
 	return text.String()
 }
+
+// memory says how full the server is. One that is nearly full takes one write and not the next.
+func (d Diagnosis) memory() string {
+	const mib = 1 << 20
+	switch used := float64(d.UsedMemory); {
+	case d.UsedMemory == 0:
+		return "unknown"
+	case d.MaxMemory == 0:
+		return fmt.Sprintf("%.1f MiB used, no limit", used/mib)
+	default:
+		share := 100 * used / float64(d.MaxMemory)
+		text := fmt.Sprintf("%.1f of %.1f MiB used, %.1f %%", used/mib, float64(d.MaxMemory)/mib, share)
+		if d.Eviction == "noeviction" && (share >= almostFull || strings.Contains(fmt.Sprint(d.Err()), "OOM")) {
+			text += ": full, and nothing is evicted; a write that works here may fail the next time, for buffers of clients count"
+		}
+		return text
+	}
+}
+
+const almostFull = 95 // percent
 
 // oldest is the first version of Redis that has all commands. Servers of other names count from a
 // later one.
@@ -84,7 +142,11 @@ const oldest = "6.2"
 // is for the start of a program, for a command, or for whoever wonders; a cache needs it not.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
+	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
 	d.try("answers", "every call loads for itself, and nothing is shared", d.answer)
+	if redislink.NoPassword(d.Parts[0].Err) {
+		d.Parts[0].Means = "nothing more can be said: no password was given here, whatever the service has"
+	}
 	if d.Err() == nil {
 		d.try("is a server for this client", "every call loads for itself, and changes may fail", d.suit)
 	}
@@ -98,12 +160,37 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d.try("keeps leases", "a load that takes longer than LeaseTTL is not stored, and another begins beside it", d.renew)
 	d.try("ends loads that fail", "who waits for a load that failed waits until its lease is over", d.conclude)
 	d.try("stores values", "each process loads for itself, and nothing is stored", d.fill)
-	d.try("changes values", "Invalidate, MarkStale, Set and Update fail, and old values live until their TTL is over", d.change)
+	d.try("changes values", "those calls fail, and old values live until their TTL is over", d.change)
 	d.try("changes values by tag", "InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
 	d.try("brings messages", "who waits for another process asks from time to time, and local tiers are not used", d.message)
 	d.try("keeps budgets", "a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
 	d.tidy()
+	d.Mend = d.mend()
 	return d.Diagnosis
+}
+
+var lackedRights = regexp.MustCompile(`the Redis user lacks ((?:[+~&]\S+?(?: |:(?: |$)))+)`)
+
+// mend is the command that gives the user what it lacks.
+func (d *diagnosing) mend() string {
+	var all []string
+	for _, p := range d.Parts {
+		if p.Err == nil {
+			continue
+		}
+		for _, found := range lackedRights.FindAllStringSubmatch(p.Err.Error(), -1) {
+			for right := range strings.FieldsSeq(found[1]) {
+				right = strings.TrimSuffix(right, ":")
+				if !slices.Contains(all, right) {
+					all = append(all, right)
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "ACL SETUSER " + cmp.Or(d.User, "USER") + " " + strings.Join(all, " ")
 }
 
 // diagnosing is a diagnosis that is being made.
@@ -137,7 +224,10 @@ func (d *diagnosing) answer() error {
 }
 
 // identity is what a server says of itself.
-type identity struct{ server, mode, role, eviction string }
+type identity struct {
+	server, mode, role, eviction string
+	used, most                   int64 // bytes of memory
+}
 
 // identify asks the server who it is: in HELLO, which everybody may, and for what isn't there in
 // INFO. It takes silence for an answer.
@@ -156,6 +246,8 @@ func (s *Store) identify(ctx context.Context) (found identity) {
 	found.mode = cmp.Or(said["mode"], info["server_mode"], info["redis_mode"])
 	found.role = strings.ReplaceAll(cmp.Or(said["role"], info["role"]), "slave", "replica")
 	found.eviction = info["maxmemory_policy"]
+	found.used, _ = strconv.ParseInt(info["used_memory"], 10, 64)
+	found.most, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
 	return found
 }
 
@@ -178,6 +270,7 @@ func (s *Store) suits(found identity) error {
 func (d *diagnosing) suit() error {
 	found := d.s.identify(d.ctx)
 	d.Server, d.Mode, d.Role, d.Eviction = found.server, found.mode, found.role, found.eviction
+	d.UsedMemory, d.MaxMemory = found.used, found.most
 	return d.s.suits(found)
 }
 
@@ -267,8 +360,15 @@ func (d *diagnosing) fill() error {
 
 func (d *diagnosing) change() error {
 	keys := []cacheguard.Key{d.key("value")}
+	said := func(what string, err error) error {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+		return err
+	}
 	_, claim := d.s.Claim(d.ctx, d.key("claimed"), randomID(), diagnosisTTL)
-	return cmp.Or(d.s.MarkStale(d.ctx, keys, 72, make([]byte, 8)), d.s.Invalidate(d.ctx, keys), claim)
+	return errors.Join(said("MarkStale", d.s.MarkStale(d.ctx, keys, 72, make([]byte, 8))),
+		said("Invalidate", d.s.Invalidate(d.ctx, keys)), said("Set and Update", claim))
 }
 
 func (d *diagnosing) tags() error {
@@ -287,6 +387,18 @@ func (d *diagnosing) message() error {
 	const patience = 4 // times OpTimeout
 	ctx, cancel := context.WithTimeout(d.ctx, patience*d.s.opts.OpTimeout)
 	defer cancel()
+	go func() { // a refusal is said each time: there is nothing to wait for
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for !redislink.TurnsAway(d.s.explained(sub.Last())) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel()
+	}()
 	if err := d.s.messages(ctx, sub); err != nil {
 		return d.s.explained(cmp.Or(sub.Last(), err))
 	}
@@ -309,6 +421,9 @@ func (d *diagnosing) message() error {
 	select {
 	case <-stands:
 	case <-ctx.Done():
+		if err := d.s.explained(sub.Last()); redislink.TurnsAway(err) {
+			return err
+		}
 		return fmt.Errorf("the server did not confirm a channel within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
 	}
 	began = time.Now()

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -106,15 +107,23 @@ func TestDiagnoseCrippled(t *testing.T) {
 		"no subscribing": {user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"}},
 		"no channel":     {user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"}},
 		"no keys":        {user("resetkeys", "~other:*"), []string{"reads values", "gives leases"}, []string{"lacks ~cg:*"}},
-		"two rights":     {user("-setrange", "-zadd"), []string{"has all rights"}, []string{"lacks +setrange +zadd"}},
-		"no permits":     {user("-zrem"), []string{"keeps budgets"}, []string{"lacks +zrem"}},
+		"two rights": {user("-setrange", "-zadd"), []string{"has all rights"}, []string{
+			"lacks +setrange +zadd", "user ", "ACL SETUSER cacheguard +setrange +zadd\n",
+		}},
+		"no permits": {user("-zrem"), []string{"keeps budgets"}, []string{"lacks +zrem"}},
 		"a wrong password": {
 			func(t *testing.T) redis.UniversalClient {
 				rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), Password: "wrong", Username: "who", ContextTimeoutEnabled: true})
 				t.Cleanup(func() { _ = rdb.Close() })
 				return rdb
 			},
-			[]string{"answers"}, []string{"WRONGPASS"},
+			[]string{"answers"}, []string{"WRONGPASS", `as user "who"`},
+		},
+		"no password": {
+			func(t *testing.T) redis.UniversalClient {
+				return newClient(t, redistest.Start(t, "--requirepass", "right").Addr())
+			},
+			[]string{"answers"}, []string{"no password was given here"},
 		},
 		"nobody": {
 			func(t *testing.T) redis.UniversalClient {
@@ -134,12 +143,13 @@ func TestDiagnoseCrippled(t *testing.T) {
 			func(t *testing.T) redis.UniversalClient {
 				return newClient(t, redistest.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction").Addr())
 			},
-			[]string{"stores values"}, []string{"OOM", "noeviction"},
+			[]string{"stores values", "changes values"}, []string{"OOM", "noeviction", "of 1.0 MiB used", "Set and Update: ", "may fail the next time"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rdb := test.open(t)
+			began := time.Now()
 			d := diagnosed(t, rdb)
 			text := d.String()
 			if slices.Equal(broken(d), []string{"is a server for this client"}) {
@@ -163,6 +173,16 @@ func TestDiagnoseCrippled(t *testing.T) {
 			}
 			if d.Err() == nil {
 				t.Error("no error")
+			}
+			addr := ""
+			if c, ok := rdb.(*redis.Client); ok {
+				addr = c.Options().Addr
+			}
+			if !strings.Contains(text, addr) || !strings.Contains(text, "prefix ") || strings.Contains(text, "trip  0s") {
+				t.Errorf("it doesn't say whom it asked, or says what it doesn't know:\n%s", text)
+			}
+			if took := time.Since(began); took > 10*time.Second && strings.HasPrefix(name, "no channel") {
+				t.Errorf("it took %v", took)
 			}
 		})
 	}
@@ -197,5 +217,23 @@ func TestOlder(t *testing.T) {
 		if got := redisstore.Older(version, "6.2"); got != want {
 			t.Errorf("%q is older than 6.2: %v", version, got)
 		}
+	}
+}
+
+// A right that is missing for messages is said at once, and not waited for.
+func TestDiagnoseWaitsForNoRight(t *testing.T) {
+	t.Parallel()
+	for name, rule := range map[string]string{"no channel": "resetchannels", "no subscribing": "-subscribe"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := newUser(t, newClient(t, redistest.Start(t).Addr()), rule)
+			s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Hour})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			d := s.Diagnose(ctx)
+			if err := ctx.Err(); err != nil || !slices.Contains(broken(d), "brings messages") {
+				t.Errorf("%v: broken are %q", err, broken(d))
+			}
+		})
 	}
 }

@@ -52,7 +52,7 @@ func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scann
 	opts.Pause = cmp.Or(opts.Pause, defaultScanPause)
 	scan := &scanning{
 		s: s, opts: opts, head: s.names.head(cache), seen: make(map[string]struct{}),
-		Scanned: Scanned{Cache: cache, States: make(map[State]int), Ages: newBuckets(), Lifetimes: newBuckets()},
+		Scanned: Scanned{Cache: cache, Hash: opts.Hash, States: make(map[State]int), Ages: newBuckets(), Lifetimes: newBuckets()},
 	}
 	nodes, err := s.scanned(ctx)
 	for _, node := range nodes {

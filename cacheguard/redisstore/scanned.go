@@ -23,7 +23,8 @@ type Scanned struct {
 	Leases    int           `json:"leases"`          // loads under way
 	Records   int           `json:"records"`         // of loads that left no value
 	Newer     int           `json:"newer"`           // values of later programs
-	Found     []string      `json:"found,omitempty"` // keys with the hash that was looked for
+	Hash      string        `json:"hash,omitempty"`  // the beginning of one that was looked for
+	Found     []string      `json:"found,omitempty"` // keys with it
 	Ages      []ScanBucket  `json:"ages"`            // of values that can be read
 	Lifetimes []ScanBucket  `json:"lifetimes"`       // until Redis removes the values; those without an end are in the last one
 }
@@ -83,6 +84,12 @@ func (sc Scanned) String() string {
 	}
 	for _, key := range sc.Found {
 		fmt.Fprintf(w, "found\t%q\n", key)
+	}
+	switch {
+	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer == 0:
+		fmt.Fprintf(w, "\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
+	case sc.Hash != "" && len(sc.Found) == 0:
+		fmt.Fprintf(w, "hash\tno key that stands here now has one that begins with %s\n", sc.Hash)
 	}
 	_ = w.Flush()
 	histogram(&text, "age", sc.Ages)

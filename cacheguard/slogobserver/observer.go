@@ -137,6 +137,17 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
+	switch { // as the other lines of this module have it
+	case slow && e.Audit:
+		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
+			slog.String("see", "docs/operations.md#metrics"))
+	case slow:
+		attrs = append(attrs, slog.String("means", "callers who need this key wait, unless it is refreshed behind them"),
+			slog.String("see", "docs/operations.md#metrics"))
+	case e.Differs.Wrong():
+		attrs = append(attrs, slog.String("means", "a caller was answered with something else than the origin has"),
+			slog.String("see", "docs/operations.md#old-values"))
+	}
 	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
 }
 

@@ -195,6 +195,9 @@ func TestWrongAnswers(t *testing.T) {
 			!reflect.DeepEqual(all[0]["story"], want) {
 			t.Errorf("%v: wrote %v", d, all)
 		}
+		if len(all) == 1 && (all[0]["means"] == nil || all[0]["see"] != "docs/operations.md#old-values") {
+			t.Errorf("it doesn't say what it means, and where to read on: %v", all)
+		}
 	}
 }
 
@@ -218,6 +221,21 @@ func TestSlowLoads(t *testing.T) {
 			key, named := r["key"]
 			if r["msg"] != "cacheguard: slow load" || r["level"] != "WARN" || hashed == keys || named != keys ||
 				hashed && hash != "ba7816bf8f01cfea" || named && key != `"abc"` {
+				t.Errorf("%v", r)
+			}
+		}
+	}
+}
+
+// A slow load says what it means, where to read on, and whether anybody waits for it.
+func TestSlowLoadsMean(t *testing.T) {
+	for _, audit := range []bool{false, true} {
+		l := &log{}
+		o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second})
+		o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: time.Minute, Audit: audit})
+		for _, r := range l.records(t) {
+			means, _ := r["means"].(string)
+			if r["see"] != "docs/operations.md#metrics" || (r["audit"] == true) != audit || strings.HasPrefix(means, "nobody waits") != audit {
 				t.Errorf("%v", r)
 			}
 		}

@@ -86,7 +86,7 @@ type shown struct {
 		Unsent       int
 		Compared     int
 		Wrong        int
-		Nines        float64
+		Nines        *float64
 		Loads        []struct {
 			Key     string
 			More    int

@@ -1,9 +1,11 @@
 package statuspage
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +118,16 @@ func TestTroubleKinds(t *testing.T) {
 	}
 	if got := New(Options{SlowLoad: -1}).wrong(cacheguard.Event{Kind: cacheguard.EventLoad, Took: time.Hour}); got != "" {
 		t.Errorf("no load is slow, and one is %q", got)
+	}
+}
+
+// Of a cache of which nothing was compared nobody can say how consistent it is.
+func TestNothingCompared(t *testing.T) {
+	for _, compared := range []uint64{0, 10} {
+		c := cacheState{Compared: compared}
+		c.finish()
+		if said, err := json.Marshal(c); err != nil || strings.Contains(string(said), `"nines":null`) != (compared == 0) {
+			t.Errorf("of %d compared it says %s (%v)", compared, said, err)
+		}
 	}
 }

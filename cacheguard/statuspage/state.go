@@ -48,7 +48,7 @@ type cacheState struct {
 	Compared uint64     `json:"compared"`
 	Wrong    uint64     `json:"wrong"`
 	WrongAt  *time.Time `json:"wrong_at,omitempty"` // the last time
-	Nines    float64    `json:"nines"`              // 0 if nothing was compared
+	Nines    any        `json:"nines"`              // a float64; nil if nothing was compared
 	Hottest  []hotKey   `json:"hottest"`
 }
 

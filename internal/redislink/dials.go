@@ -20,6 +20,9 @@ type dials struct {
 	failed  failure    // the last that has not, unless another one to its address has since
 	pending int
 	since   time.Time // since when there has been one
+
+	refused   error // what a server has said last to a connection that it doesn't take
+	refusedAt time.Time
 }
 
 // failure is a dial that has made no connection.
@@ -50,9 +53,28 @@ func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook is next: commands are none of its business.
 func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook is next, too.
+// ProcessPipelineHook is next: pipelines are none of its business.
 func (d *dials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// firstWords is a hook of a subscription that sees what a server says to the first command of a connection. go-redis
+// goes on with one that the server has refused and closed, and says of the next command only that
+// the connection is closed.
+type firstWords struct{ *dials }
+
+func (firstWords) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w firstWords) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil && cmd.Name() == "hello" && (TurnsAway(err) || Crowded(err)) {
+			w.mu.Lock()
+			w.refused, w.refusedAt = err, time.Now()
+			w.mu.Unlock()
+		}
+		return err
+	}
 }
 
 func (d *dials) began() {
@@ -84,6 +106,16 @@ func (d *dials) last() (failed failure, takes, made bool) {
 		failed = d.failed
 	}
 	return failed, d.pending > 0 && time.Since(d.since) > longDial, d.made
+}
+
+// refusal is what a server has said not long ago to a connection that it doesn't take, or nil.
+func (d *dials) refusal() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refused != nil && time.Since(d.refusedAt) < failureCounts {
+		return d.refused
+	}
+	return nil
 }
 
 // dialsOf are the dials of a client, seen from the first link or locker on it on. Of a client of

@@ -41,13 +41,21 @@ func TestDialsExplain(t *testing.T) {
 			d.ended(failover, errors.New("redis: all sentinels specified in configuration are unreachable"))
 		}, late,
 			"the master that the Sentinels name: can't be reached: no Sentinel names it"},
-		"no Redis":     {func(*dials) {}, errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), "a:1: what answers is no Redis"},
-		"unknown host": {func(d *dials) { d.ended("a:1", &net.DNSError{IsNotFound: true}) }, late, "a:1: can't be reached: DNS doesn't know the host name"},
-		"no TLS":       {func(d *dials) { d.ended("a:1", tls.RecordHeaderError{}) }, late, "a:1: can't be reached: it doesn't speak TLS"},
-		"used up":      {func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free"},
-		"closed":       {func(*dials) {}, io.EOF, "a:1: the connection was closed by the other side"},
-		"left":         {func(*dials) {}, context.Canceled, "a:1: given up by who asked"},
-		"silent":       {func(*dials) {}, fmt.Errorf("%w within 1s", errSilent), "a:1: no answer in time"},
+		"no Redis":                     {func(*dials) {}, errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), "a:1: what answers is no Redis"},
+		"unknown host":                 {func(d *dials) { d.ended("a:1", &net.DNSError{IsNotFound: true}) }, late, "a:1: can't be reached: DNS doesn't know the host name"},
+		"no TLS":                       {func(d *dials) { d.ended("a:1", tls.RecordHeaderError{}) }, late, "a:1: can't be reached: it doesn't speak TLS"},
+		"used up":                      {func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free"},
+		"closed":                       {func(*dials) {}, io.EOF, "a:1: the connection was closed by the other side"},
+		"turned away":                  {func(d *dials) { d.hears(t, "ERR max number of clients reached") }, io.EOF, "a:1: it has too many clients (maxclients)"},
+		"protected":                    {func(d *dials) { d.hears(t, "DENIED Redis is running in protected mode") }, io.EOF, "a:1: " + protectedMode},
+		"turned away, and out of time": {func(d *dials) { d.hears(t, "WRONGPASS invalid") }, late, `a:1: authentication failed as user "default"`},
+		"let in":                       {func(d *dials) { d.hears(t, "ERR unknown command 'hello'") }, io.EOF, "a:1: the connection was closed by the other side"},
+		"turned away long ago": {func(d *dials) {
+			d.hears(t, "ERR max number of clients reached")
+			d.refusedAt = time.Now().Add(-failureCounts)
+		}, io.EOF, "a:1: the connection was closed by the other side"},
+		"left":   {func(*dials) {}, context.Canceled, "a:1: given up by who asked"},
+		"silent": {func(*dials) {}, fmt.Errorf("%w within 1s", errSilent), "a:1: no answer in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: "a:1"})
@@ -73,5 +81,56 @@ func TestDialsExplain(t *testing.T) {
 				t.Errorf("another link on the client sees other dials: %v", err)
 			}
 		})
+	}
+}
+
+// hears has a server say that to the first command of a connection.
+func (d *dials) hears(t *testing.T, says string) {
+	hello := redis.NewCmd(t.Context(), "hello", 3)
+	answer := func(context.Context, redis.Cmder) error { return said(says) }
+	see := firstWords{d}.ProcessHook(answer)
+	if err := see(t.Context(), hello); err != said(says) {
+		t.Errorf("the hook made %v of %q", err, says)
+	}
+}
+
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+// Who is turned away is named, and what nobody can use at night is left out.
+func TestTroubleIsShort(t *testing.T) {
+	for _, c := range []struct {
+		options redis.Options
+		err     error
+		dial    error
+		want    string
+	}{
+		{redis.Options{Username: "shop", Password: "secret"}, said("WRONGPASS invalid"), nil,
+			`a:1: authentication failed as user "shop" (WRONGPASS invalid)`},
+		{redis.Options{}, said("NOAUTH Authentication required."), nil,
+			`a:1: authentication failed: no password was given as user "default" (NOAUTH Authentication required.)`},
+		{redis.Options{CredentialsProvider: func() (string, string) { return "x", "y" }}, said("WRONGPASS invalid"), nil,
+			"a:1: authentication failed (WRONGPASS invalid)"},
+		{redis.Options{}, said("NOPERM no right script: 0123456789012345678901234567890123456789, on @user_script:12."), nil,
+			`a:1: the Redis user lacks a right as user "default" (NOPERM no right)`},
+		{redis.Options{}, context.DeadlineExceeded, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
+			"a:1: can't be reached: connection refused (dial tcp: connection refused)"},
+	} {
+		c.options.Addr = "a:1"
+		rdb := redis.NewClient(&c.options)
+		l, err := New(rdb, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.dial != nil {
+			l.dials.began()
+			l.dials.ended("a:1", c.dial)
+		}
+		if got := l.Told(c.err); got.Error() != c.want || !errors.Is(got, c.err) {
+			t.Errorf("got  %v\nwant %s", got, c.want)
+		}
+		_ = rdb.Close()
 	}
 }

@@ -71,10 +71,14 @@ var (
 	ErrRing = errors.New("a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
 )
 
-// view is what a subscription is made of, which no hook sees.
+// view is what a subscription is made of, which no hook of the user's sees. Its connections don't
+// begin again when they are refused, so that the refusal is seen: of one for too many clients a
+// client with retries tells only that the connection is closed.
 func (l *Link) view(c *redis.Client) *redis.Client {
 	view := c.WithTimeout(l.timeout)
 	view.Options().ContextTimeoutEnabled = true
+	view.Options().MaxRetries = 0
+	view.AddHook(firstWords{l.dials})
 	return view
 }
 

@@ -1,6 +1,7 @@
 package redislink
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,9 +22,22 @@ type Trouble struct {
 	Server string // host:port, as far as it is known
 	Cause  string
 	Err    error
+	User   string // of Redis, where it is turned away and its name is known
 }
 
-func (t *Trouble) Error() string { return fmt.Sprintf("%s: %s (%v)", t.Server, t.Cause, t.Err) }
+var whereInScript = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\s?\d+\.?`)
+
+func (t *Trouble) Error() string {
+	as := ""
+	if t.User != "" {
+		as = fmt.Sprintf(" as user %q", t.User)
+	}
+	text := whereInScript.ReplaceAllString(t.Err.Error(), "")
+	return fmt.Sprintf("%s: %s%s (%s)", t.Server, t.Cause, as, text)
+}
+
+// RedisUser is the name that a log line says besides.
+func (t *Trouble) RedisUser() string { return t.User }
 
 // Unwrap is what the step said.
 func (t *Trouble) Unwrap() error { return t.Err }
@@ -39,40 +53,60 @@ func (l *Link) Told(err error) error {
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	if !NoAnswer(err) {
-		return &Trouble{l.Server(), causeOfAnswer(err), err}
+	t := l.told(err)
+	if TurnsAway(t) && t.Cause != protectedMode {
+		t.User = l.User()
 	}
-	failed, takes, made := l.dials.last()
-	switch {
-	case errors.Is(err, context.Canceled):
-		return &Trouble{l.Server(), "given up by who asked", err}
-	case failed.err != nil:
-		return &Trouble{l.nameOf(failed.addr), "can't be reached: " + causeOfDial(failed.err), joined(failed.err, err)}
-	case isDial(err): // of a client whose dials are not seen
-		return &Trouble{l.Server(), "can't be reached: " + causeOfDial(err), err}
-	case errors.Is(err, ErrExhausted):
-		return &Trouble{l.Server(), "no connection is free", err}
-	case !isTimeout(err) && !errors.Is(err, errSilent):
-		return &Trouble{l.Server(), causeOfBreak(err), err}
-	case takes:
-		return &Trouble{l.Server(), "can't be reached: no answer to a dial yet", err}
-	case made:
-		return &Trouble{l.Server(), "connected, and no answer in time", err}
-	}
-	return &Trouble{l.Server(), "no answer in time", err}
+	return t
 }
 
-// joined wraps both errors. What a dial has asked of a Sentinel may be an answer, which this step
+func (l *Link) told(err error) *Trouble {
+	if !NoAnswer(err) {
+		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(err), Err: err}
+	}
+	failed, takes, made := l.dials.last()
+	refused := l.dials.refusal()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &Trouble{Server: l.Server(), Cause: "given up by who asked", Err: err}
+	case refused != nil && failed.err == nil && (isTimeout(err) || causeOfBreak(err) == closedByOther):
+		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(refused), Err: joined(refused, err)}
+	case failed.err != nil:
+		return &Trouble{Server: l.nameOf(failed.addr), Cause: "can't be reached: " + causeOfDial(failed.err), Err: joined(failed.err, err)}
+	case isDial(err): // of a client whose dials are not seen
+		return &Trouble{Server: l.Server(), Cause: "can't be reached: " + causeOfDial(err), Err: err}
+	case errors.Is(err, ErrExhausted):
+		return &Trouble{Server: l.Server(), Cause: "no connection is free", Err: err}
+	case !isTimeout(err) && !errors.Is(err, errSilent):
+		return &Trouble{Server: l.Server(), Cause: causeOfBreak(err), Err: err}
+	case takes:
+		return &Trouble{Server: l.Server(), Cause: "can't be reached: no answer to a dial yet", Err: err}
+	case made:
+		return &Trouble{Server: l.Server(), Cause: "connected, and no answer in time", Err: err}
+	}
+	return &Trouble{Server: l.Server(), Cause: "no answer in time", Err: err}
+}
+
+// joined wraps both errors, and says the first: the second is how the step has noticed. What a dial has asked of a Sentinel may be an answer, which this step
 // has not got.
 func joined(dial, err error) error {
 	switch {
 	case errors.Is(err, dial):
 		return err
 	case !NoAnswer(dial):
-		return fmt.Errorf("%v; %w", dial, err)
+		return because{dial.Error(), []error{err}}
 	}
-	return fmt.Errorf("%w; %w", dial, err)
+	return because{dial.Error(), []error{dial, err}}
 }
+
+// because is errors of which one says it all.
+type because struct {
+	says string
+	all  []error
+}
+
+func (b because) Error() string   { return b.says }
+func (b because) Unwrap() []error { return b.all }
 
 // failover is what go-redis calls the server of a client of Sentinels.
 const failover = "FailoverClient"
@@ -87,6 +121,23 @@ func (l *Link) Server() string {
 		return "the cluster at " + strings.Join(c.Options().Addrs, ", ")
 	}
 	return "Redis"
+}
+
+// User is the name of the Redis user, or empty where only the user of this module can say it.
+func (l *Link) User() string {
+	switch c := l.rdb.(type) {
+	case *redis.Client:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return cmp.Or(o.Username, "default")
+		}
+	case *redis.ClusterClient:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return cmp.Or(o.Username, "default")
+		}
+	}
+	return ""
 }
 
 func (l *Link) nameOf(addr string) string {
@@ -131,17 +182,56 @@ func causeOfDial(err error) string {
 	return causeOfBreak(err)
 }
 
+const closedByOther = "the connection was closed by the other side"
+
 // causeOfBreak says how a connection has ended.
 func causeOfBreak(err error) string {
 	switch {
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
 		return "the client is closed"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the connection was closed by the other side"
+		return closedByOther
 	case strings.HasPrefix(err.Error(), "redis: can't parse"), strings.HasPrefix(err.Error(), "redis: invalid reply"):
 		return "what answers is no Redis"
 	}
 	return "no connection"
+}
+
+// These are said of connections that a server doesn't take, or takes and doesn't want to use.
+const (
+	noPassword     = "authentication failed: no password was given"
+	wrongPassword  = "authentication failed"
+	lacksRight     = "the Redis user lacks a right"
+	protectedMode  = "it is in protected mode: it takes connections from its own host only"
+	tooManyClients = "it has too many clients (maxclients)"
+)
+
+// TurnsAway reports whether an error says that the server has answered, and wants nothing to do
+// with who asks: it is alive, and doesn't let in the client or its user.
+func TurnsAway(err error) bool {
+	switch cause(err) {
+	case noPassword, wrongPassword, lacksRight, protectedMode:
+		return true
+	}
+	return false
+}
+
+// NoPassword reports whether an error says that the server wants a password, and got none.
+func NoPassword(err error) bool { return cause(err) == noPassword }
+
+// Crowded reports whether an error says that the server takes no more connections. go-redis goes on
+// trying then, until the step's time is over.
+func Crowded(err error) bool { return cause(err) == tooManyClients }
+
+func cause(err error) string {
+	var told *Trouble
+	switch {
+	case errors.As(err, &told):
+		return told.Cause
+	case err != nil && !NoAnswer(err):
+		return causeOfAnswer(err)
+	}
+	return ""
 }
 
 // answers are the causes that a server names, by how what it says begins. A script's error has
@@ -150,8 +240,10 @@ var answers = []struct {
 	says  *regexp.Regexp
 	cause string
 }{
-	{regexp.MustCompile(`WRONGPASS|NOAUTH|invalid password|without any password|AUTH failed`), "authentication failed"},
-	{refusal, "the Redis user lacks a right"},
+	{regexp.MustCompile(`NOAUTH`), noPassword},
+	{regexp.MustCompile(`WRONGPASS|invalid password|without any password|AUTH failed`), wrongPassword},
+	{refusal, lacksRight},
+	{regexp.MustCompile(`\bDENIED\b`), protectedMode},
 	{regexp.MustCompile(`\bOOM\b`), "its memory is full (maxmemory)"},
 	{regexp.MustCompile(`READONLY`), "it is read-only: a replica"},
 	{regexp.MustCompile(`NOREPLICAS`), "too few replicas are connected to it"},
@@ -160,7 +252,7 @@ var answers = []struct {
 	{regexp.MustCompile(`\bLOADING\b`), "it is loading its data"},
 	{regexp.MustCompile(`MASTERDOWN|CLUSTERDOWN`), "a part of the cluster is down"},
 	{regexp.MustCompile(`\b(?:MOVED|ASK) \d|CROSSSLOT`), "it is a node of a cluster"},
-	{regexp.MustCompile(`max number of clients`), "it has too many clients (maxclients)"},
+	{regexp.MustCompile(`max number of clients`), tooManyClients},
 	{regexp.MustCompile(`WRONGTYPE`), "a key holds what others have written"},
 	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
 }

@@ -45,6 +45,9 @@ func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
 		}
 		if server, cause := Where(err); cause != "" {
 			r.Add("server", server, "cause", cause)
+			if by := asUser(nil); errors.As(err, &by) && by.RedisUser() != "" {
+				r.Add("user", by.RedisUser())
+			}
 		}
 		r.Add(args[i], Text(err))
 	}
@@ -59,6 +62,12 @@ func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
 type located interface {
 	error
 	Where() (server, cause string)
+}
+
+// asUser is an error that knows which user of Redis it is about.
+type asUser interface {
+	error
+	RedisUser() string
 }
 
 // Where returns which server an error is about, and why, if it knows.

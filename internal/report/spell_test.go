@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -49,6 +50,40 @@ func TestSpell(t *testing.T) {
 		s.End(t.Context(), ends, to)
 		if all := text.String(); strings.Count(all, "it rains") != 1 || strings.Count(all, "it is dry") != 1 {
 			t.Errorf("trouble that stays was told as %s", all)
+		}
+	})
+}
+
+// Trouble that lasts is told again every five minutes, with its beginning, at the next failure; its
+// end is told once, and what comes after that has a beginning of its own.
+func TestSpellThatLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		to := slog.New(slog.NewTextHandler(&text, nil))
+		begins, ends := report.Line{Text: "here: it rains"}, report.Line{Text: "here: it is dry"}
+		var s report.Spell
+		began := "since=" + time.Now().Format("2006-01-02T15:04:05.000Z07:00")
+		for range 60 * 60 {
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() { s.Begin(t.Context(), begins, to, "error", io.EOF) })
+			}
+			all.Wait()
+			time.Sleep(time.Second)
+		}
+		if all := text.String(); strings.Count(all, "it rains") != 12 || strings.Count(all, began) != 11 {
+			t.Errorf("an hour was told as %s", all)
+		}
+		time.Sleep(time.Hour) // nobody asks, nothing is told
+		if n := strings.Count(text.String(), "\n"); n != 12 {
+			t.Errorf("%d lines", n)
+		}
+		text.Reset()
+		for range 2 {
+			s.End(t.Context(), ends, to)
+		}
+		if s.Begin(t.Context(), begins, to); strings.Count(text.String(), "\n") != 2 || strings.Contains(text.String(), "since=") {
+			t.Errorf("the end and the next beginning were told as %s", &text)
 		}
 	})
 }

@@ -191,7 +191,7 @@ func (m *master) note(err error, before uint64) {
 	case failed && m.answers.Load() != before:
 	case failed:
 		m.silent.Store(true)
-		if !m.spell.Told() {
+		if m.spell.Due() {
 			m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error", m.link.Told(err))
 		}
 	case m.silent.Load() || m.spell.Told():

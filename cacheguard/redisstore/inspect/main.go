@@ -62,6 +62,7 @@ func main() {
 
 const usage = `usage: inspect [flags] CACHE KEY     what stands in Redis under a key
        inspect [flags] -scan CACHE   what stands in Redis of a cache
+       inspect [flags] -find HASH CACHE   which key has that hash, of what stands in Redis
        inspect [flags] -diagnose     what of Redis a cache can use
 `
 
@@ -134,12 +135,13 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	switch {
 	case opts.scan && opts.diagnose:
 		return opts, errors.New("-diagnose goes without -scan and -find")
-	case opts.diagnose && opts.json:
-		return opts, errors.New("-diagnose has no -json")
 	case opts.scan:
 		want = 1
 	case opts.diagnose:
 		want = 0
+	}
+	if opts.find != "" && flags.NArg() == 0 {
+		return opts, errors.New("-find needs the name of the cache behind it: -find HASH CACHE")
 	}
 	if flags.NArg() != want {
 		return opts, fmt.Errorf("%d arguments after the flags, want %d\n%s", flags.NArg(), want, strings.TrimSpace(usage))
@@ -191,6 +193,9 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		return err
 	}
 	text := found.String()
+	if found.State == redisstore.StateAbsent && nothingOf(ctx, store, o.cache) {
+		text += fmt.Sprintf("nothing at all is stored of a cache %q: is it Options.Name, and is the prefix right?\n", o.cache)
+	}
 	if !o.value || found.Value == nil {
 		return o.print(stdout, found, text)
 	}
@@ -199,6 +204,15 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		redisstore.Inspection
 		shown
 	}{found, value}, text+"\n"+value.text)
+}
+
+// nothingOf reports whether it is certain that nothing is stored of a cache. It looks no longer than
+// a person likes to wait.
+func nothingOf(ctx context.Context, store *redisstore.Store, cache string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	all, err := store.Scan(ctx, cache, redisstore.ScanOptions{Limit: 1, Pause: -1})
+	return err == nil && all.Whole && all.Values+all.Leases+all.Records+all.Newer == 0
 }
 
 func (o options) print(stdout io.Writer, v any, text string) error {

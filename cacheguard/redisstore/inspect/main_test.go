@@ -168,6 +168,27 @@ func TestValues(t *testing.T) {
 	}
 	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored") // with another prefix
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "json"), "values 1, of", "fresh 1 (100.0 %)")
+	has(t, e.prints(t, "-prefix", "shop:1", "-find", "0123456789", "json"), "hash no key that stands here now", "begins with 0123456789")
+	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "unknown"), "nothing is stored of a cache of this name")
+	has(t, e.prints(t, "-prefix", "shop:1", "unknown", "k"), `nothing at all is stored of a cache "unknown"`)
+	if text := e.prints(t, "-prefix", "shop:1", "json", "another"); strings.Contains(text, "nothing at all") {
+		t.Errorf("of the cache there is something:\n%s", text)
+	}
+	if _, _, errs := e.runs(t, "-find", "0123"); !strings.Contains(errs, "-find HASH CACHE") || strings.Contains(errs, "arguments") {
+		t.Errorf("-find without a cache: %s", errs)
+	}
+	var diagnosed struct {
+		Addr, User, Prefix string
+		Parts              []struct {
+			Name  string
+			Works bool
+		}
+	}
+	must(t, json.Unmarshal([]byte(e.prints(t, "-prefix", "shop:1", "-diagnose", "-json")), &diagnosed))
+	if diagnosed.Addr != rdb.Options().Addr || diagnosed.User != "default" || diagnosed.Prefix != "shop:1" ||
+		len(diagnosed.Parts) < 10 || !diagnosed.Parts[0].Works {
+		t.Errorf("%+v", diagnosed)
+	}
 	var scanned redisstore.Scanned
 	must(t, json.Unmarshal([]byte(e.prints(t, "-prefix", "shop:1", "-scan", "-limit", "-1", "-pause", "0", "-json", "text")), &scanned))
 	if scanned.Values != 1 || !scanned.Whole || scanned.States[redisstore.StateFresh] != 1 {
@@ -249,7 +270,7 @@ func TestBadArguments(t *testing.T) {
 		{"-redis a:1 -bytes -1 product 42", "-bytes -1 is below zero"},
 		{"-redis a:1 -limit 0 -scan product", "looks at nothing"},
 		{"-redis a:1 -scan -diagnose", "-diagnose goes without -scan and -find"},
-		{"-redis a:1 -json -diagnose", "-diagnose has no -json"},
+		{"-redis a:1 -find abc", "-find needs the name of the cache behind it: -find HASH CACHE"},
 		{"-redis a:1 -diagnose product", "1 arguments after the flags, want 0"},
 		{"-redis a:1 -find xyz product", "-find \"xyz\" is not the beginning of a SHA-256 in hexadecimal"},
 		{"-redis a:1 -find abc product 42", "2 arguments after the flags, want 1"},
