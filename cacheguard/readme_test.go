@@ -28,7 +28,9 @@ var goBlocks = regexp.MustCompile("(?s)```go\n(.*?)```")
 // whole program is run by TestReadmeProgramRuns.
 func TestPagesShowTheExamples(t *testing.T) {
 	var examples string
-	for _, pattern := range []string{"example*_test.go", "../middleware/example*_test.go"} {
+	for _, pattern := range []string{
+		"example*_test.go", "redisstore/example_test.go", "guardtest/example_test.go", "../middleware/example*_test.go",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,200 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	guard "github.com/cacheguard/cacheguard/middleware"
+)
+
+// Visitors of a public site have cookies of analytics and of a session. The page is the same for
+// all of them and says so; what belongs to the session is on a route of its own, without a cache.
+func Example_publicSite() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	home := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		fmt.Fprint(w, "home")
+	}
+	basket := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "your basket") }
+
+	pages, err := guard.New(store, guard.Options{
+		StaleWhileRevalidate: time.Minute,
+		IgnoreCookies:        []string{"_ga*", "consent"},
+		IgnoreQuery:          []string{"utm_*", "fbclid"},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	r := chi.NewRouter()
+	r.With(pages.Handler).Get("/", home)
+	r.Get("/basket", basket)
+
+	see(r, "/?utm_source=mail", "Cookie", "_ga=GA1.1.5; session=ann")
+	see(r, "/?utm_source=news", "Cookie", "_ga=GA1.1.6; session=bob")
+	// Output:
+	// home | cacheguard; fwd=uri-miss; stored
+	// home | cacheguard; hit
+}
+
+// An API whose clients have bearer tokens: one resource is the same for all who may see it, another
+// one is each client's own. Whoever checks tokens stands in front of the cache, so a hit is checked,
+// too.
+func Example_bearerTokens() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	products := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		fmt.Fprint(w, "products")
+	}
+	orders := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=10")
+		w.Header().Set("Vary", "Authorization")
+		fmt.Fprint(w, "orders of ", r.Header.Get("Authorization"))
+	}
+
+	api, err := guard.New(store, guard.Options{Name: "api"})
+	if err != nil {
+		panic(err)
+	}
+	defer api.Close()
+	r := chi.NewRouter()
+	r.Use(onlyWithToken, api.Handler)
+	r.Get("/products", products)
+	r.Get("/orders", orders)
+
+	for _, path := range []string{"/products", "/orders"} {
+		for _, token := range []string{"Bearer ann", "Bearer bob", "Bearer bob"} {
+			see(r, path, "Authorization", token)
+		}
+	}
+	// Output:
+	// products | cacheguard; fwd=uri-miss; stored
+	// products | cacheguard; hit
+	// products | cacheguard; hit
+	// orders of Bearer ann | cacheguard; fwd=uri-miss; stored
+	// orders of Bearer bob | cacheguard; fwd=vary-miss; stored
+	// orders of Bearer bob | cacheguard; hit
+}
+
+// onlyWithToken is where tokens would be checked.
+func onlyWithToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Tenants that have hosts of their own need nothing, for the host is in the key. A tenant that is
+// found otherwise, here by a field that a gateway sets, has to be told by VaryBy.
+func Example_tenants() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	type tenantKey struct{}
+	tenantOf := func(r *http.Request) string {
+		tenant, _ := r.Context().Value(tenantKey{}).(string)
+		return tenant
+	}
+	findTenant := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx := context.WithValue(r.Context(), tenantKey{}, r.Header.Get("X-Tenant"))
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Minute, VaryBy: tenantOf})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	r := chi.NewRouter()
+	r.Use(findTenant, pages.Handler)
+	r.Get("/plan", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "plan of ", tenantOf(r)) })
+
+	for _, tenant := range []string{"red", "blue", "red"} {
+		see(r, "/plan", "X-Tenant", tenant)
+	}
+	// Output:
+	// plan of red | cacheguard; fwd=uri-miss; stored
+	// plan of blue | cacheguard; fwd=uri-miss; stored
+	// plan of red | cacheguard; hit
+}
+
+// A CDN stands in front and keeps pages for a minute. This cache keeps them for a day, because it
+// hears of changes, which the CDN doesn't. CDN-Cache-Control would be for both, so this cache is
+// told to go by a field of its own.
+func Example_behindCDN() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	page := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, s-maxage=60")
+		w.Header().Set("Shop-Cache-Control", "max-age=86400")
+		fmt.Fprint(w, "page")
+	}
+
+	pages, err := guard.New(store, guard.Options{TargetedFields: []string{"Shop-Cache-Control"}})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	r := chi.NewRouter()
+	r.With(pages.Handler).Get("/page", page)
+
+	see(r, "/page")
+	see(r, "/page")
+	// Output:
+	// page | cacheguard; fwd=uri-miss; stored
+	// page | cacheguard; hit
+}
+
+// httputil.ReverseProxy flushes what has no Content-Length after each piece. With RecordFlushed
+// others get such a response when it is whole; an event stream is never kept.
+func Example_reverseProxy() {
+	var asked atomic.Int32
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		for _, piece := range []string{"a ", "long ", "report"} {
+			fmt.Fprint(w, piece)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	defer backend.Close()
+	to, err := url.Parse(backend.URL)
+	if err != nil {
+		panic(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Minute, RecordFlushed: true})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	handler := pages.Handler(proxy)
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/report", nil))
+		fmt.Println(w.Body)
+	}
+	fmt.Println("asked:", asked.Load())
+	// Output:
+	// a long report
+	// a long report
+	// asked: 1
+}
