@@ -122,7 +122,7 @@ func (h holder) hold(ctx, life context.Context, name string, got begun) error {
 	case errors.Is(err, wire.ErrEnded):
 		return err
 	case err != nil:
-		h.trouble(fmt.Errorf("Unlock: %w", err))
+		h.trouble(fmt.Errorf("to unlock: %w", err))
 	case lost:
 		referee.counts(func(t *lockTally) { t.Lost++ })
 	}
