@@ -142,9 +142,9 @@ const mostUnlocks = 16
 
 // Unlock gives all locks back, a limited number of them at the same time. If the system doesn't
 // respond for one lock, all remaining locks are given back at once. Unlock returns the errors of
-// all locks, joined. [ErrLost] is among them if one of the locks had been lost. ctx has the same
-// meaning as for [Lock]'s Unlock and applies to each lock. If the Unlock of one lock panics,
-// All.Unlock panics too, after all other locks are done.
+// all locks, joined. [ErrLost] is among them if one of the locks had been lost. ctx is passed to
+// the [Lock.Unlock] of each lock. If the Unlock of one lock panics, All.Unlock panics too, after
+// all other locks are done.
 func (a *All) Unlock(ctx context.Context) error {
 	a.end.Do(func() { close(a.over) })
 	errs := make([]error, len(a.held))

@@ -13,7 +13,7 @@ var (
 	// that ended because its lock was lost.
 	ErrLost = tenure.ErrLost
 
-	// ErrNotHeld is the result of [Lock].Err after Unlock.
+	// ErrNotHeld is what [Lock.Err] returns after Unlock.
 	ErrNotHeld = tenure.ErrNotHeld
 
 	// ErrClosed says that the Locker was closed. A Locker returns it after its Close.
