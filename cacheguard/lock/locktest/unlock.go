@@ -55,7 +55,7 @@ func unlockTogether(e *env) {
 			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0], err)
 		}
 	}
-	e.unlock(held) // nil, as it was for them
+	e.unlock(held) // returns nil, as for the callers above
 	e.unlock(e.try(e.b, held.Name()))
 }
 
@@ -74,11 +74,11 @@ func unlockEnded(e *env) {
 	}
 	next := w.got()
 	e.soon("the lock, unlocked with a context that has ended, was had by the next", w.at.Sub(began), e.prompt)
-	e.unlock(held) // now with one that waits for the answer
+	e.unlock(held) // now with a context that lets Unlock wait for the reply
 	e.unlock(next)
 }
 
-// unlockAfterSteal: who lost its lock does no harm to the next holder.
+// unlockAfterSteal: a holder that lost its lock does no harm to the next holder.
 func unlockAfterSteal(e *env) {
 	e.needsSteal()
 	for _, l := range []lock.Locker{e.b, e.a} { // the same locker's next hold is another's, too
