@@ -48,7 +48,7 @@ func NewFleet[V any](tb testing.TB, n int, opts cacheguard.Options[V], stores ..
 		opts.Name = "guardtest"
 	}
 	log := &testLog{tb: tb}
-	tb.Cleanup(log.end) // after the caches
+	tb.Cleanup(log.end) // runs after the caches are closed
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}

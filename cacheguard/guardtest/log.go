@@ -14,7 +14,7 @@ import (
 type testLog struct {
 	tb testing.TB
 
-	mu   sync.Mutex // guards over; held while logging, so that no line is under way when the test ends
+	mu   sync.Mutex // guards over; held while logging, so that no line is being written when the test ends
 	over bool
 }
 

@@ -60,7 +60,7 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	}
 	switch {
 	case err == nil:
-		err = a.Err() // only now: asked after each name, thousands of locks would be asked millions of times
+		err = a.Err() // once at the end: if it were called after each name, thousands of locks would be checked millions of times
 	case ctx.Err() == nil && context.Cause(within) == ErrLost:
 		err = ErrLost
 	}

@@ -21,7 +21,7 @@ import (
 func Context(ctx context.Context, held Lock) (under context.Context, cancel context.CancelFunc) {
 	under, end := context.WithCancelCause(carry(ctx, held))
 	if errors.Is(held.Err(), ErrLost) {
-		end(ErrLost) // now, and not a moment later: the lock may already be another's
+		end(ErrLost) // at once, because another holder may already have the lock
 	}
 	go func() {
 		select {

@@ -151,7 +151,7 @@ func (l *locks) drop(of load) {
 	l.dropLocked(of)
 }
 
-// dropLocked is drop with l.mu held.
+// dropLocked is like drop, but needs l.mu to be held.
 func (l *locks) dropLocked(of load) {
 	k := l.held[of]
 	if k == nil {

@@ -29,7 +29,7 @@ func unlockAgain(e *env) {
 func unlockAgainOther(e *env) {
 	held := e.lock(e.a, e.name())
 	e.unlock(held)
-	for _, l := range []lock.Locker{e.b, e.a} { // the same locker's next hold is another's, too
+	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
 		next := e.lock(l, held.Name())
 		e.unlock(held)
 		e.refused(e.c, next)
@@ -81,7 +81,7 @@ func unlockEnded(e *env) {
 // unlockAfterSteal: a holder that lost its lock does no harm to the next holder.
 func unlockAfterSteal(e *env) {
 	e.needsSteal()
-	for _, l := range []lock.Locker{e.b, e.a} { // the same locker's next hold is another's, too
+	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
 		held := e.lock(e.a, e.name())
 		e.fleet.Steal(held.Name())
 		next := e.lock(l, held.Name())

@@ -3,9 +3,9 @@
 // owner.
 //
 // While a holder lives, its lock is renewed. When the holder dies, the lock expires by itself, at
-// most one Lease later. Waiting calls stand in a queue in Redis. Unlock gives the lock directly to
-// the first call in the queue, so a hand-over costs one message and two steps, however many calls
-// wait.
+// most one Lease later. Waiting calls stand in a queue in Redis (the line). Unlock gives the lock
+// directly to the first call in the queue, so a hand-over costs one message and two steps, however
+// many calls wait.
 //
 //	locker, err := redislock.New(rdb, redislock.Options{})
 //	defer locker.Close()
@@ -112,9 +112,9 @@
 // error of a call names the first missing right that it needs, and the error of Warm names all of
 // them. In a cluster Warm checks the rights on one node only.
 //
-// If the key of a lock has no expiry, or one more than 1000 leases and an hour away, no locker can
-// have set it. Calls don't wait for this lock: the error wraps lock.ErrHeld and names the key. (If
-// the value of the key has an owner and a token, Lock first gives the holder one Lease to renew
+// If the key of a lock has no expiry, or one more than 1000 leases and an hour away, no locker has
+// set it like that. Calls don't wait for this lock: the error wraps lock.ErrHeld and names the key.
+// (If the value of the key has an owner and a token, Lock first gives the holder one Lease to renew
 // it.) To free the lock, delete the key, or take the lock with SeizeUnsafely. If one of the keys
 // has the wrong type, the error names that key. If the last fencing token is 2^53-1, the largest
 // integer that scripts can tell from the next one, there is no larger token: calls fail until the

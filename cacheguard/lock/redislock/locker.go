@@ -178,7 +178,7 @@ type question struct {
 
 	lock, line, seen, fence, owner any // names and id as arguments of scripts
 
-	asking sync.WaitGroup // steps under way
+	asking sync.WaitGroup // running steps
 	place  atomic.Value   // string: the place in the queue, once the question has one
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options configures a Locker. The zero value of a field means its default.
+// Options configures a [Locker]. The zero value of a field means its default.
 type Options struct {
 	// Prefix is the start of every key and channel name. Default "cglock". It must not contain
 	// braces. Lockers with different prefixes share nothing.

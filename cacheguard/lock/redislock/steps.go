@@ -167,7 +167,8 @@ func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	var told *redislink.Trouble
 	switch {
 	case ctx.Err() == nil && (errors.Is(err, redislink.ErrExhausted) || errors.Is(err, context.DeadlineExceeded)) && errors.As(l.link.Told(err), &told):
-		// The deadline is OpTimeout. Callers would take DeadlineExceeded for the end of their context.
+		// The deadline is OpTimeout. Callers would take DeadlineExceeded for the end of their
+		// context.
 		told.Err = fmt.Errorf("within %v: %v", l.opts.OpTimeout, told.Err)
 		return nil, told
 	case redis.HasErrorPrefix(err, "FENCE"):

@@ -1,8 +1,8 @@
 // Package redlock implements distributed locks on several independent Redis servers (masters), with
 // the algorithm that Redis' documentation calls Redlock: the holder of a lock is the process that
 // has set its token on a majority of the masters. The lock stays usable while a minority of the
-// masters is down, cut off or slow. A lock on a single server doesn't, and a lock on a server with
-// replicas does so only at a price: a failover loses locks.
+// masters is down, cut off or slow. A lock on a single server can't do that, and a lock on a server
+// with replicas can do it only at a price: a failover loses locks.
 //
 // A request for a lock goes to all masters at once, and each has NodeTimeout to reply. The lock is
 // valid for the Lease, less the time that the replies took and less the drift that the clocks may
@@ -117,9 +117,9 @@
 // with the locks.
 //
 // If the key of a lock on a master has no expiry, or one more than 1000 leases and an hour away, no
-// locker can have set it. If the lock has such keys on a majority of the masters, calls don't wait
-// for it: the error wraps lock.ErrHeld and names the key. To free the lock, delete the key, or take
-// the lock with SeizeUnsafely.
+// locker has set it like that. If the lock has such keys on a majority of the masters, calls don't
+// wait for it: the error wraps lock.ErrHeld and names the key. To free the lock, delete the key, or
+// take the lock with SeizeUnsafely.
 //
 // If two masters turn out to be one server with two names, Warm and the first calls return an
 // error. The server has one vote in any case, also while one of its names doesn't respond: the

@@ -27,7 +27,7 @@ type claim struct {
 
 func (l *Locker) claim(name string) *claim {
 	c := &claim{l: l, name: name, row: []byte(l.opts.Prefix + name), owner: make([]byte, 16)}
-	_, _ = rand.Read(c.owner) // it never fails
+	_, _ = rand.Read(c.owner) // rand.Read never fails
 	return c
 }
 

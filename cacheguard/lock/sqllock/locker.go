@@ -24,7 +24,7 @@ type Locker struct {
 	waiting lines
 	writes  writes
 	ear     ear
-	asides  sync.WaitGroup // statements under way
+	asides  sync.WaitGroup // running tries of statements
 	drowsy  time.Duration  // the constant drowsy; other values only in tests
 
 	cleaned atomic.Int64 // when this process last tried to remove rows, as a duration since born

@@ -91,7 +91,7 @@ func exists(err error) bool {
 // errNoToken says that no token is larger than the one in the row.
 var errNoToken = errors.New("no larger token fits into 64 bits")
 
-// spoilt returns the error for a row that no locker can have written.
+// spoilt returns the error for a row with values that no locker writes.
 func (l *Locker) spoilt(err error) error {
 	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
 }

@@ -118,7 +118,7 @@ func (w *watches) on(path string) <-chan zk.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case <-w.m[path]: // never of nil
+	case <-w.m[path]: // a nil channel never receives
 		delete(w.m, path)
 	default:
 	}
