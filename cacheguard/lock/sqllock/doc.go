@@ -74,8 +74,8 @@
 //
 // Any client that can write to the table is trusted with the locks. If the token of a row is the
 // largest 64-bit number, no larger token can be given: calls fail with an error that says so. If a
-// lock expires later than in 1000 leases and an hour, calls don't wait for it: their error wraps
-// lock.ErrHeld. In both cases delete the row.
+// lock expires only in more than 1000 leases and more than an hour, calls don't wait for it: their
+// error wraps lock.ErrHeld. In both cases delete the row.
 //
 //	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- PostgreSQL
 //	UPDATE cacheguard_locks SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB) -- SQLite
