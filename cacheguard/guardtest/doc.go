@@ -1,9 +1,9 @@
-// Package guardtest has what tests of programs that use cacheguard need: an origin that counts its
-// loads and fails as it is told to, the replicas of a fleet in one process, a wire to Redis that
-// breaks, and an observer that can be asked.
+// Package guardtest helps to test programs that use cacheguard. It has an origin that counts its
+// loads and fails on demand, the replicas of a fleet in one process, a proxy to Redis that breaks
+// connections, and an observer that records events.
 //
-// That a handler costs one query, however many requests come at once and however many replicas
-// there are:
+// This test checks that a handler makes only one query, for any number of simultaneous requests and
+// of replicas:
 //
 //	func TestOneQueryForAllRequests(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -27,10 +27,11 @@
 //
 // # Time
 //
-// Nothing here is needed to test what takes time, such as TTLs, stale windows and back-offs:
-// package testing/synctest gives a test a clock that moves only when everybody waits, and caches on
-// a memstore follow it. time.Sleep then takes no time, an hour of traffic takes milliseconds, and
-// what is measured is exact. Give the options a Jitter of -1, so that TTLs are exact too.
+// You don't need this package to test anything that takes time, such as TTLs, stale windows and
+// back-offs. Package testing/synctest gives a test a fake clock that advances only when all
+// goroutines wait, and caches on a memstore use it. Then time.Sleep takes no real time, an hour of
+// traffic takes milliseconds, and measured times are exact. Set Jitter to -1 in the options, so
+// that TTLs are exact too.
 //
 //	func TestNobodyWaitsForTheRefresh(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -62,7 +63,8 @@
 //		})
 //	}
 //
-// A failing origin is a Fault, and Origin.Loads tells what the back-off let through.
+// To make an origin fail, inject a [Fault]. [Origin.Loads] then tells how many loads the back-off
+// let through.
 //
 //	func TestFailingOriginIsLeftAlone(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -86,24 +88,24 @@
 //		})
 //	}
 //
-// Make origins and fleets inside of the bubble. A Proxy is real TCP and stays outside.
+// Make origins and fleets inside the synctest bubble. A [Proxy] uses real TCP and stays outside.
 //
 // # Waiting
 //
-// What a test waits for with this package it waits for about a minute, in a bubble one of the
-// bubble's, unless a context says otherwise. Then it fails, and the message has what was awaited
-// and what was seen. Misuse fails the test at once, with tb.Fatalf. A load at a gate waits until
-// its own context ends, at LoadTimeout if not before; one that nobody has let go by the end of the
-// test fails it.
+// A call of this package that waits for something waits about a minute unless a context says
+// otherwise. In a synctest bubble that is a minute on the fake clock. Then the call fails the test
+// with a message that says what was awaited and what was seen. Misuse fails the test at once, with
+// tb.Fatalf. A load that waits at a gate ends when its own context ends, which is at LoadTimeout at
+// the latest. If a load still waits at a gate when the test ends, the test fails.
 //
 // # What is not promised
 //
-// A fleet on a memstore is one process. Its messages are the store's real ones, but none is late or
-// lost, no replica can be killed or stopped in the middle of a step (closing one is the orderly way
-// out, which releases its leases), no part of the fleet can be cut off from the rest, and there is
-// no network that takes time. For those use redisstores on a RedisServer, each behind a Proxy of
-// its own.
+// A fleet on a memstore is one process. It uses the store's real messages, but no message is late
+// or lost. You can't kill a replica or stop it in the middle of a step (closing a replica is an
+// orderly shutdown, which releases its leases). You can't cut off a part of the fleet from the
+// rest, and there is no network delay. To test these cases, use redisstores on a [RedisServer],
+// each behind a [Proxy] of its own.
 //
-// An Origin counts what it is asked for. That a program asks nothing else, the real database above
-// all, is for the test to see to.
+// An [Origin] counts only its own loads. The test has to make sure that the program queries nothing
+// else, for example the real database.
 package guardtest

@@ -8,38 +8,40 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Fault is what loads of an Origin do instead of returning their value at once. The zero Fault does
-// nothing. At most one of Err, Panic and Goexit is set; without any of them the load returns its
-// value after all.
+// Fault says what loads of an [Origin] do instead of returning their value at once. The zero Fault
+// does nothing. Set at most one of Err, Panic and Goexit. If none of them is set, the load returns
+// its value in the end.
 type Fault struct {
-	// Match picks loads by their key; a bulk load is struck if one of its keys is picked. It is
-	// called by the loads, by many at once, and may use the Origin. Default: every key.
+	// Match selects loads by their key. A bulk load is affected if Match selects one of its keys.
+	// The loads call Match, many of them at once, and Match may use the Origin. Default: every key.
 	Match func(key string) bool
 
-	// Times is how many loads are struck, a bulk load being one. Default 0: all of them.
+	// Times is how many loads are affected. A bulk load counts as one. Default 0. Zero affects all
+	// loads.
 	Times int
 
-	// Takes is how long the load takes, after the gate. In a synctest bubble it is time on the fake
-	// clock. The load ends before with its context's error if that ends, as a query does. Default
-	// 0: no time.
+	// Takes is how long the load takes, in addition to the time at the gate. In a synctest bubble
+	// it is time on the fake clock. If the load's context ends earlier, the load ends with the
+	// context's error, as a query does. Default 0: no time.
 	Takes time.Duration
 
-	// IgnoreContext has the load go on, at the gate and in Takes, when its context has ended. A
-	// Fleet in which it still runs when the test ends fails the test, so have it return before.
+	// IgnoreContext makes the load continue after its context has ended, at the gate and during
+	// Takes. If this load still runs in a [Fleet] when the test ends, the test fails, so let the
+	// load return before that.
 	IgnoreContext bool
 
-	// Err is what the load fails with. With an error that is cacheguard.ErrNotFound or wraps it, a
-	// bulk load leaves the keys that Match picks out of its map and succeeds.
+	// Err is the error that the load returns. If it is or wraps cacheguard.ErrNotFound, a bulk load
+	// instead succeeds, and leaves the keys that Match selects out of its map.
 	Err error
 
-	// Panic is what the load panics with, unless it is nil.
+	// Panic is the value that the load panics with, unless it is nil.
 	Panic any
 
-	// Goexit has the load end its goroutine with runtime.Goexit, as t.FailNow does.
+	// Goexit makes the load end its goroutine with runtime.Goexit, as t.FailNow does.
 	Goexit bool
 }
 
-// wrong says what is wrong with the fault.
+// wrong returns what is wrong with the fault.
 func (f Fault) wrong() error {
 	ends := 0
 	for _, set := range []bool{f.Err != nil, f.Panic != nil, f.Goexit} {
@@ -62,16 +64,16 @@ func (f Fault) picks(key string) bool { return f.Match == nil || f.Match(key) }
 
 func (f Fault) notFound() bool { return errors.Is(f.Err, cacheguard.ErrNotFound) }
 
-// plan is a fault of an origin and how often it has struck.
+// plan is a fault of an origin, and how many loads it has affected.
 type plan struct {
 	Fault
 	struck int
 	over   bool
 }
 
-// Inject has loads that begin from now on do what the fault says. Where several faults pick a load,
-// only the one that was injected last strikes it: inject the rule first, then its exceptions. end
-// takes the fault away again; calling it twice is fine.
+// Inject applies the fault to loads that begin from now on. If several faults select a load, only
+// the one that was injected last affects it. So inject the general fault first, then its
+// exceptions. end removes the fault again. Calling end twice is fine.
 func (o *Origin[V]) Inject(f Fault) (end func()) {
 	o.tb.Helper()
 	if err := f.wrong(); err != nil {
@@ -88,7 +90,7 @@ func (o *Origin[V]) Inject(f Fault) (end func()) {
 	}
 }
 
-// striking is the fault of a load of these keys. Match is called without the mutex.
+// striking returns the fault for a load of these keys. It calls Match without holding the mutex.
 func (o *Origin[V]) striking(keys []string) Fault {
 	o.mu.Lock()
 	plans := slices.Clone(o.plans)
@@ -101,7 +103,7 @@ func (o *Origin[V]) striking(keys []string) Fault {
 	return Fault{}
 }
 
-// strikes reports whether the fault had not struck often enough yet, and counts.
+// strikes reports whether the fault still affects another load, and counts that load.
 func (o *Origin[V]) strikes(p *plan) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +117,7 @@ func (o *Origin[V]) strikes(p *plan) bool {
 	return true
 }
 
-// retire needs the mutex.
+// retire needs the mutex to be held.
 func (o *Origin[V]) retire(p *plan) {
 	p.over = true
 	o.plans = slices.DeleteFunc(o.plans, func(other *plan) bool { return other == p })

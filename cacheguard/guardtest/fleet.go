@@ -8,28 +8,29 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// Fleet is the replicas of a program, in one process: caches of the same name that share nothing
-// but their store. Each hears of the others' loads and changes by the store's messages, as in
+// Fleet is a group of replicas of a program in one process: caches with the same name that share
+// only their store. The store's messages tell each cache of the others' loads and changes, as in
 // production.
 type Fleet[V any] struct {
 	tb       testing.TB
 	replicas []*cacheguard.Cache[V]
 }
 
-// NewFleet makes n replicas. Without stores they are on one memstore of their own; with one store
-// all are on that one; with n stores each is on its own, and it is for the stores to be of one
-// fleet, such as redisstores with one Redis and one prefix. Stores that are handed in stay open.
+// NewFleet makes n replicas. Without stores, all replicas use a memstore that NewFleet makes. With
+// one store, all replicas use that store. With n stores, each replica uses one of them. Then the
+// stores have to belong together, for example redisstores with the same Redis and prefix. NewFleet
+// doesn't close the stores that you pass.
 //
-// Options are those of each replica. Name is "guardtest" if there is none, Logger the test's log if
-// there is none. All replicas have the same Observer and the same Limiter, if there is one;
-// MaxLoads is for each of them, as usual.
+// The options apply to each replica. The default of Name is "guardtest", and the default of Logger
+// writes to the test's log. All replicas use the same Observer and the same Limiter, if these are
+// set. MaxLoads applies to each replica separately, as usual.
 //
-// When the test ends the caches are closed. One in which a load that ignores its context still runs
-// then fails the test: in production it would hold its slot of MaxLoads, and whatever it has
-// captured, for as long.
+// When the test ends, the caches are closed. If a load that ignores its context still runs in one
+// of them then, the test fails: in production that load would keep its slot of MaxLoads, and the
+// memory that it refers to, until it returns.
 //
-// NewFleet fails the test with tb.Fatalf if the options are wrong, n is less than 1, or there are
-// neither 0 nor 1 nor n stores.
+// NewFleet fails the test with tb.Fatalf if the options are wrong, if n is less than 1, or if the
+// number of stores is not 0, 1 or n.
 func NewFleet[V any](tb testing.TB, n int, opts cacheguard.Options[V], stores ...cacheguard.Store) *Fleet[V] {
 	tb.Helper()
 	if n < 1 {
@@ -40,14 +41,14 @@ func NewFleet[V any](tb testing.TB, n int, opts cacheguard.Options[V], stores ..
 	}
 	if len(stores) == 0 {
 		store := memstore.New(memstore.Options{})
-		tb.Cleanup(func() { _ = store.Close() }) // it never fails
+		tb.Cleanup(func() { _ = store.Close() }) // Close never fails
 		stores = []cacheguard.Store{store}
 	}
 	if opts.Name == "" {
 		opts.Name = "guardtest"
 	}
 	log := &testLog{tb: tb}
-	tb.Cleanup(log.end) // after the caches
+	tb.Cleanup(log.end) // runs after the caches are closed
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -67,7 +68,7 @@ func newReplica[V any](tb testing.TB, i int, store cacheguard.Store, opts cacheg
 		tb.Fatalf("guardtest: NewFleet: %v", err)
 	}
 	tb.Cleanup(func() {
-		_ = cache.Close() // it never fails
+		_ = cache.Close() // Close never fails
 		if ear.stubborn.Load() {
 			tb.Errorf("guardtest: replica %d was closed while a load that ignores its context still ran", i)
 		}
@@ -75,8 +76,8 @@ func newReplica[V any](tb testing.TB, i int, store cacheguard.Store, opts cacheg
 	return cache
 }
 
-// Replica is the cache of replica i, counted from 0: hand it to the code under test. A test may
-// close it, as a replica that is stopped does.
+// Replica returns the cache of replica i, counted from 0. Pass it to the code under test. A test
+// may close the cache, as a replica does when it is stopped.
 func (f *Fleet[V]) Replica(i int) *cacheguard.Cache[V] {
 	f.tb.Helper()
 	if i < 0 || i >= len(f.replicas) {

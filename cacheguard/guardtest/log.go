@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// testLog writes to a test's log as long as that is allowed, which it is not when the test is over:
-// a load that outlives its cache could still have something said then.
+// testLog writes to a test's log as long as that is allowed. After the end of the test it isn't
+// allowed, but a load that outlives its cache could still log something then.
 type testLog struct {
 	tb testing.TB
 
-	mu   sync.Mutex // guards over; held while logging, so that no line is under way when the test ends
+	mu   sync.Mutex // guards over; held while logging, so that no line is being written when the test ends
 	over bool
 }
 
@@ -33,14 +33,14 @@ func (l *testLog) end() {
 	l.over = true
 }
 
-// stubbornLoad is how Close says that there is a load which it could not end. Nothing else tells:
-// such a load shows itself, as an event, only once it returns.
+// stubbornLoad is the log line of Close for a load that it could not end. There is no other sign:
+// this load sends an event only when it returns.
 const stubbornLoad = "cacheguard: closed while a load that ignores its context still runs"
 
-// ear is what a listening handler has heard.
+// ear records what a listening handler has received.
 type ear struct{ stubborn atomic.Bool }
 
-// listening is a handler that hears what passes through it.
+// listening is a handler that also looks for stubbornLoad among its records.
 type listening struct {
 	slog.Handler
 	ear *ear

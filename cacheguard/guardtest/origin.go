@@ -14,12 +14,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Origin stands for what a cache protects: a database, a service, a model. It counts its loads, can
-// hold them at a gate, and fails as it is told to. A load reads its value when it begins, as a
-// query does: what is Set while it runs is not in its result.
+// Origin stands for the system that a cache protects: a database, a service, a model. It counts its
+// loads, can hold them at a gate, and can fail on demand. A load reads its value when it begins, as
+// a query does. A value that is Set while the load runs is not in its result.
 //
-// Its methods are safe for concurrent use, but for Await and Inject, which may call tb.Fatalf and
-// so belong on the test's goroutine.
+// Its methods are safe for concurrent use, except Await and Inject: these may call tb.Fatalf, so
+// call them only on the test's goroutine.
 type Origin[V any] struct {
 	tb    testing.TB
 	value func(key string) V
@@ -27,13 +27,13 @@ type Origin[V any] struct {
 	mu      sync.Mutex // guards all below
 	changed map[string]V
 	plans   []*plan
-	gate    *gate // where loads that begin now have to wait; nil: nowhere
+	gate    *gate // the gate at which loads that begin now have to wait; nil: none
 	gates   []*gate
 	loads   int
 	byKey   map[string]int
 	running []*visit
 	most    int
-	ended   bool // the test has
+	ended   bool // the test has ended
 	more    signal
 }
 
@@ -41,21 +41,22 @@ type Origin[V any] struct {
 type gate struct {
 	opened chan struct{}
 	open   bool
-	came   int // loads
+	came   int // number of loads that came to the gate
 }
 
 // visit is one load that runs.
 type visit struct {
 	keys []string
 	gate *gate         // or nil
-	over chan struct{} // closed when the test ends; one for each load, so that it belongs to the bubble of the load
+	over chan struct{} // closed when the test ends; each load has its own, so that it belongs to the load's synctest bubble
 }
 
 var errTestOver = errors.New("guardtest: the test is over")
 
-// NewOrigin makes an origin that has this value for each key, until Set changes it. value is called
-// by the loads, by many at once. When the test ends, loads that still wait at a gate make it fail;
-// they and all that still take their time return an error then.
+// NewOrigin makes an origin. The value of a key is the result of the function value until Set
+// changes it. The loads call this function, many of them at once. If loads still wait at a gate
+// when the test ends, the test fails. Then these loads, and all loads that still run, return an
+// error.
 func NewOrigin[V any](tb testing.TB, value func(key string) V) *Origin[V] {
 	tb.Helper()
 	if value == nil {
@@ -66,13 +67,13 @@ func NewOrigin[V any](tb testing.TB, value func(key string) V) *Origin[V] {
 	return o
 }
 
-// Load is the load of one key.
+// Load returns a load function for one key.
 func (o *Origin[V]) Load(key string) cacheguard.LoadFunc[V] {
 	return func(ctx context.Context) (V, error) { return o.one(ctx, key) }
 }
 
-// LoadEntry is Load as GetEntry wants it: of the Entry only Value is set, and the previous value is
-// of no matter.
+// LoadEntry is like Load, for use with GetEntry. It sets only the Value of the Entry and ignores
+// the previous value.
 func (o *Origin[V]) LoadEntry(key string) cacheguard.EntryFunc[V] {
 	return func(ctx context.Context, _ cacheguard.Result[V]) (cacheguard.Entry[V], error) {
 		v, err := o.one(ctx, key)
@@ -80,8 +81,8 @@ func (o *Origin[V]) LoadEntry(key string) cacheguard.EntryFunc[V] {
 	}
 }
 
-// LoadMany is a bulk load, one query for many keys. It counts as one load, and as one of each of
-// its keys.
+// LoadMany is a bulk load: one query for many keys. It counts as one load in total, and as one load
+// of each of its keys.
 func (o *Origin[V]) LoadMany(ctx context.Context, missing []string) (map[string]V, error) {
 	found, f, err := o.query(ctx, missing)
 	switch {
@@ -95,16 +96,16 @@ func (o *Origin[V]) LoadMany(ctx context.Context, missing []string) (map[string]
 	return found, nil
 }
 
-// Set changes the value of a key, for loads that begin from now on.
+// Set changes the value of a key for loads that begin from now on.
 func (o *Origin[V]) Set(key string, v V) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changed[key] = v
 }
 
-// Hold has loads that begin from now on wait until open is called, or until their context ends,
-// whose error they then fail with (see Fault.IgnoreContext). Calling open twice is fine. After
-// another Hold, newcomers wait for that one's open.
+// Hold makes loads that begin from now on wait until open is called. If the context of a load ends
+// before, the load fails with the context's error (see [Fault.IgnoreContext]). Calling open twice
+// is fine. After another call of Hold, new loads wait for the open of that call.
 func (o *Origin[V]) Hold() (open func()) {
 	g := &gate{opened: make(chan struct{})}
 	o.mu.Lock()
@@ -123,8 +124,8 @@ func (o *Origin[V]) Hold() (open func()) {
 	}
 }
 
-// Await returns when n loads have begun since the origin was made, be they at a gate, running or
-// over. If that doesn't come true within a minute it fails the test with tb.Fatalf.
+// Await returns when n loads have begun since the origin was made, whether they wait at a gate, run
+// or have ended. If that doesn't happen within a minute, Await fails the test with tb.Fatalf.
 func (o *Origin[V]) Await(n int) {
 	o.tb.Helper()
 	await(o.tb, &o.mu, &o.more,
@@ -132,8 +133,9 @@ func (o *Origin[V]) Await(n int) {
 		func() string { return fmt.Sprintf("awaited %d loads, saw %d (%d run now)", n, o.loads, len(o.running)) })
 }
 
-// Loads is how many loads have begun since the origin was made: of the given keys, added up, or
-// without any of all. A bulk load is one in all, and one of each of its keys.
+// Loads returns how many loads have begun since the origin was made. With keys, it returns the sum
+// of the loads of these keys. Without keys, it returns the number of all loads. A bulk load counts
+// as one of all loads, and as one load of each of its keys.
 func (o *Origin[V]) Loads(keys ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,14 +149,14 @@ func (o *Origin[V]) Loads(keys ...string) int {
 	return n
 }
 
-// Running is how many loads have begun and not returned.
+// Running returns how many loads have begun and have not returned.
 func (o *Origin[V]) Running() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.running)
 }
 
-// MostRunning is the most that Running has been.
+// MostRunning returns the largest value that Running has had.
 func (o *Origin[V]) MostRunning() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -172,9 +174,9 @@ func (o *Origin[V]) one(ctx context.Context, key string) (v V, err error) {
 	return found[key], nil
 }
 
-// query is one load, but for its fault's Err; its own error is that of its context. All that
-// decides about it is done before it is counted, so that what a test changes after Await is not for
-// the loads it has awaited.
+// query does one load, except that it leaves its fault's Err to the caller. Its own error is the
+// error of the context. Everything that decides about the load is read before the load is counted,
+// so that a change that a test makes after Await doesn't affect the loads that Await has seen.
 func (o *Origin[V]) query(ctx context.Context, keys []string) (map[string]V, Fault, error) {
 	f, found := o.striking(keys), o.read(keys)
 	v := o.begin(keys)
@@ -191,7 +193,8 @@ func (o *Origin[V]) query(ctx context.Context, keys []string) (map[string]V, Fau
 	return found, f, nil
 }
 
-// read is what the origin has at this moment. The user's function is called without the mutex.
+// read returns the values that the origin has at this moment. It calls the user's function without
+// holding the mutex.
 func (o *Origin[V]) read(keys []string) map[string]V {
 	found := make(map[string]V, len(keys))
 	for _, key := range keys {
@@ -232,7 +235,7 @@ func (o *Origin[V]) end(v *visit) {
 	o.running = slices.DeleteFunc(o.running, func(other *visit) bool { return other == v })
 }
 
-// stay takes the time of a load: that at its gate and its own.
+// stay waits for the time of a load: at its gate, and then Takes.
 func (v *visit) stay(ctx context.Context, f Fault) error {
 	if f.IgnoreContext {
 		ctx = context.WithoutCancel(ctx)
@@ -258,9 +261,9 @@ func (v *visit) stay(ctx context.Context, f Fault) error {
 	return ctx.Err()
 }
 
-// finish ends what still runs, and fails a test that forgot loads at a gate. Of a gate that was
-// left closed without harm it only leaves a hint, for a load whose context ended there is what some
-// tests are about.
+// finish ends the loads that still run, and fails the test if loads wait at a gate. For a closed
+// gate at which no load waits any more it only logs a hint, because some tests are about loads
+// whose context ends at a gate.
 func (o *Origin[V]) finish() {
 	running, shut := o.sendHome()
 	for _, g := range shut {
@@ -280,7 +283,7 @@ func (o *Origin[V]) finish() {
 	}
 }
 
-// sendHome ends the loads that run and returns them, and the gates to which loads came and that
+// sendHome ends the running loads and returns them, and the gates that loads came to and that
 // nobody has opened.
 func (o *Origin[V]) sendHome() (running []*visit, shut []*gate) {
 	o.mu.Lock()
@@ -297,7 +300,7 @@ func (o *Origin[V]) sendHome() (running []*visit, shut []*gate) {
 	return slices.Clone(o.running), shut
 }
 
-// someOf are the first few keys.
+// someOf names the first few keys.
 func someOf(keys []string) string {
 	const few = 5
 	if len(keys) > few {

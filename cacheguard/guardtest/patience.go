@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// patience is how long the kit waits for anything before it fails the test: long for a busy
-// machine, short beside the ten minutes after which go test ends everything.
+// patience is how long this package waits for anything before it fails the test. It is long for a
+// busy machine, and short compared to the ten minutes after which go test ends everything.
 const patience = time.Minute
 
-// signal tells those who wait that something has changed. It makes its channel when somebody waits,
-// so that in a synctest bubble the channel belongs to the bubble, wherever its owner was made.
+// signal tells waiting goroutines that something has changed. It makes its channel only when a
+// goroutine waits, so that in a synctest bubble the channel belongs to the bubble, wherever the
+// signal's owner was made.
 type signal struct {
 	changed chan struct{}
 }
@@ -30,8 +31,8 @@ func (s *signal) tell() {
 	}
 }
 
-// await returns when enough reports true. It is asked again after each change, with mu held, as is
-// missing, which says what was awaited and what was seen.
+// await returns when enough returns true. It calls enough again after each change, with mu held. If
+// time runs out, it calls missing with mu held, which says what was awaited and what was seen.
 func await(tb testing.TB, mu *sync.Mutex, more *signal, enough func() bool, missing func() string) {
 	tb.Helper()
 	timeout := time.NewTimer(patience)

@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxEvents bounds what a Recorder keeps of events; its counts have no bound.
+// maxEvents limits how many events a [Recorder] keeps. Its counts have no limit.
 const maxEvents = 10_000
 
-// Recorder is a cacheguard.Observer that keeps what it is told. The zero Recorder is ready to use;
-// it must not be copied. Several caches can share one. It is safe for concurrent use, but for
-// Await, which may call tb.Fatalf and so belongs on the test's goroutine.
+// Recorder is a [cacheguard.Observer] that records the events it receives. The zero Recorder is
+// ready to use. It must not be copied. Several caches can share one. It is safe for concurrent use,
+// except Await: that may call tb.Fatalf, so call it only on the test's goroutine.
 type Recorder struct {
 	mu     sync.Mutex // guards all below
 	events []cacheguard.Event
@@ -26,7 +26,7 @@ type Recorder struct {
 
 var _ cacheguard.Observer = (*Recorder)(nil)
 
-// Observe keeps an event. The cache calls it.
+// Observe records an event. The cache calls it.
 func (r *Recorder) Observe(_ context.Context, e cacheguard.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,22 +34,22 @@ func (r *Recorder) Observe(_ context.Context, e cacheguard.Event) {
 		r.counts = make(map[cacheguard.EventKind]int)
 	}
 	r.counts[e.Kind]++
-	if len(r.events) == 2*maxEvents { // making room seldom is cheap
+	if len(r.events) == 2*maxEvents { // making room is cheap if it is done seldom
 		r.events = slices.Delete(r.events, 0, maxEvents)
 	}
 	r.events = append(r.events, e)
 	r.more.tell()
 }
 
-// Count is how many events of a kind there were.
+// Count returns how many events of a kind there were.
 func (r *Recorder) Count(kind cacheguard.EventKind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts[kind]
 }
 
-// Events are the events of these kinds, or without any all, oldest first: those among the latest
-// 10,000.
+// Events returns the recorded events of these kinds, oldest first. Without kinds, it returns the
+// events of all kinds. Only the latest 10,000 events of all kinds are kept.
 func (r *Recorder) Events(kinds ...cacheguard.EventKind) []cacheguard.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +63,7 @@ func (r *Recorder) Events(kinds ...cacheguard.EventKind) []cacheguard.Event {
 	return found
 }
 
-// Await returns when there were n events of a kind. If that doesn't come true within a minute it
+// Await returns when there were n events of a kind. If that doesn't happen within a minute, Await
 // fails the test with tb.Fatalf.
 func (r *Recorder) Await(tb testing.TB, kind cacheguard.EventKind, n int) {
 	tb.Helper()
@@ -74,14 +74,14 @@ func (r *Recorder) Await(tb testing.TB, kind cacheguard.EventKind, n int) {
 		})
 }
 
-// String is how many events there were of each kind, for a test's messages.
+// String returns how many events there were of each kind, for a test's messages.
 func (r *Recorder) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.summary()
 }
 
-// summary needs the mutex.
+// summary needs the mutex to be held.
 func (r *Recorder) summary() string {
 	var kinds []cacheguard.EventKind
 	for kind := range r.counts {

@@ -7,32 +7,32 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// RedisServer starts a redis-server of the test's own, empty and without persistence, on a free
-// loopback port, and returns its host:port. It stops when the test ends. The redis-server is the
-// one on the PATH; without one the test is skipped, or fails if the environment has
-// CACHEGUARD_TEST=full, for a build that must not skip anything.
+// RedisServer starts a redis-server for this test only, empty and without persistence, on a free
+// loopback port. It returns the server's host:port. The server stops when the test ends.
+// RedisServer uses the redis-server on the PATH. If there is none, the test is skipped. If the
+// environment has CACHEGUARD_TEST=full, the test fails instead, for builds that must not skip any
+// test.
 func RedisServer(tb testing.TB) (addr string) {
 	tb.Helper()
 	return redistest.Start(tb).Addr()
 }
 
-// Proxy stands between a program and its Redis, and does to their traffic what networks do. A
-// client of the program under test dials Addr instead of the server. What a Proxy does holds for
-// all of its connections.
+// Proxy sits between a program and its Redis, and disturbs their traffic as networks do. A client
+// of the program under test dials [Proxy.Addr] instead of the server. Every disturbance applies to
+// all connections of the Proxy.
 //
-// It understands what passes, so that it can lose one certain reply; commands have to come as
-// arrays of at most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. Its
-// methods are safe for concurrent use. It speaks real TCP, so it can't be used in a synctest
-// bubble.
+// A Proxy parses the traffic, so that it can lose a certain reply. Commands have to be arrays of at
+// most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. The methods are
+// safe for concurrent use. A Proxy uses real TCP, so it can't be used in a synctest bubble.
 type Proxy struct {
 	tb    testing.TB
 	proxy *redistest.Proxy
 }
 
 // NewProxy starts a proxy to the server at target, which is host:port, on a loopback port of its
-// own. The server need not be there yet. When the test ends the proxy is closed with all
-// connections; if it had to close one before, because what passed was not Redis' protocol, that
-// fails the test.
+// own. The server needn't run yet. When the test ends, the proxy and all its connections are
+// closed. If the proxy had to close a connection before, because the traffic was not Redis'
+// protocol, the test fails.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	proxy, err := redistest.NewProxy(target)
@@ -47,24 +47,26 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return &Proxy{tb: tb, proxy: proxy}
 }
 
-// Addr is host:port for clients, the same until the test ends.
+// Addr returns the host:port for clients. It stays the same until the test ends.
 func (p *Proxy) Addr() string { return p.proxy.Addr() }
 
-// Delay has each command from now on arrive that much later at the server, one after another on
-// each connection. A client that gives up has its command carried out all the same. Zero ends it.
+// Delay delays each command from now on by the given time before it reaches the server. The
+// commands of one connection are delayed one after another. If a client gives up, the server
+// carries its command out all the same. Zero turns it off.
 func (p *Proxy) Delay(by time.Duration) { p.proxy.Slow(by) }
 
 // Cut closes all connections, to clients and to the server, and returns when they are closed. New
-// ones are accepted.
+// connections are accepted.
 func (p *Proxy) Cut() { p.proxy.Cut() }
 
-// Blackhole, while it is on, has nothing pass in either direction: connections are accepted and
-// stay open, and nobody answers. Turned off, what was sent meanwhile arrives, as when a network
-// heals.
+// Blackhole stops all traffic in both directions while it is on: connections are accepted and stay
+// open, but nothing is answered. When it is turned off, everything that was sent in the meantime
+// arrives, as when a network recovers.
 func (p *Proxy) Blackhole(on bool) { p.proxy.Blackhole(on) }
 
-// Refuse, while it is on, has new connections refused, as when nothing listens there. Those that
-// are open go on: Cut ends them. Both together are a server that is down.
+// Refuse makes the proxy refuse new connections while it is on, as when no server listens on the
+// port. Open connections continue. Use [Proxy.Cut] to end them. Refuse and Cut together act like a
+// server that is down.
 func (p *Proxy) Refuse(on bool) {
 	p.tb.Helper()
 	if err := p.proxy.Refuse(on); err != nil {
@@ -72,12 +74,13 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
-// DropReply loses the reply to the next command that matches: the server carries it out, the client
-// hears nothing more on that connection, which stays open. Only one reply is lost for each call.
+// DropReply loses the reply to the next command that matches: the server carries the command out,
+// but the client receives nothing more on that connection, which stays open. Each call of DropReply
+// loses only one reply.
 //
-// match sees the command's words, the first of them in upper case ("GET", "EVALSHA"), and must not
-// change or keep them. It is asked once for each command of all clients, one at a time, so it may
-// count without a lock; it must not use the Proxy. A nil match fails the test with tb.Fatalf.
+// match gets the words of the command, the first of them in upper case ("GET", "EVALSHA"), and must
+// not change or keep them. It is called once for each command of all clients, one at a time, so it
+// may count without a lock. It must not use the Proxy. A nil match fails the test with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()
 	if match == nil {
@@ -95,15 +98,15 @@ func words(c redistest.Command) []string {
 	return words
 }
 
-// Loss is a reply that a Proxy is to lose.
+// Loss is a reply that a [Proxy] will lose.
 type Loss struct {
 	tb     testing.TB
 	struck <-chan struct{}
 }
 
-// Await returns when the reply is lost: the server has carried the command out by then. If that
-// doesn't come true within a minute it fails the test with tb.Fatalf, so it belongs on the test's
-// goroutine.
+// Await returns when the reply is lost. By then the server has carried the command out. If that
+// doesn't happen within a minute, Await fails the test with tb.Fatalf, so call it only on the
+// test's goroutine.
 func (l *Loss) Await() {
 	l.tb.Helper()
 	timeout := time.NewTimer(patience)

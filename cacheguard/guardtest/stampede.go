@@ -12,19 +12,19 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Answer is what one caller of a stampede got.
+// Answer is the result of one caller of a stampede.
 type Answer[V any] struct {
-	Replica int // which it asked
+	Replica int // the replica that the caller used
 	Result  cacheguard.Result[V]
 	Err     error
 	Took    time.Duration
 }
 
-// Answers are those of all callers, replica by replica.
+// Answers are the results of all callers, sorted by replica.
 type Answers[V any] []Answer[V]
 
-// Err is nil if every caller got a value, else what went wrong: how many callers failed, and the
-// first one's error, which it wraps.
+// Err returns nil if every caller got a value. Otherwise the error says how many callers failed,
+// and wraps the error of the first of them.
 func (a Answers[V]) Err() error {
 	var first error
 	failed := 0
@@ -42,7 +42,8 @@ func (a Answers[V]) Err() error {
 	return fmt.Errorf("guardtest: %d of %d callers failed, the first with: %w", failed, len(a), first)
 }
 
-// Count is how many callers got a value with this status. Callers that got an error have none.
+// Count returns how many callers got a value with this status. Callers that got an error have no
+// status.
 func (a Answers[V]) Count(status cacheguard.Status) int {
 	n := 0
 	for _, answer := range a {
@@ -53,16 +54,16 @@ func (a Answers[V]) Count(status cacheguard.Status) int {
 	return n
 }
 
-// errImpatient is the cause of a stampede's context when its callers took too long.
+// errImpatient is the cause of a stampede's context that ended because the callers took too long.
 var errImpatient = errors.New("guardtest: stampede took too long")
 
-// Stampede has so many callers on each replica ask for a key at the same moment, and returns what
-// they got. Whether they meet one load depends on how long that takes: give it time with
-// Fault.Takes, which in a synctest bubble makes it certain, for there no time passes as long as a
-// caller is on its way.
+// Stampede makes callersPerReplica callers on each replica ask for a key at the same moment, and
+// returns their results. Whether all callers share one load depends on how long the load takes. To
+// make the load take time, use [Fault.Takes]. In a synctest bubble the callers then certainly share
+// the load, because no time passes while a caller still runs.
 //
-// ctx is the context of every caller. If it has no deadline they have a minute, and the test fails
-// with tb.Fatalf if that is not enough. It belongs on the test's goroutine.
+// ctx is the context of every caller. If ctx has no deadline, the callers have a minute, and the
+// test fails with tb.Fatalf if that is not enough. Call Stampede only on the test's goroutine.
 func (f *Fleet[V]) Stampede(ctx context.Context, key string, callersPerReplica int, load cacheguard.LoadFunc[V]) Answers[V] {
 	f.tb.Helper()
 	if callersPerReplica < 1 {
@@ -99,10 +100,10 @@ func (a Answers[V]) tooLate() (n int) {
 	return n
 }
 
-// Together calls call(0) to call(n-1) on goroutines of their own, all at the same moment, and
-// returns when they have returned: n requests to a handler, for instance. If they don't within a
-// minute it fails the test with tb.Fatalf, so it belongs on the test's goroutine. call must not use
-// tb.Fatalf or tb.FailNow.
+// Together calls call(0) to call(n-1) at the same moment, each on its own goroutine, and returns
+// when all of them have returned. Use it for n requests to a handler, for example. If the calls
+// don't return within a minute, Together fails the test with tb.Fatalf, so use it only on the
+// test's goroutine. call must not use tb.Fatalf or tb.FailNow.
 func Together(tb testing.TB, n int, call func(i int)) {
 	tb.Helper()
 	if n < 1 {
@@ -116,10 +117,10 @@ func Together(tb testing.TB, n int, call func(i int)) {
 	together(ctx, tb, n, call)
 }
 
-// grace is what calls have to notice that their context has ended.
+// grace is how long calls have to return after their context has ended.
 const grace = 5 * time.Second
 
-// together waits until ctx has ended and not much longer.
+// together does the work of Together. After ctx has ended it waits only for grace.
 func together(ctx context.Context, tb testing.TB, n int, call func(i int)) {
 	tb.Helper()
 	start, done := make(chan struct{}), make(chan struct{})

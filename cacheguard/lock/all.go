@@ -10,25 +10,27 @@ import (
 	"time"
 )
 
-// LockAll waits until it has the locks of all names, or returns an error and holds none of them. It
-// takes them one after another in the order of their bytes, so calls of LockAll never wait for each
-// other in a circle, whatever the order in which their names are given; a name that is given twice
-// is locked once. A deadlock is still possible with a holder of one of the names that waits for
-// another one in some other way, such as a LockAll under a LockAll: lock what belongs together in
-// one call.
+// LockAll waits until it has acquired the locks of all names. If it returns an error, it holds none
+// of them. It acquires the locks one after another, sorted by the bytes of their names, so calls of
+// LockAll never deadlock with each other, whatever the order of their arguments. A name that is
+// given twice is locked once. A deadlock is still possible with a holder that has one of these
+// locks and waits for another of them in some other way, for example a LockAll inside a LockAll. To
+// avoid this, acquire all locks that are needed together in one call.
 //
-// While it waits for one name it holds the locks of those before. If one of these is lost
-// meanwhile, that is the error at once, and wraps ErrLost. ctx bounds the whole of it, as for
-// Locker.Lock: what it holds when ctx ends is given back in the background. Otherwise its errors
-// are those of Locker.Lock. No name at all is an error.
+// While LockAll waits for the lock of one name, it holds the locks that it has acquired before. If
+// one of these locks is lost in the meantime, LockAll returns at once with an error that wraps
+// [ErrLost]. ctx limits the whole call, as for [Locker.Lock]: when ctx ends, the locks acquired
+// until then are given back in the background. Otherwise the errors are those of Locker.Lock. A
+// call without any name returns an error.
 //
-// Give the locks back by All.Unlock, not one by one: All keeps a goroutine for each until then.
+// Give the locks back with [All.Unlock], not one by one, because All keeps a goroutine for each
+// lock until All.Unlock is called.
 func LockAll(ctx context.Context, locker Locker, names ...string) (*All, error) {
 	return all(ctx, locker.Lock, names)
 }
 
-// TryLockAll is LockAll without the wait: if another holder has one of the locks it returns an
-// error that wraps ErrHeld, and holds none.
+// TryLockAll is like [LockAll], but doesn't wait: if another holder has one of the locks,
+// TryLockAll returns an error that wraps [ErrHeld], and holds none of the locks.
 func TryLockAll(ctx context.Context, locker Locker, names ...string) (*All, error) {
 	return all(ctx, locker.TryLock, names)
 }
@@ -58,7 +60,7 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	}
 	switch {
 	case err == nil:
-		err = a.Err() // only now: asked after each name, thousands of locks would be asked millions of times
+		err = a.Err() // once at the end: if it were called after each name, thousands of locks would be checked millions of times
 	case ctx.Err() == nil && context.Cause(within) == ErrLost:
 		err = ErrLost
 	}
@@ -72,14 +74,15 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	return a, nil
 }
 
-// All is the locks of several names, held together: each of them has to be held for all of them to
-// be. It implements Lock, so Context works with it. It is safe for concurrent use.
+// All is a group of locks of several names that are held together. The group counts as held only
+// while each of its locks is held. All implements [Lock], so [Context] works with it. It is safe
+// for concurrent use.
 type All struct {
 	held    []Lock // in the order of their names
 	waiting context.CancelCauseFunc
 
 	once sync.Once
-	lost chan struct{} // closed when one of them is
+	lost chan struct{} // closed when one of the locks is lost
 
 	end  sync.Once
 	over chan struct{} // closed by Unlock
@@ -87,10 +90,11 @@ type All struct {
 
 var _ Lock = (*All)(nil)
 
-// Locks are the single ones, in the order of their names. Each has a fencing token of its own.
+// Locks returns the individual locks, sorted by their names. Each lock has a fencing token of its
+// own.
 func (a *All) Locks() []Lock { return slices.Clone(a.held) }
 
-// Name is all names, quoted.
+// Name returns the quoted names of all locks, separated by commas.
 func (a *All) Name() string {
 	var names []string
 	for _, held := range a.held {
@@ -99,13 +103,13 @@ func (a *All) Name() string {
 	return strings.Join(names, ", ")
 }
 
-// Token is 0, for there is none for all of them: each of Locks has its own.
+// Token is 0, because the group has no token. Each of the [All.Locks] has its own.
 func (a *All) Token() int64 { return 0 }
 
 // Lost is closed when one of the locks is lost.
 func (a *All) Lost() <-chan struct{} { return a.lost }
 
-// Until is when the first of the locks ends if nothing renews it.
+// Until is when the first of the locks expires if nothing renews it.
 func (a *All) Until() time.Time {
 	var first time.Time
 	for _, held := range a.held {
@@ -116,7 +120,8 @@ func (a *All) Until() time.Time {
 	return first
 }
 
-// Err is nil while all of them are held, ErrLost when one was lost, and ErrNotHeld after Unlock.
+// Err is nil while all locks are held, [ErrLost] when one of them was lost, and [ErrNotHeld] after
+// Unlock.
 func (a *All) Err() error {
 	var worst error
 	for _, held := range a.held {
@@ -130,13 +135,16 @@ func (a *All) Err() error {
 	return worst
 }
 
-// mostUnlocks is how many locks are given back side by side: thousands at once would wait for each
-// other's connections until the time for one step is over.
+// mostUnlocks is how many locks are given back at the same time. If thousands of locks were given
+// back at once, they would wait for each other's connections until the timeout of a single step is
+// over.
 const mostUnlocks = 16
 
-// Unlock gives all of them back, some side by side, or all that are left when the system doesn't
-// answer to one. It returns the errors of all, joined: ErrLost if one of them had been lost. ctx is
-// as for each of them. If the Unlock of one panics, so does this one, when the others are done.
+// Unlock gives all locks back, a limited number of them at the same time. If the system doesn't
+// respond for one lock, all remaining locks are given back at once. Unlock returns the errors of
+// all locks, joined. [ErrLost] is among them if one of the locks had been lost. ctx is passed to
+// the [Lock.Unlock] of each lock. If the Unlock of one lock panics, All.Unlock panics too, after
+// all other locks are done.
 func (a *All) Unlock(ctx context.Context) error {
 	a.end.Do(func() { close(a.over) })
 	errs := make([]error, len(a.held))
@@ -156,7 +164,7 @@ func (a *All) Unlock(ctx context.Context) error {
 				}
 				select {
 				case <-turns:
-				default: // it began without one
+				default: // this Unlock began without a turn
 				}
 			}()
 			errs[i] = held.Unlock(ctx)
@@ -171,7 +179,7 @@ func (a *All) Unlock(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Carry has a context carry each of the locks. See Context.
+// Carry returns a context that carries each of the locks. See [Context].
 func (a *All) Carry(ctx context.Context) context.Context {
 	for _, held := range a.held {
 		ctx = carry(ctx, held)
@@ -179,7 +187,7 @@ func (a *All) Carry(ctx context.Context) context.Context {
 	return ctx
 }
 
-// watch says so when one of the locks is lost.
+// watch closes a.lost, and ends a LockAll that still waits, when one of the locks is lost.
 func (a *All) watch(held Lock) {
 	select {
 	case <-held.Lost():

@@ -5,21 +5,23 @@ import (
 	"errors"
 )
 
-// Context returns a context for what is done under a lock: it ends with the cause ErrLost when the
-// lock is lost, and it carries the lock, so that Lock and TryLock of the same Locker and name,
-// called with it, succeed at once (reentrancy). Such a lock is one more hold of the same: it has
-// the same token, and the lock is given back when all its holds are unlocked. If the lock was lost
-// they return ErrLost, for what they would continue has been interrupted. After its last Unlock the
-// context carries nothing.
+// Context returns a context for the work that is done under a lock. The context ends with the cause
+// [ErrLost] when the lock is lost. It also carries the lock: if Lock or TryLock of the same Locker
+// and name is called with this context, the call succeeds at once (reentrancy). The result is one
+// more hold of the same lock. It has the same token, and the lock is given back when all its holds
+// are unlocked. If the lock was lost, Lock and TryLock with this context return ErrLost, because
+// the work that they belong to has been interrupted. After the last Unlock the context no longer
+// carries the lock.
 //
-// The lockers of this module are reentrant in this way. A Lock of another one is asked to carry
-// itself, if it has a method Carry(context.Context) context.Context.
+// The lockers of this module are reentrant in this way. To make the locks of another Locker
+// reentrant, give their type a method Carry(context.Context) context.Context: Context calls it if
+// it exists.
 //
-// Call cancel when done, or the context keeps a goroutine until ctx ends.
+// Call cancel when the work is done. Otherwise the context keeps a goroutine until ctx ends.
 func Context(ctx context.Context, held Lock) (under context.Context, cancel context.CancelFunc) {
 	under, end := context.WithCancelCause(carry(ctx, held))
 	if errors.Is(held.Err(), ErrLost) {
-		end(ErrLost) // now, and not a moment later: the lock may already be another's
+		end(ErrLost) // at once, because another holder may already have the lock
 	}
 	go func() {
 		select {
@@ -31,7 +33,7 @@ func Context(ctx context.Context, held Lock) (under context.Context, cancel cont
 	return under, func() { end(context.Canceled) }
 }
 
-// carry is a context that carries the lock, if that can be carried.
+// carry returns a context that carries the lock if the lock supports that, otherwise ctx.
 func carry(ctx context.Context, held Lock) context.Context {
 	if c, ok := held.(interface {
 		Carry(context.Context) context.Context

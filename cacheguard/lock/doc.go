@@ -1,7 +1,7 @@
-// Package lock is the port to distributed locks: a Locker hands out locks by name, to one holder at
-// a time whatever the process, and the packages below implement it. Each is usable alone; under a
-// cache's loads they go through package lockstore, and package locktest is the suite that any
-// Locker can be held to.
+// Package lock defines the interface of distributed locks. A [Locker] hands out locks by name, and
+// at any time only one holder in all processes has the lock of a name. The packages below implement
+// Locker. Each of these packages can be used without a cache. To use a Locker for the loads of a
+// cache, see package lockstore. To test a Locker, run the test suite in package locktest.
 //
 //	err := lock.Do(ctx, locker, "invoices/2026-11", func(ctx context.Context, held lock.Lock) error {
 //		return writeInvoices(ctx, held.Token()) // ctx ends if the lock is lost
@@ -9,16 +9,18 @@
 //
 // # Efficiency or correctness
 //
-// A lock that ends by itself when its holder dies can end while its holder lives: it was stopped,
-// or cut off. Such a lock is for efficiency: work is rarely done twice. For correctness, what the
-// lock protects has to check the holder's fencing token and refuse one that is smaller than the
-// largest it has seen, and the tokens have to come from a system that forgets nothing (Kleppmann:
-// How to do distributed locking, 2016). Lost and Err tell a holder early, as a rule before another
-// one has the lock; they can't help one that is stopped between looking and acting.
+// A lock that expires when its holder dies can also expire while its holder lives, because the
+// holder was stopped or cut off from the server. A lock like this is for efficiency: work is rarely
+// done twice. For correctness, what the lock protects must check the holder's fencing token and
+// refuse a token that is smaller than the largest it has seen. The tokens must come from a system
+// that never loses data (Kleppmann: How to do distributed locking, 2016). [Lock.Lost] and
+// [Lock.Err] tell a holder early that its lock is lost, usually before another holder has the lock.
+// They can't help a holder that is stopped between checking them and acting.
 //
 // # The lockers of this module
 //
-// They differ in where the lock is kept, and so in what has to fail for two to have it:
+// They differ in where the lock is stored, and therefore in what has to fail before two holders
+// have it:
 //
 //	           where                   two holders when                                   token    who waits is
 //	redislock  one Redis               a failover, a restart or an eviction loses it (2)  (1)      woken in order (3)
@@ -30,23 +32,25 @@
 //	(2) as with all: a holder stands still past its lease and goes on
 //	(3) and has it in order with Options.Fair
 //
-// All of them renew a lock while it is held, tell a holder that has lost it, end it when its holder
-// dies, give it back in the owner's name only, and know a holder again by its context (see
-// Context).
+// All of them renew a lock while it is held, tell a holder that has lost its lock, and end the lock
+// when its holder dies. Only the owner of a lock can give it back. Calls made with the context of a
+// lock are recognised as calls of its holder (see [Context]).
 //
 // # A process that stands still
 //
-// A process can stand still for longer than a lease: SIGSTOP, a long garbage collection, a virtual
-// machine that is moved. What it hears after that is old. The lockers of this module believe
-// nothing that is older than their own last question: an answer counts from before its question was
-// sent, and a message only wakes, or has to be newer than the last answer. So a Lock that returns
-// is held at that moment, and Err of a holder that stood still is ErrLost before it does anything
-// else. package locktest holds each locker to it, with processes that are stopped while they wait,
-// acquire, hold and unlock; go run ./bench locks does it at random.
+// A process can stand still for longer than a lease: because of SIGSTOP, a long garbage collection,
+// or a virtual machine that is moved. Replies and messages that it reads afterwards are old. The
+// lockers of this module don't trust anything older than their own last request. The lease in a
+// reply is counted from before the request was sent. A message only wakes a waiting call, unless
+// the message is newer than the last reply. So when a call returns a [Lock], the lock is held at
+// that moment, and a holder that stood still for too long sees ErrLost from [Lock.Err] before it
+// does anything else. Package locktest checks this for each locker with processes that are stopped
+// while they wait, acquire, hold and unlock. The command go run ./bench locks checks it with random
+// stops.
 //
 // # Coming from another library
 //
-// What takes the place of what others offer:
+// These replace the functions of other libraries:
 //
 //	redsync        Extend                       renewal, as long as the lock is held; Options.MaxHold bounds it
 //	               Until                        Lock.Until
@@ -61,15 +65,16 @@
 //	               TryWithContext               TryLock
 //	               ForceWithContext             Seizer.SeizeUnsafely
 //
-// A lock that is continued, or seized, gets a larger fencing token. The holder before hears of it
-// at its next renewal.
+// When a lock is continued or seized, its new holder gets a larger fencing token. The previous
+// holder learns of the loss at its next renewal.
 //
 // # What clients log
 //
-// While a server can't be reached go-redis logs a line for each connection that it fails to dial.
-// It stops after PoolSize of them, until the server is back. So one outage costs a client about
-// PoolSize lines, 10 for each processor by default; a PoolSize of 1,000 and five masters that come
-// and go make thousands. Keep PoolSize as small as serves, and have a failure be one at once:
+// While a server can't be reached, go-redis logs a line for each connection that it fails to dial.
+// It stops after PoolSize failed dials until the server is back. So one outage costs a client about
+// PoolSize lines. The default PoolSize is 10 for each processor. With a PoolSize of 1,000 and five
+// masters that fail and recover repeatedly, the log gets thousands of lines. Keep PoolSize as small
+// as your load allows, and let a failed dial return its error at once:
 //
 //	rdb := redis.NewClient(&redis.Options{
 //		Addr:                  addr,
@@ -79,13 +84,14 @@
 //		MaxRetries:            -1, // a locker asks again by itself
 //	})
 //
-// redis.SetLogger says where these lines go, for the whole program. The lockers log by themselves:
-// one line when the trouble begins and one when it ends.
+// redis.SetLogger sets where these lines go, for the whole program. The lockers log on their own,
+// too: one line when a problem begins and one when it ends.
 //
 // # Five properties
 //
-// What distributed locks are usually asked for, and which scheme has it. The stages are those of
-// the example in examples/catalog, in the order in which the literature mends them:
+// These are the five properties that distributed locks are usually expected to have, and which
+// scheme has which. The stages are those of the example in examples/catalog, in the order in which
+// the literature improves them:
 //
 //	                             mutual      release on  re-       performance and        release by
 //	                             exclusion   timeout     entrancy  availability           the owner only
@@ -115,5 +121,5 @@
 //
 // # Writing a Locker
 //
-// Implement the two methods of Locker and the five of Lock, and run locktest.
+// Implement the two methods of [Locker] and the five of [Lock], and run the tests of locktest.
 package lock

@@ -1,28 +1,31 @@
-// Package lockstore puts a distributed lock under the loads of a cache: a store whose loads need a
-// lock of a Locker besides the lease that the store itself gives.
+// Package lockstore adds a distributed lock to the loads of a cache. It wraps a store, so that each
+// load needs the lock of a Locker in addition to the lease of the store itself.
 //
 //	locker, err := redislock.New(otherRedis, redislock.Options{Lease: 3 * time.Second})
 //	guarded := lockstore.Wrap(store, locker)
 //	defer guarded.Close()
 //	products, err := cacheguard.New(guarded, cacheguard.Options[Product]{Name: "product"})
 //
-// The lease stays what it is: it is asked for first, it says who asks for the lock, it is what
-// those who wait are told of, and a fill counts only while it stands. The lock comes on top, so of
-// all that the lease is asked for by only the leader touches it: one trip more before a load, and
-// one aside after it. A load is alone if either of the two is sound.
+// The lease works as before. It is requested first, its holder is the one that requests the lock,
+// waiting calls get messages about it, and a fill is accepted only while the lease is valid. The
+// lock is requested after the lease. So of all calls that ask for a lease, only the one that gets
+// it uses the lock. It costs one more round trip before a load, and one in the background after it.
+// Only one load of a key runs at a time if either the lease or the lock works as promised.
 //
 // # Who needs it
 //
-// Few: a lease makes loads rare, and fills are safe without it being perfect. With locks in a
-// system that doesn't forget (ZooKeeper, a database, other Redis servers than the values') a lease
-// that is lost in a failover or evicted doesn't begin a second load beside the first: the first one
-// goes on to its end under its lock, its result goes to those who wait for it and is not stored,
-// and then the next one may load. And a lock that is had twice, as with Redlock after a node came
-// back empty, doesn't begin one either, for the lease is there.
+// Few programs need it, because a lease makes loads rare, and fills are safe even if a lease is
+// lost. It helps if the locks are in a system that doesn't lose data (ZooKeeper, a database, or
+// other Redis servers than those of the values). Then a lease that is lost in a failover or evicted
+// doesn't start a second load beside the first one. The first load runs to its end under its lock.
+// Its result goes to the callers that wait for it and is not stored. After that the next load may
+// start. And if a lock is held twice, as can happen with Redlock after a master came back without
+// its data, no second load starts either, because of the lease.
 //
 // # The promises
 //
-// Those of cacheguard, P1 to P6, with the store's own lease and with each locker besides it:
+// The promises are those of cacheguard, P1 to P6, with the store's own lease and with each locker
+// in addition:
 //
 //	                        lease alone         + redislock          + redlock            + zklock           + sqllock
 //	P1 one load             while the store     unless both Redis    unless the store     while ZooKeeper    while the database
@@ -36,19 +39,20 @@
 //	P5 contexts             yes                 yes; a step waits for a lock for Patience at most
 //	P6 every exit releases  yes                 yes, the lock too, aside
 //
-// A fill is fenced by the number of its grant, which the store itself gives and compares: that is a
-// fencing token of the very thing that is written, stronger than one of another system that the
-// store could only be told. A locker's tokens are for those who write elsewhere under its locks.
+// A fill is fenced by the number of its grant, which the store gives out and compares itself. So
+// this number is a fencing token of the value that is written. It is stronger than a token from
+// another system, which the store couldn't check on its own. A locker's tokens are for programs
+// that write to other places under its locks.
 //
 // # When there is trouble
 //
-// A locker that can't be used is logged once and not asked again for a second at a time; the
-// store's leases go alone. A key whose lock is held although its lease is free (its load has lost
-// the lease, or its process has been stopped) counts as held, and is asked for again every Patience
-// or so. Give the locker a lease like the cache's LeaseTTL, so that a leader that dies isn't waited
-// for longer because of its lock.
+// If a locker can't be used, that is logged once, the locker isn't used for a second at a time, and
+// loads need only the store's leases. If the lock of a key is held although its lease is free (the
+// load lost its lease, or its process was stopped), the key counts as held, and the lock is
+// requested again about every Patience. Set the Lease of the locker to about the cache's LeaseTTL,
+// so that callers don't wait longer for a dead leader because of its lock.
 //
-// Set, Update and Invalidate take no lock: they end the lease of a load under way, and with it its
-// lock, by message if it is of another process. Budgets (cacheguard.NewFleetLimiter) are of the
-// wrapped store.
+// Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
+// load's lock. If the load is in another process, a message tells that process to release the lock.
+// Budgets (cacheguard.NewFleetLimiter) use the wrapped store.
 package lockstore

@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// Lease asks the store for the lease, and whoever gets it asks for the lock. Most askers get
-// something else from the store and never touch the lock: what they learn, and how they are woken,
-// is the store's.
+// Lease requests the lease from the store. If the store grants it, Lease also requests the lock.
+// Most calls get another answer from the store and never use the lock: what they are told, and how
+// they are woken, comes from the store.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
 	asked := time.Now()
 	answer, err := s.Store.Lease(ctx, k, ask)
@@ -22,7 +22,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return s.lock(ctx, k, ask, answer, asked, make(chan struct{}, 1)), nil
 }
 
-// LeaseMany is Lease for many keys. The locks are asked for at the same time.
+// LeaseMany is [Store.Lease] for many keys. The locks are requested at the same time.
 func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	asked := time.Now()
 	replies := s.Store.LeaseMany(ctx, keys, asks)
@@ -37,23 +37,24 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 	return replies
 }
 
-// atOnce is how many locks a batch asks for at a time. Those that are held are waited for all at
-// once.
+// atOnce is how many locks a batch requests at a time. Of locks that are held, a batch waits for
+// all at once.
 const atOnce = 16
 
-// lock gets the lock of a key whose lease was granted, or gives the lease back. It is done when the
-// lease is to be renewed for the first time, which nobody does before; it asks when there is room.
+// lock acquires the lock of a key whose lease was granted, or gives the lease back. It is done
+// before the lease has to be renewed for the first time, because nobody renews the lease until lock
+// returns. It sends its request when there is room.
 func (s *Store) lock(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
 	load := load{k, ask.Token}
 	kept, first := s.locks.begin(load, granted.Grant, ask.TTL)
-	if !first { // the load asks again, for it hasn't heard the first answer
+	if !first { // the load asks again, because it hasn't received the first answer
 		<-kept.ready
 		s.locks.extend(load, ask.TTL)
 		return granted
 	}
-	room <- struct{}{} // soon: who is in there stays for Patience at most, and not after the deadline
+	room <- struct{}{} // this doesn't take long: the others leave after Patience at most, and by the deadline
 	if !s.usable() {
 		<-room
 		s.locks.end(load, kept, nil, time.Time{})
@@ -67,9 +68,9 @@ func (s *Store) lock(
 	case err == nil:
 		s.recovered()
 		return granted
-	case errors.Is(err, lock.ErrHeld): // by a load that has lost its lease and doesn't know it
+	case errors.Is(err, lock.ErrHeld): // the lock is held by a load that has lost its lease and doesn't know it
 		s.recovered()
-		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token) // or it ends by itself
+		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token) // if this fails, the lease ends by itself
 		return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL)}
 	default:
 		s.trouble(err)
@@ -77,9 +78,9 @@ func (s *Store) lock(
 	}
 }
 
-// acquire asks for a lock, for no longer than Patience, whether or not the load's callers would
-// wait for another load: one that has just been given back is not held by anybody. It calls leave
-// when it knows whether it is held.
+// acquire requests a lock and waits at most Patience for it, whether or not the load's callers
+// would wait for another load, because a lock that has just been given back is not held by anybody.
+// It calls leave when it knows whether the lock is held.
 func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lock, error) {
 	within, cancel := context.WithTimeout(ctx, s.opts.Patience)
 	defer cancel()
@@ -90,18 +91,19 @@ func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lo
 	}
 	held, err = s.locker.Lock(within, name)
 	if err != nil && within.Err() != nil {
-		return nil, lock.ErrHeld // as TryLock has said
+		return nil, lock.ErrHeld // TryLock has found that it is held
 	}
 	return held, err
 }
 
-// Fill stores a load's result. The lock isn't needed any more: a fill counts by its lease.
+// Fill stores a load's result. It gives the lock back first, because the store accepts a fill by
+// its lease.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	s.locks.drop(load{k, g.Token})
 	return s.Store.Fill(ctx, k, g, frame, ttl)
 }
 
-// FillMany is Fill for many keys.
+// FillMany is [Store.Fill] for many keys.
 func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
 	for _, f := range fills {
 		s.locks.drop(load{f.Key, f.Grant.Token})
@@ -121,15 +123,16 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 	return s.Store.Release(ctx, k, token)
 }
 
-// Claim ends the load under way, also its lock, if it is of this process; another one hears of it.
+// Claim ends the running load of the key. If that load is in this process, Claim also ends its
+// lock. Another process gets a message.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	g, err := s.Store.Claim(ctx, k, token, ttl)
 	s.locks.changed(k)
 	return g, err
 }
 
-// Invalidate ends the loads under way, also their locks, if they are of this process, whether or
-// not messages arrive here yet.
+// Invalidate ends the running loads of the keys. It also ends their locks if they are in this
+// process, whether or not messages arrive here yet.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	err := s.Store.Invalidate(ctx, keys)
 	for _, k := range keys {
@@ -138,7 +141,7 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return err
 }
 
-// MarkStale is like Invalidate.
+// MarkStale is like [Store.Invalidate].
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	err := s.Store.MarkStale(ctx, keys, at, mark)
 	for _, k := range keys {
@@ -147,7 +150,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 	return err
 }
 
-// Renew renews the lease, and with it the time for which the lock is kept.
+// Renew renews the lease, and extends the time for which the lock is kept.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
 	sent := time.Now()
 	holding, err := s.Store.Renew(ctx, k, g, ttl)
@@ -158,7 +161,7 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	return s.locks.renewed(load{k, g.Token}, g, holding, sent.Add(ttl), min(s.opts.Patience, ttl/3)/4), nil
 }
 
-// RenewMany is Renew for many keys.
+// RenewMany is [Store.Renew] for many keys.
 func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
 	sent := time.Now()
 	replies := s.Store.RenewMany(ctx, keys, grants, ttl)

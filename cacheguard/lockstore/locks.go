@@ -15,29 +15,29 @@ type load struct {
 	token cacheguard.ID
 }
 
-// locks are those of the loads of this process that are under way. A lock is kept for as long as
-// its load has the lease, as far as is known here: the load may have ended without a word. One
-// whose lease was lost, or can't be renewed, has it to its end.
+// locks are the locks of the running loads of this process. A lock is kept as long as its load has
+// the lease, as far as this process knows, because the load may have ended without telling. If the
+// lease was lost or can't be renewed, the load keeps the lock until it ends.
 type locks struct {
 	store cacheguard.Store
 
 	mu     sync.Mutex // guards what follows
 	held   map[load]*kept
 	byKey  map[cacheguard.Key]map[load]*kept
-	caches map[string]func() // those that are listened to: stop
+	caches map[string]func() // by cache that is listened to: the function that stops listening
 	closed bool
 
 	work sync.WaitGroup // added to with mu held and closed false
 }
 
-// kept is a lock that is held for a load, or that is being got.
+// kept is a lock that is held for a load, or that is being acquired.
 type kept struct {
-	ready   chan struct{} // closed when it is known whether it is held
-	dropped chan struct{} // closed when it is given back, or was not got
+	ready   chan struct{} // closed when it is known whether the lock is held
+	dropped chan struct{} // closed when the lock is given back, or was not acquired
 	grant   cacheguard.Grant
 	ttl     time.Duration // of the lease
-	lock    lock.Lock     // nil if it isn't held; read it after ready
-	timer   *time.Timer   // drops it; nil if it isn't held
+	lock    lock.Lock     // nil if the lock isn't held; read it after ready
+	timer   *time.Timer   // drops the lock; nil if it isn't held
 }
 
 func (l *locks) init(store cacheguard.Store) {
@@ -47,8 +47,8 @@ func (l *locks) init(store cacheguard.Store) {
 	l.caches = make(map[string]func())
 }
 
-// begin returns what is kept for a load, and whether the caller has to get the lock: then it calls
-// end.
+// begin returns the kept lock of a load, and whether the caller has to acquire it. If so, the
+// caller calls end afterwards.
 func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, first bool) {
 	l.listen(of.key.Cache)
 	l.mu.Lock()
@@ -69,14 +69,14 @@ func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, 
 	return k, true
 }
 
-// end notes what has become of getting a lock for a load whose lease lasts until then: held is nil
-// if it wasn't got.
+// end records the result of acquiring a lock for a load whose lease lasts until the given time.
+// held is nil if the lock was not acquired.
 func (l *locks) end(of load, k *kept, held lock.Lock, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer close(k.ready)
 	switch {
-	case l.held[of] != k: // the load's key was changed meanwhile, or this is closed
+	case l.held[of] != k: // the load's key was changed in the meantime, or locks is closed
 		if held != nil {
 			l.giveBack(held)
 		}
@@ -88,7 +88,7 @@ func (l *locks) end(of load, k *kept, held lock.Lock, until time.Time) {
 	}
 }
 
-// extend has a lock be kept for ttl from now.
+// extend makes a lock be kept for ttl from now.
 func (l *locks) extend(of load, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,9 +97,9 @@ func (l *locks) extend(of load, ttl time.Duration) {
 	}
 }
 
-// keep has a lock be kept to the end of its load, or until a renewal is answered: its load goes on,
-// and whether it still has the lease is not known. Fill, Conclude or Release ends it, or the
-// locker.
+// keep makes a lock be kept until its load ends or a renewal gets an answer, because the load goes
+// on, and it is not known whether it still has the lease. Fill, Conclude, Release or the locker
+// ends the lock.
 func (l *locks) keep(of load, g cacheguard.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,13 +108,13 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 	}
 }
 
-// renewed follows what the store said of a lease that was to last until then, and says what the
-// load is to be told.
+// renewed handles the store's answer to a renewal of a lease until the given time, and returns what
+// to tell the load.
 //
-// A lease that isn't the load's any more may have been lost by the store. Then the load goes on,
-// keeps its lock to its end, and nobody loads beside it: who has the lease now doesn't have the
-// lock and is about to give the lease back. If it was a change that has ended the lease, a message
-// says so.
+// If the load no longer has the lease, the store may have lost it. Then the load goes on and keeps
+// its lock to its end, and no other load runs beside it: the process that has the lease now doesn't
+// get the lock and gives the lease back. If a change of the key has ended the lease, a message says
+// so.
 func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time, patience time.Duration) cacheguard.Holding {
 	l.mu.Lock()
 	k := l.held[of]
@@ -127,7 +127,7 @@ func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding,
 		l.mu.Unlock()
 		return holding
 	}
-	k.timer.Stop() // from here on Fill, Conclude or Release ends it, or the locker
+	k.timer.Stop() // from here on Fill, Conclude, Release or the locker ends the lock
 	l.mu.Unlock()
 	if holding == cacheguard.HoldingOther {
 		wait := time.NewTimer(patience)
@@ -138,33 +138,33 @@ func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding,
 		case <-k.lock.Lost():
 			l.drop(of)
 			return holding
-		case <-wait.C: // a change would have been told by now
+		case <-wait.C: // the message of a change would have arrived by now
 		}
 	}
 	return cacheguard.HoldingGone
 }
 
-// drop gives back the lock of a load, if it has one, and doesn't wait for it.
+// drop gives back the lock of a load, if it has one, without waiting for that.
 func (l *locks) drop(of load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(of)
 }
 
-// dropLocked is drop with l.mu held.
+// dropLocked is like drop, but needs l.mu to be held.
 func (l *locks) dropLocked(of load) {
 	k := l.held[of]
 	if k == nil {
 		return
 	}
 	l.forget(of)
-	if k.timer != nil { // otherwise end finds it forgotten
+	if k.timer != nil { // without a timer, end notices that the lock was forgotten
 		k.timer.Stop()
 		l.giveBack(k.lock)
 	}
 }
 
-// forget is called with l.mu held.
+// forget needs l.mu to be held.
 func (l *locks) forget(of load) {
 	close(l.held[of].dropped)
 	delete(l.held, of)
@@ -174,8 +174,8 @@ func (l *locks) forget(of load) {
 	}
 }
 
-// giveBack gives a lock back aside; Close waits for those that began before it. It is called with
-// l.mu held.
+// giveBack gives a lock back in the background. Close waits for the releases that began before it.
+// giveBack needs l.mu to be held.
 func (l *locks) giveBack(held lock.Lock) {
 	if l.closed {
 		go unlock(held)
@@ -184,12 +184,12 @@ func (l *locks) giveBack(held lock.Lock) {
 	l.work.Go(func() { unlock(held) })
 }
 
-// unlock gives a lock back. What can't be given back ends by itself, and a lock that was lost has
-// ended.
+// unlock gives a lock back. An error doesn't matter: a lock that can't be given back expires, and
+// one that was lost has ended.
 func unlock(held lock.Lock) { _ = held.Unlock(context.Background()) }
 
-// listen has the locks of a cache's keys dropped when the keys are changed: their loads are
-// nobody's any more, and must not hold up those that begin now.
+// listen drops the locks of a cache's keys when the keys are changed: their loads no longer have a
+// lease, and must not hold up loads that begin now.
 func (l *locks) listen(cache string) {
 	l.mu.Lock()
 	_, already := l.caches[cache]
@@ -199,7 +199,7 @@ func (l *locks) listen(cache string) {
 	}
 	l.caches[cache] = func() {}
 	l.mu.Unlock()
-	stop := l.store.Listen(cache, func(m cacheguard.Message) { // it may be told of something before it returns
+	stop := l.store.Listen(cache, func(m cacheguard.Message) { // a message may arrive before Listen returns
 		if m.Kind == cacheguard.MessageChanged {
 			l.changed(cacheguard.Key{Cache: cache, Key: m.Key})
 		}
@@ -213,9 +213,9 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-// changed ends the locks of those loads of a key, in whatever version, that have lost their lease
-// by its change. A message may arrive when the next load has its lease already, so the store is
-// asked.
+// changed ends the locks of those loads of a key, in any version, that lost their lease by its
+// change. A message may arrive after the next load got its lease, so changed asks the store which
+// load has the lease.
 func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// lockName is the name of a key's lock. A cache's name has no brace, so no two keys have one name;
-// a key that makes it too long is in it as its hash. Its other versions have a number behind that.
+// lockName returns the name of a key's lock. A cache's name has no brace, so no two keys have the
+// same lock name. If the name would be too long, it contains a hash of the key instead. Versions
+// other than 0 add their number at the end.
 func lockName(k cacheguard.Key) string {
 	version := ""
 	if k.Version > 0 {
@@ -21,5 +22,5 @@ func lockName(k cacheguard.Key) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(k.Key))
-	return "{" + k.Cache + "}" + hex.EncodeToString(sum[:]) + version // no other begins with a brace
+	return "{" + k.Cache + "}" + hex.EncodeToString(sum[:]) + version // no other name begins with a brace
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Options configures a Store. The zero value of a field means its default.
+// Options configures a [Store]. The zero value of a field means its default.
 type Options struct {
-	// Patience is how long a step waits for a lock whose key is free in the store: a lock that has
-	// just been given back, or whose holder has lost its lease and doesn't know it yet. After that
-	// the key counts as held, and is asked for again. It also bounds the wait for a locker that
-	// doesn't answer. Whatever it is, no step waits for longer than a third of the cache's
-	// LeaseTTL, and no batch: what has not been asked for by then is loaded with its lease alone.
-	// Default 200 ms; at least 1 ms.
+	// Patience is how long a step waits for a held lock whose key is free in the store: the lock
+	// has just been given back, or its holder has lost the lease and doesn't know it yet. After
+	// Patience the key counts as held, and the step is tried again. Patience also limits the wait
+	// for a locker that doesn't reply. No step and no batch waits longer than a third of the
+	// cache's LeaseTTL, whatever Patience is. Keys of a batch whose locks have not been requested
+	// by then are loaded with their lease alone. Default 200 ms; at least 1 ms.
 	Patience time.Duration
 
-	// Logger gets a line when the locker can't be used, so that the store's leases go alone, and
-	// when it can be again. Default slog.Default().
+	// Logger gets a line when the locker can't be used, so that loads need only the store's leases,
+	// and when it can be used again. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -32,19 +32,20 @@ const (
 	defaultPatience = 200 * time.Millisecond
 	leastPatience   = time.Millisecond
 
-	// truce is how long a locker that could not be used is not asked again.
+	// truce is how long a locker is left alone after it could not be used.
 	truce = time.Second
 )
 
-// Store is a store whose loads need a lock besides their lease. It is safe for concurrent use.
+// Store is a store whose loads need a lock in addition to their lease. It is safe for concurrent
+// use.
 type Store struct {
 	cacheguard.Store
 	locker lock.Locker
 	opts   Options
 	locks  locks
 
-	spell   report.Spell // the locker can't be used
-	resumes atomic.Int64 // when it is asked again, in nanoseconds since began
+	spell   report.Spell // the time in which the locker can't be used
+	resumes atomic.Int64 // when the locker is used again, in nanoseconds since began
 	began   time.Time
 }
 
@@ -53,8 +54,8 @@ var (
 	_ cacheguard.Breakers = (*Store)(nil)
 )
 
-// Wrap is New with the default options. If an argument is nil it returns nil, which cacheguard.New
-// refuses.
+// Wrap is [New] with the default options. If an argument is nil, Wrap returns nil, which
+// cacheguard.New refuses.
 func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 	s, err := New(store, locker, Options{})
 	if err != nil {
@@ -63,9 +64,10 @@ func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 	return s
 }
 
-// New makes a store whose loads need a lock of the locker besides their lease of the store, or says
-// everything that is wrong. Both stay the caller's: Close ends what the Store itself does, and
-// closes neither. Close the caches first.
+// New makes a store whose loads need a lock of the locker in addition to their lease of the store.
+// If arguments are invalid, its error says everything that is wrong. The store and the locker stay
+// the caller's: [Store.Close] ends only what the Store itself does. Close the caches before the
+// Store.
 func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, error) {
 	var errs []error
 	if isNil(store) {
@@ -91,8 +93,8 @@ func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, erro
 	return s, nil
 }
 
-// Close gives back the locks of loads that are under way, and waits until that is done. A second
-// Close does nothing.
+// Close gives back the locks of running loads, and waits until that is done. A second Close does
+// nothing.
 func (s *Store) Close() error {
 	if s != nil {
 		s.locks.close()
@@ -100,7 +102,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Breakers returns those of the wrapped store, if it has any.
+// Breakers returns the counts of circuit breakers of the wrapped store, or zeros if that store has
+// none.
 func (s *Store) Breakers() (open, all int) {
 	if b, ok := s.Store.(cacheguard.Breakers); ok {
 		return b.Breakers()
@@ -108,8 +111,8 @@ func (s *Store) Breakers() (open, all int) {
 	return 0, 0
 }
 
-// isNil reports whether v is nil, or an interface around a nil pointer, as a constructor's that has
-// failed.
+// isNil reports whether v is nil, or an interface that contains a nil pointer, as after a
+// constructor that failed.
 func isNil(v any) bool {
 	return v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil()
 }

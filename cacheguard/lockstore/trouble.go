@@ -14,10 +14,11 @@ var (
 	locksLine = report.Line{Level: slog.LevelInfo, Text: "lockstore: locks can be had again", See: "locks-cant-be-had"}
 )
 
-// usable reports whether the locker is to be asked.
+// usable reports whether the locker may be used now.
 func (s *Store) usable() bool { return int64(time.Since(s.began)) >= s.resumes.Load() }
 
-// trouble notes that the locker could not be used: the leases of the store go alone for a while.
+// trouble records that the locker could not be used. For a while loads need only the store's
+// leases.
 func (s *Store) trouble(err error) {
 	s.resumes.Store(int64(time.Since(s.began) + truce))
 	s.spell.Begin(context.Background(), noLocksLine, s.opts.Logger, "error", err)

@@ -13,19 +13,19 @@ import (
 )
 
 // Box writes invalidations into transactions, and delivers them. It is safe for concurrent use.
-// Make one with New.
+// Make one with [New].
 type Box struct {
 	db     *sql.DB          // the user's
 	store  cacheguard.Store // the user's
 	opts   Options
 	sql    statements
 	schema []string
-	woken  chan struct{} // has room for one
+	woken  chan struct{} // wakes the relay; has room for one
 }
 
-// New makes an outbox on tables that Create makes, or you do, with Schema. The store is that of the
-// caches. New reports every invalid option at once and never dials. The db and the store stay the
-// caller's.
+// New makes an outbox. Its tables are those that [Box.Create] makes, or that you make yourself with
+// the statements of [Box.Schema]. The store is the one that the caches use. New reports all invalid
+// options in one error and never dials. The db and the store stay the caller's.
 func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	opts, err := opts.validate()
 	if db == nil {
@@ -41,8 +41,8 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	return b, errors.Join(cache.Close(), locks.Close())
 }
 
-// newLocks makes what holds locks with this lease, and waits for the database for so long; 0: as
-// long as suits the lease.
+// newLocks makes a locker with this lease that waits up to patience for the database. If patience
+// is 0, the default for the lease applies.
 func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 	locks, err := sqllock.New(b.db, sqllock.Options{
 		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: lease, OpTimeout: patience, MaxHold: -1,
@@ -54,8 +54,8 @@ func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 	return locks, nil
 }
 
-// newCache makes what knows how the store is told of changes of a cache. It loads nothing, so it is
-// of any type. Of what it has to say the relay says as much.
+// newCache makes a cache that the relay uses to send invalidations to the store. The cache loads
+// nothing, so its type doesn't matter. It logs nothing, because the relay logs the same errors.
 func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
 	cache, err := cacheguard.New(b.store, cacheguard.Options[[]byte]{Name: name, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -64,15 +64,16 @@ func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
 	return cache, nil
 }
 
-// Schema has the statements that make the tables, for those who have a place for such things.
+// Schema returns the statements that create the tables, for programs that keep such statements in
+// migrations.
 func (b *Box) Schema() []string { return append([]string(nil), b.schema...) }
 
-// createPatience is how long Create waits for an answer of the database, and how long its lock
-// outlives its process: a process that begins while its database is busy had better be late than
-// fail.
+// createPatience is how long Create waits for a reply of the database, and how long its lock lasts
+// after its process has died: if the database is busy, a process that starts had better be late
+// than fail.
 const createPatience = 30 * time.Second
 
-// Create makes the tables if they aren't there. It is bounded by ctx alone.
+// Create creates the tables if they don't exist. Only ctx limits how long that takes.
 func (b *Box) Create(ctx context.Context) error {
 	locks, err := b.newLocks(createPatience, createPatience)
 	if err != nil {
@@ -82,8 +83,8 @@ func (b *Box) Create(ctx context.Context) error {
 	if err := locks.Create(ctx); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}
-	// Under a lock, since PostgreSQL looks for the table and makes it in two steps. It is not the
-	// relay's, which holds that for as long as it works.
+	// Create holds a lock, because PostgreSQL checks for the table and creates it in two steps. The
+	// lock is not the relay's, which the relay holds as long as it works.
 	held, err := locks.Lock(ctx, b.lockName()+":create")
 	if err != nil {
 		return fmt.Errorf("outbox: %w", err)

@@ -1,7 +1,8 @@
 // Package outbox makes the invalidation of cached values part of the database transaction that
-// changes them. A process that dies after its commit and before it has told the cache leaves the
-// old value there until its TTL is over; with an outbox it leaves a row in a table, and any process
-// of the fleet delivers what the row says. It is a module of its own:
+// changes them. Without it, a process that dies after its commit and before it invalidates the
+// cache leaves the old value there until its TTL is over. With an outbox the process leaves a row
+// in a table, and any process of the fleet delivers the invalidation in that row. The package is a
+// module of its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/outbox
 //
@@ -19,74 +20,77 @@
 //	err = tx.Commit()
 //	box.Wake()
 //
-// The first name is that of the cache, Options.Name of cacheguard.New. The caches need not be in
-// the same process: the store is all that a relay needs of them.
+// The argument "product" is the name of the cache, Options.Name of cacheguard.New. The caches
+// needn't be in the same process: a relay needs only their store.
 //
 // # What is promised
 //
 // An invalidation is delivered if and only if its transaction is committed. It is delivered at
-// least once: a relay that dies between delivery and removal leaves the row, and the next one
-// delivers it again, which costs a load at most. While the store can't be reached the rows stay,
-// and are delivered when it can be.
+// least once: if a relay dies after it has delivered a row and before it removes the row, the next
+// relay delivers the row again, which costs at most one more load. While the store can't be reached
+// the rows stay in the table. They are delivered when the store can be reached again.
 //
-// An invalidation is delivered after all whose transactions had been committed when its own wrote
-// it. Transactions that overlapped have no such order: PostgreSQL gives out ids before the commit.
-// It doesn't matter to the values, since each delivery comes after its commit, and what is loaded
-// after a delivery is at least as new as that commit.
+// An invalidation is delivered after all invalidations whose transactions had been committed before
+// it was written. Transactions that overlapped have no fixed order, because PostgreSQL gives out
+// ids before the commit. That order doesn't matter to the values: each delivery comes after its
+// commit, and a value loaded after a delivery is at least as new as that commit.
 //
-// Between a commit and the delivery readers may be answered with the value from before. That is
-// about as long as a notification, a read of the table and a command to Redis take, or up to
-// Options.Poll where nobody wakes the relay. Whoever has made the change needn't see that: in the
-// place of Wake, Committed returns a token, by which later reads demand what is not older than the
-// commit, in any process and through package middleware:
+// Between a commit and its delivery readers may get the old value. That lasts about as long as a
+// notification, a read of the table and a command to Redis take, or up to Options.Poll if nothing
+// wakes the relay. The program that made the change can avoid old values for its own reads. Call
+// Committed instead of Wake: it returns a token, and a later read with this token gets no value
+// older than the commit, in any process and through package middleware:
 //
 //	token, err := box.Committed(ctx, "product")
 //	...
 //	p, err := products.Get(cacheguard.NotOlderThan(ctx, token), id, load)
 //
-// A read replica that lags is behind an outbox as it is behind any invalidation: loads have to read
-// the primary, or a replica that has the commit.
+// If a read replica lags, it may be behind the delivery of an outbox, as with any other
+// invalidation. So loads have to read from the primary, or from a replica that has the commit.
 //
 // # Pages
 //
 // Responses that package middleware has stored are invalidated by tag, with the name of their
-// cache. URLTags of the middleware's Cache returns the tags that stand for URLs:
+// cache. URLTags of the middleware's Cache returns the tags for URLs:
 //
 //	tags, err := pages.URLTags("/products/42")
 //	...
 //	err = box.InvalidateTags(ctx, tx, "pages", tags...)
 //
-// Rows are delivered in the order in which they were written, so write those of pages after those
-// of what the pages are made of.
+// Rows are delivered in the order in which they were written, so write the invalidations of pages
+// after those of the values that the pages are made of.
 //
 // # The relay
 //
-// Run is the relay of a process. Of all processes that run one, one works at a time: the one that
-// has the lock named after the table (package sqllock, in Options.LockTable of the same database).
-// It reads the table in the order of ids, delivers, and removes what is delivered. If it dies,
-// another one takes over when its lease is over; if it ends in order, within a second. Two that
-// work at once, because one of them was stopped and goes on, deliver some rows twice.
+// Run is the relay of a process. Of all processes that run a relay, only one works at a time: the
+// process that has the lock named after the table (package sqllock, in Options.LockTable of the
+// same database). It reads the table in the order of ids, delivers the rows, and removes delivered
+// rows. If this process dies, another one takes over when the lease of the lock is over. If its Run
+// ends normally, another process takes over within a second. If two relays work at once, because
+// one of them was stopped and goes on, some rows are delivered twice.
 //
-// It looks each Options.Poll, at once when Wake is called in its process, and with Options.Listen
-// when a transaction with invalidations is committed anywhere. PostgreSQL commits transactions with
-// notifications one after the other; where that is too slow, leave Options.Listen out and have the
-// relay poll.
+// The relay reads the table every Options.Poll. It also reads at once when Wake is called in its
+// process, and, with Options.Listen, when a transaction with invalidations is committed in any
+// process. PostgreSQL commits transactions with notifications one after another. If that is too
+// slow, don't set Options.Listen: the relay then polls.
 //
-// A row that can never be delivered is kept out of the others' way: the reason is put into its
-// column refused, and a line is logged. To have it tried once more, set the column to NULL; to give
-// it up, delete the row.
+// A row that can never be delivered doesn't block the others: the reason is written to its column
+// refused, and a line is logged. To try the row once more, set the column to NULL. To give up,
+// delete the row.
 //
 // # The table
 //
-// Schema has the statements; no other code of this package changes the schema. Rows can be written
-// by anything, also by a trigger of the database, so that changes by hand are not forgotten:
+// Schema returns the statements that create the tables. No other code of this package changes the
+// schema. Any program can write rows, and so can a trigger of the database, so that manual changes
+// are not forgotten:
 //
 //	INSERT INTO cacheguard_outbox (kind, cache, name) VALUES ('key', 'product', NEW.id)
 //
-// The kinds are key and stale-key, tag and stale-tag, and all, for which name is empty. A name that
-// isn't UTF-8 without zero bytes, or begins with \x, is written as \x and hexadecimal digits.
+// The kinds are key and stale-key, tag and stale-tag, and all. For all, name is empty. A name that
+// is not valid UTF-8, contains a zero byte or begins with \x is written as \x and hexadecimal
+// digits.
 //
-// A relay needs SELECT, UPDATE and DELETE on the table, a writer INSERT, and both of them the
-// rights that sqllock names. The table should stay small, for rows are removed as soon as they are
-// delivered; let autovacuum run. [Box.Backlog] is for a gauge.
+// A relay needs SELECT, UPDATE and DELETE on the table, a writer needs INSERT, and both need the
+// rights that sqllock names. The table should stay small, because rows are removed as soon as they
+// are delivered. Leave autovacuum on. Use [Box.Backlog] for a gauge.
 package outbox

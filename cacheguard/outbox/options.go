@@ -19,40 +19,42 @@ const (
 	minPoll = time.Millisecond
 )
 
-// Options configures a Box. Dialect is required; the zero value of another field means its default.
+// Options configures a [Box]. Dialect is required. For the other fields the zero value means the
+// default.
 type Options struct {
-	// Dialect is the database. PostgreSQL 10 or later, SQLite 3.38 or later.
+	// Dialect is the kind of database: PostgreSQL 10 or later, or SQLite 3.38 or later.
 	Dialect sqllock.Dialect
 
-	// Table has the invalidations that are to be delivered. Default "cacheguard_outbox". It
-	// consists of letters, digits and underscores, and may have a schema in front, with a dot
-	// between.
+	// Table is the name of the table of invalidations that wait for delivery. Default
+	// "cacheguard_outbox". The name consists of letters, digits and underscores. It may have a
+	// schema in front, followed by a dot.
 	Table string
 
-	// LockTable has the lock of the relays, among locks of other purposes if there are any. Default
-	// "cacheguard_locks".
+	// LockTable is the name of the table with the relays' lock. The table may also have locks for
+	// other purposes. Default "cacheguard_locks".
 	LockTable string
 
-	// Lease is how long after the death of the process that relays another one takes over. Default
+	// Lease is how long after the death of the relaying process another process takes over. Default
 	// 5 s, at least 10 ms.
 	Lease time.Duration
 
-	// Poll is how long the relay waits at most before it looks into the table again. Default 250
-	// ms, at least 1 ms.
+	// Poll is the longest time until the relay reads the table again. Default 250 ms, at least 1
+	// ms.
 	Poll time.Duration
 
-	// Listen has the relay be woken by NOTIFY, which each transaction with invalidations then sends
-	// when it is committed. Every process has to have it then. Default none: the relay polls.
-	// PostgreSQL only; sqllock's example has it for pgx.
+	// Listen makes NOTIFY wake the relay. Each transaction with invalidations then sends a
+	// notification when it is committed. If one process sets Listen, all processes have to set it.
+	// Default none: the relay polls. PostgreSQL only. The example of package sqllock has a Listen
+	// for pgx.
 	Listen sqllock.Listen
 
-	// Logger gets a line when invalidations can't be delivered, when they can be again, and for
-	// each row that never can be. Default slog.Default().
+	// Logger gets a line when invalidations can't be delivered, when they can be delivered again,
+	// and for each row that can never be delivered. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// validate returns the options with their defaults, and all that is wrong with them but for what
-// sqllock says.
+// validate returns the options with their defaults set, and everything that is wrong with them,
+// except what sqllock checks.
 func (o Options) validate() (Options, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("outbox: Options."+format, args...)) }

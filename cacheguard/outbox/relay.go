@@ -16,9 +16,9 @@ import (
 const (
 	batch = 500 // rows that are read, delivered and removed together
 
-	standbyPoll = time.Second // of those who wait for the relay to end
+	standbyPoll = time.Second // how often a process that waits to take over asks for the lock
 
-	firstPause = 20 * time.Millisecond // after a failure
+	firstPause = 20 * time.Millisecond // the pause after a first failure
 	mostPause  = 500 * time.Millisecond
 )
 
@@ -30,18 +30,18 @@ var (
 		Means: "what other processes commit is delivered after Options.Poll at the latest"}
 )
 
-// Wake has the relay of this process look into the table at once, if it is the one that works. Call
-// it after the commit.
+// Wake makes the relay of this process read the table at once, if it is the relay that works. Call
+// Wake after the commit.
 func (b *Box) Wake() {
 	select {
 	case b.woken <- struct{}{}:
-	default: // it will look anyway
+	default: // the relay is woken already
 	}
 }
 
-// Committed is Wake, and returns a token for what is committed, so that a reader who brings it gets
-// nothing that was loaded before the commit, whether or not the relay has delivered: see
-// cacheguard.Committed, which takes the same caches and returns the same.
+// Committed does what [Box.Wake] does, and also returns a token for what is committed. A read with
+// this token gets nothing that was loaded before the commit, whether or not the relay has delivered
+// the invalidation. The caches and the results are those of [cacheguard.Committed].
 func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token, error) {
 	b.Wake()
 	t, err := cacheguard.Committed(ctx, b.store, caches...)
@@ -51,8 +51,8 @@ func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token
 	return t, err
 }
 
-// Run delivers what is committed until ctx ends, whenever no other process does. It returns nil.
-// What it can't do now, because the database or the store can't be reached, it tries again.
+// Run delivers committed invalidations until ctx ends, whenever no other process does so. It
+// returns nil when ctx has ended. If the database or the store can't be reached, Run tries again.
 func (b *Box) Run(ctx context.Context) error {
 	locks, err := b.newLocks(b.opts.Lease, 0)
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *Box) Run(ctx context.Context) error {
 			continue
 		}
 		state.work(ctx, held)
-		_ = held.Unlock(context.WithoutCancel(ctx)) // or it ends by itself
+		_ = held.Unlock(context.WithoutCancel(ctx)) // if this fails, the lock expires by itself
 		if state.since != (time.Time{}) {
 			wait(ctx, 2*standbyPoll) // perhaps another process can reach the store
 		}
@@ -83,15 +83,16 @@ func (b *Box) Run(ctx context.Context) error {
 	return nil
 }
 
-// relay is what Run knows.
+// relay is the state of Run.
 type relay struct {
 	b      *Box
-	caches map[string]*cacheguard.Cache[[]byte] // by their names
-	since  time.Time                            // nothing can be delivered
+	caches map[string]*cacheguard.Cache[[]byte] // by name
+	since  time.Time                            // since when nothing can be delivered; zero: it can
 	pause  time.Duration                        // after the last failure
 }
 
-// work delivers as long as it has the lock and is of use.
+// work delivers invalidations as long as it has the lock. It also ends if deliveries have failed
+// for longer than a lease.
 func (r *relay) work(ctx context.Context, held lock.Lock) {
 	ctx, cancel := lock.Context(ctx, held)
 	defer cancel()
@@ -113,7 +114,7 @@ func (r *relay) work(ctx context.Context, held lock.Lock) {
 	}
 }
 
-// failed says so, once, and has some time pass.
+// failed logs the first error of a series, and pauses.
 func (r *relay) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -133,8 +134,8 @@ func (r *relay) succeeded() {
 	}
 }
 
-// round delivers the oldest invalidations and returns how many they were. What was delivered before
-// something failed is removed all the same.
+// round delivers the oldest invalidations and returns how many rows it has read. If something
+// fails, the rows that were delivered before are removed all the same.
 func (r *relay) round(ctx context.Context) (n int, err error) {
 	rows, err := r.b.read(ctx)
 	if err != nil {
@@ -151,7 +152,7 @@ func (r *relay) round(ctx context.Context) (n int, err error) {
 	return len(rows), errors.Join(err, r.b.remove(ctx, rows[:done]))
 }
 
-// alike returns how many rows from the first one on are of one kind and one cache.
+// alike returns how many of the first rows have the same kind and the same cache.
 func alike(rows []row) int {
 	n := 1
 	for n < len(rows) && rows[n].kind == rows[0].kind && rows[n].cache == rows[0].cache {
@@ -160,7 +161,7 @@ func alike(rows []row) int {
 	return n
 }
 
-// deliver tells the store of rows that are alike.
+// deliver sends the store the invalidations of rows that are alike.
 func (r *relay) deliver(ctx context.Context, rows []row) error {
 	cache, err := r.cache(rows[0].cache)
 	if err != nil {
@@ -188,7 +189,8 @@ func (r *relay) deliver(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// mostCaches are remembered, lest names that are made up fill the memory.
+// mostCaches is how many caches are remembered at most, so that made-up names can't fill the
+// memory.
 const mostCaches = 1000
 
 func (r *relay) cache(name string) (*cacheguard.Cache[[]byte], error) {
@@ -216,7 +218,7 @@ func (r *relay) forget() {
 	r.caches = nil
 }
 
-// rest waits until there may be something to do.
+// rest waits until there may be rows to deliver.
 func (b *Box) rest(ctx context.Context) {
 	timer := time.NewTimer(b.opts.Poll)
 	defer timer.Stop()
@@ -227,7 +229,7 @@ func (b *Box) rest(ctx context.Context) {
 	}
 }
 
-// wait has some time pass, unless ctx ends.
+// wait pauses for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -244,8 +246,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// listen has the relay be woken by what other processes commit. While notifications don't arrive it
-// polls.
+// listen wakes the relay when other processes commit invalidations. While notifications don't
+// arrive, the relay polls.
 func (b *Box) listen(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -256,7 +258,7 @@ func (b *Box) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if pause == firstPause { // once for each break
+		if pause == firstPause { // log once for each break
 			pollsLine.Log(ctx, b.opts.Logger, "channel", b.opts.Table, "error", err)
 		}
 		wait(ctx, pause/2+rand.N(pause/2))

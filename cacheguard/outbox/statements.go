@@ -12,7 +12,7 @@ var embedded embed.FS
 
 var files = sqltable.Files{FS: embedded, Name: defaultTable}
 
-// statements are what is said to a database: the files of this package, for a certain table.
+// statements are the SQL statements of this package's files, for a certain table.
 type statements struct {
 	schema  string
 	write   string

@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// row is an invalidation that is to be delivered.
+// row is an invalidation that waits for delivery.
 type row struct {
 	id    int64
 	kind  kind
@@ -21,8 +21,8 @@ type row struct {
 	name  string
 }
 
-// read returns the oldest rows that can be delivered, batch at most. What never can be is kept and
-// said.
+// read returns the oldest rows that can be delivered, batch at most. Rows that can never be
+// delivered are kept and reported.
 func (b *Box) read(ctx context.Context) (rows []row, err error) {
 	found, err := b.db.QueryContext(ctx, b.sql.read, batch)
 	if err != nil {
@@ -51,7 +51,8 @@ func (b *Box) read(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// decode puts the names in place of their texts, and returns why nobody can deliver the row.
+// decode replaces the texts of the names by the names, and returns why the row can never be
+// delivered, if it can't.
 func (r *row) decode() (err error) {
 	if r.cache, err = nameOf(r.cache); err != nil {
 		return err
@@ -62,11 +63,11 @@ func (r *row) decode() (err error) {
 	return errors.Join(wrongCache(r.cache), wrong(r.kind, r.name))
 }
 
-// refusedLine has no error, which would name keys: it is in the row.
+// refusedLine doesn't contain the error, because that would name keys. The error is in the row.
 var refusedLine = report.Line{Level: slog.LevelError, Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
 	Means: "what it should have removed is served until its TTL is over; the row's column refused says why"}
 
-// refuse keeps a row out of the others' way.
+// refuse marks a row as refused, so that it doesn't block the others.
 func (b *Box) refuse(ctx context.Context, id int64, why error) error {
 	if _, err := b.db.ExecContext(ctx, b.sql.refuse, id, why.Error()); err != nil {
 		return err
@@ -75,8 +76,8 @@ func (b *Box) refuse(ctx context.Context, id int64, why error) error {
 	return nil
 }
 
-// remove removes rows that were delivered. It is done although ctx ends: they would be delivered
-// again.
+// remove removes rows that were delivered. It does so even if ctx has ended, because the rows would
+// be delivered again otherwise.
 func (b *Box) remove(ctx context.Context, rows []row) error {
 	if len(rows) == 0 {
 		return nil
@@ -95,8 +96,8 @@ func (b *Box) remove(ctx context.Context, rows []row) error {
 	return err
 }
 
-// Flush waits until what is committed now has been delivered, by whichever process relays. It
-// returns the error of ctx, or of the database.
+// Flush waits until all invalidations committed so far have been delivered, by any process. It
+// returns the error of ctx or of the database.
 func (b *Box) Flush(ctx context.Context) error {
 	b.Wake()
 	var last int64
@@ -117,15 +118,15 @@ func (b *Box) Flush(ctx context.Context) error {
 
 const flushPause = time.Millisecond
 
-// Backlog is what waits for delivery.
+// Backlog says how many invalidations wait for delivery.
 type Backlog struct {
-	Rows    int64         // to be delivered
-	Oldest  time.Duration // since that was written, by the database's clock
-	Refused int64         // never to be delivered; see the table's column refused
+	Rows    int64         // number of rows to be delivered
+	Oldest  time.Duration // age of the oldest of these rows, by the database's clock
+	Refused int64         // number of rows that can never be delivered; see the table's column refused
 }
 
-// Backlog counts what waits for delivery. It reads the whole table, which is small unless something
-// is wrong.
+// Backlog counts the invalidations that wait for delivery. It reads the whole table, which is small
+// unless something is wrong.
 func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
 	var found Backlog
 	var oldest int64
@@ -137,7 +138,7 @@ func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
 	return found, nil
 }
 
-// explained adds to an error what its reader may want to do about it.
+// explained adds to an error what its reader can do about it.
 func (b *Box) explained(err error) error {
 	var said interface{ SQLState() string }
 	missing := strings.Contains(err.Error(), "no such table")

@@ -13,13 +13,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Tx is a transaction of the program: *sql.Tx, or what Pgx makes of one of pgx. With a *sql.DB the
-// invalidation is a transaction of its own.
+// Tx is a transaction of the program: a *sql.Tx, or the result of [Pgx] for a transaction of pgx.
+// If Tx is a *sql.DB, the invalidation is a transaction of its own.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Pgx has a transaction of pgx, or whatever has an Exec like it, be a Tx.
+// Pgx makes a [Tx] of a transaction of pgx, or of any other value that has an Exec like it.
 func Pgx[Tag any](tx interface {
 	Exec(ctx context.Context, query string, args ...any) (Tag, error)
 }) Tx {
@@ -35,7 +35,7 @@ func (exec pgxTx) ExecContext(ctx context.Context, query string, args ...any) (s
 	return nil, exec(ctx, query, args...)
 }
 
-// kind says what is to be done, in the words of the table.
+// kind says what to do, in the words of the table.
 type kind string
 
 const (
@@ -46,38 +46,39 @@ const (
 	ofAll      kind = "all"
 )
 
-// Invalidate is Cache.Invalidate for the cache of that name, when the transaction is committed. It
-// is one statement, whatever the number of keys. An error that comes from the database is the
-// transaction's, too: roll back.
+// Invalidate has the effect of Cache.Invalidate for the cache with that name once the transaction
+// is committed. It is one statement, whatever the number of keys. If the error comes from the
+// database, the transaction has failed too: roll it back.
 func (b *Box) Invalidate(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofKey, cache, keys)
 }
 
-// MarkStale is Cache.MarkStale for the cache of that name, when the transaction is committed.
-// Otherwise it is like Invalidate.
+// MarkStale has the effect of Cache.MarkStale for the cache with that name once the transaction is
+// committed. Otherwise it is like [Box.Invalidate].
 func (b *Box) MarkStale(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofStaleKey, cache, keys)
 }
 
-// InvalidateTags is Cache.InvalidateTags for the cache of that name, when the transaction is
-// committed. Otherwise it is like Invalidate.
+// InvalidateTags has the effect of Cache.InvalidateTags for the cache with that name once the
+// transaction is committed. Otherwise it is like [Box.Invalidate].
 func (b *Box) InvalidateTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofTag, cache, tags)
 }
 
-// MarkStaleTags is Cache.MarkStaleTags for the cache of that name, when the transaction is
-// committed. Otherwise it is like Invalidate.
+// MarkStaleTags has the effect of Cache.MarkStaleTags for the cache with that name once the
+// transaction is committed. Otherwise it is like [Box.Invalidate].
 func (b *Box) MarkStaleTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofStaleTag, cache, tags)
 }
 
-// InvalidateAll is Cache.InvalidateAll for the cache of that name, when the transaction is
-// committed. Otherwise it is like Invalidate.
+// InvalidateAll has the effect of Cache.InvalidateAll for the cache with that name once the
+// transaction is committed. Otherwise it is like [Box.Invalidate].
 func (b *Box) InvalidateAll(ctx context.Context, tx Tx, cache string) error {
 	return b.write(ctx, tx, ofAll, cache, []string{""})
 }
 
-// write refuses what a relay would have to refuse, as long as somebody is there who can be told.
+// write writes the rows. It refuses what a relay would have to refuse, because here the caller can
+// still be told.
 func (b *Box) write(ctx context.Context, tx Tx, k kind, cache string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -109,10 +110,10 @@ func (b *Box) write(ctx context.Context, tx Tx, k kind, cache string, names []st
 	return nil
 }
 
-// maxCache is how many bytes the name of a cache has at most.
+// maxCache is the maximum length of a cache's name in bytes.
 const maxCache = 128
 
-// wrongCache returns why no cache can have the name, as cacheguard.New does.
+// wrongCache returns why no cache can have the name. The rules are those of cacheguard.New.
 func wrongCache(name string) error {
 	switch {
 	case name == "":
@@ -140,10 +141,10 @@ func wrong(k kind, name string) error {
 	return fmt.Errorf("the kind %q is none of key, stale-key, tag, stale-tag and all", k)
 }
 
-// inHex begins the text of a name that can't be one itself.
+// inHex is the start of the text of a name that can't be stored as it is.
 const inHex = `\x`
 
-// textOf is how a name stands in the table.
+// textOf returns the text that stores a name in the table.
 func textOf(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsRune(name, 0) && !strings.HasPrefix(name, inHex) {
 		return name
@@ -151,7 +152,7 @@ func textOf(name string) string {
 	return inHex + hex.EncodeToString([]byte(name))
 }
 
-// nameOf is what textOf has made a text of.
+// nameOf returns the name for a text that textOf has made.
 func nameOf(text string) (string, error) {
 	digits, encoded := strings.CutPrefix(text, inHex)
 	if !encoded {

@@ -15,13 +15,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// child is a process that a case has started: this test binary, started once more.
+// child is a process that a case has started: a second run of this test binary.
 type child struct {
 	e      *env
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	out    *json.Encoder
-	stderr bytes.Buffer // to be read when gone is closed
+	stderr bytes.Buffer // read it only after gone is closed
 	gone   chan struct{}
 	orders int
 
@@ -30,7 +30,7 @@ type child struct {
 	more    chan struct{} // closed when there are more reports
 }
 
-// start starts a process that has a locker of its own.
+// start starts a process with a locker of its own.
 func (e *env) start() *child {
 	e.Helper()
 	switch {
@@ -47,7 +47,7 @@ func (e *env) start() *child {
 	}
 	p := &child{e: e, cmd: exec.Command(program), gone: make(chan struct{}), more: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), processEnv+"="+e.fleet.Process,
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50") // the race detector has each process sleep for a second at its end
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50") // by default the race detector makes each process sleep for a second at its end
 	p.cmd.Stderr = &p.stderr
 	setGroup(p.cmd)
 	stdin, err := p.cmd.StdinPipe()
@@ -68,13 +68,13 @@ func (e *env) start() *child {
 	return p
 }
 
-// listen keeps reports until the process is gone.
+// listen records the process' reports until the process is gone.
 func (p *child) listen(stdout io.Reader) {
 	defer close(p.gone)
 	for in := json.NewDecoder(stdout); ; {
 		var r report
 		if err := in.Decode(&r); err != nil {
-			_ = p.cmd.Process.Kill() // it may have said something else
+			_ = p.cmd.Process.Kill() // the process may have written something other than a report
 			_ = p.cmd.Wait()
 			p.add(report{Kind: reportGone})
 			return
@@ -95,7 +95,7 @@ func (p *child) add(r report) {
 // await returns the first report that matches, as soon as there is one.
 func (p *child) await(what string, match func(report) bool) report {
 	p.e.Helper()
-	timeout := time.NewTimer(2 * p.e.limit) // a process is slow to start
+	timeout := time.NewTimer(2 * p.e.limit) // a process takes time to start
 	defer timeout.Stop()
 	for next := 0; ; {
 		p.mu.Lock()
@@ -129,20 +129,20 @@ func (p *child) do(o order) int {
 	return o.ID
 }
 
-// done is what the process says about an order when it has carried it out.
+// done waits until the process has carried out an order, and returns its report.
 func (p *child) done(id int) report {
 	p.e.Helper()
 	return p.await("an order is carried out", func(r report) bool { return r.ID == id && r.Kind == reportDone })
 }
 
-// lock has the process acquire, and returns the number of its hold and the token.
+// lock makes the process acquire a lock, and returns the number of its hold and the token.
 func (p *child) lock(name string) (hold int, token int64) {
 	p.e.Helper()
 	hold = p.do(order{Do: doLock, Name: name, Wait: p.e.limit})
 	return hold, p.acquired(hold)
 }
 
-// acquired is the token of a Lock that was ordered.
+// acquired returns the token of a Lock that was ordered.
 func (p *child) acquired(hold int) int64 {
 	p.e.Helper()
 	r := p.done(hold)
@@ -155,7 +155,7 @@ func (p *child) acquired(hold int) int64 {
 	return r.Token
 }
 
-// holds has the process say that it has the lock.
+// holds checks that the process says that it has the lock.
 func (p *child) holds(hold int) {
 	p.e.Helper()
 	switch r := p.done(p.do(order{Do: doErr, Hold: hold})); {
@@ -166,7 +166,7 @@ func (p *child) holds(hold int) {
 	}
 }
 
-// unlock has the process unlock what it holds.
+// unlock makes the process unlock one of its holds.
 func (p *child) unlock(hold int) {
 	p.e.Helper()
 	if r := p.done(p.do(order{Do: doUnlock, Hold: hold})); r.Err != "" {
@@ -174,13 +174,13 @@ func (p *child) unlock(hold int) {
 	}
 }
 
-// kill ends the process as a crash does, and returns when it is gone.
+// kill ends the process like a crash, and returns when it is gone.
 func (p *child) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.gone
 }
 
-// stand has the process stand still, where that keeps nobody from the system.
+// stand stops the process at a point where that doesn't block the other users of the system.
 func (p *child) stand() {
 	for range 100 {
 		if err := stop(p.cmd.Process); err != nil {
@@ -194,7 +194,7 @@ func (p *child) stand() {
 	p.e.unlucky("wherever a process is stopped, nobody else can write")
 }
 
-// mayWrite says whether the system lets the third process write.
+// mayWrite reports whether the system lets the third process write.
 func (e *env) mayWrite() bool {
 	ctx, cancel := context.WithTimeout(e.ctx, e.fleet.Lease/4)
 	defer cancel()
@@ -206,7 +206,7 @@ func (e *env) mayWrite() bool {
 	return true
 }
 
-// end has the process end by itself.
+// end makes the process end by itself.
 func (p *child) end() {
 	resume(p.cmd.Process)
 	_ = p.stdin.Close()

@@ -13,7 +13,7 @@ var closeCases = []spec{
 	{"close: in the middle of everything", closes, closeTogether},
 }
 
-// shut closes Lockers[0] and returns when that is done.
+// shut closes Lockers[0] and returns when Close has returned.
 func (e *env) shut() {
 	e.Helper()
 	var end func() error
@@ -72,12 +72,12 @@ func closeEnds(e *env) {
 			}
 		}
 	}
-	e.shut() // once more
+	e.shut() // a second Close
 	e.saysLost(held)
 }
 
-// closeOthers: what a closed locker had is free when its lease is over, and what others have stays
-// theirs.
+// closeOthers: the locks of a closed locker are free when its lease is over, and the locks of other
+// lockers stay held.
 func closeOthers(e *env) {
 	e.canClose()
 	taken := e.lock(e.b, e.name())
@@ -88,13 +88,13 @@ func closeOthers(e *env) {
 	gone.waits(taken)
 	next.waits(held)
 	e.shut()
-	got := next.got() // without an Unlock by who had it
+	got := next.got() // without an Unlock by the previous holder
 	e.saysLost(held)
 	e.refused(e.b, got)
 	e.refused(e.c, taken)
 	e.unlock(got)
 	e.unlock(taken)
-	e.unlock(e.lock(e.c, taken.Name())) // who waited for it is no ghost
+	e.unlock(e.lock(e.c, taken.Name())) // the call that waited for it has left no ghost
 }
 
 func closeTogether(e *env) {

@@ -52,7 +52,7 @@ func processKillHolder(e *env) {
 	seen := larger{e: e}
 	seen.next(token)
 	first, second := e.wait(e.b, name), e.wait(e.c, name)
-	e.pass(e.fleet.Lease / 2) // it is renewed once or twice
+	e.pass(e.fleet.Lease / 2) // the lock is renewed once or twice
 	began := time.Now()
 	p.kill()
 	first, second = e.first(first, second)
@@ -72,7 +72,7 @@ func processKillWaiter(e *env) {
 	p, name := e.start(), e.name()
 	held := e.lock(e.a, name)
 	p.do(order{Do: doLock, Name: name, Wait: e.limit})
-	e.pass(e.fleet.Lease/2 + e.fleet.Poll) // it waits
+	e.pass(e.fleet.Lease/2 + e.fleet.Poll) // the process waits for the lock
 	w := e.wait(e.b, name)
 	e.pass(e.fleet.Lease / 10)
 	p.kill()
@@ -87,9 +87,9 @@ func processKillWaiter(e *env) {
 	e.unlock(next)
 }
 
-// processStop: a process stands still for longer than its lease. When it goes on, the first thing
-// that it asks is whether it still has the lock: it must know by then that it hasn't, although it
-// has had no time to hear of it.
+// processStop: a process stands still for longer than its lease. When it goes on, it first asks
+// whether it still has the lock. At that point it must know that it doesn't, although it has had no
+// time to learn of that.
 func processStop(e *env) {
 	p, name := e.start(), e.name()
 	hold, token := p.lock(name)
@@ -112,7 +112,7 @@ func processStop(e *env) {
 	if r := p.done(p.do(order{Do: doUnlock, Hold: hold})); !r.is(lock.ErrLost) {
 		e.Errorf("Unlock of a holder that stood still: %q; want ErrLost", r.Err)
 	}
-	e.pass(e.fleet.Lease / 2) // for what comes late to do harm
+	e.pass(e.fleet.Lease / 2) // late requests could do harm now
 	e.refused(e.c, next)
 	e.unlock(next)
 }

@@ -2,7 +2,7 @@ package locktest
 
 import "sync"
 
-// crew is goroutines that end, and if they don't that is a failure.
+// crew is a group of goroutines that have to end. If they don't, the case fails.
 type crew struct {
 	e   *env
 	all sync.WaitGroup
@@ -12,7 +12,7 @@ func (e *env) crew() *crew { return &crew{e: e} }
 
 func (c *crew) do(work func()) { c.all.Go(work) }
 
-// over is closed when all are done.
+// over returns a channel that is closed when all goroutines have ended.
 func (c *crew) over() <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
@@ -22,7 +22,8 @@ func (c *crew) over() <-chan struct{} {
 	return over
 }
 
-// end waits until all are done. Each of them may have had to wait for what must happen.
+// end waits until all goroutines have ended. Each of them may have had to wait for an event that
+// must happen.
 func (c *crew) end() {
 	c.e.Helper()
 	c.e.happensWithin(3*c.e.limit, "those who acquire and unlock at once are done", c.over())

@@ -14,7 +14,7 @@ var cutCases = []spec{
 	{"cut: one who waits stays", trouble, cutWaiter},
 }
 
-// cut cuts Lockers[0] off until heal, which is called at the end, too.
+// cut cuts Lockers[0] off until heal is called. heal is also called at the end of the case.
 func (e *env) cut() (heal func()) {
 	e.Helper()
 	if e.fleet.Cut == nil {
@@ -57,7 +57,7 @@ func cutHolder(e *env) {
 	began := time.Now()
 	heal := e.cut()
 	e.happens("the lock of one who is cut off is had by the next", w.over)
-	known := held.Err() // before anything else
+	known := held.Err() // read this before anything else
 	next := w.got()
 	took := w.at.Sub(began)
 	if !errors.Is(known, lock.ErrLost) {
@@ -69,7 +69,7 @@ func cutHolder(e *env) {
 	heal()
 	e.recovers()
 	e.saysLost(held)
-	e.pass(e.fleet.Lease * 3 / 2) // for what comes late to do harm
+	e.pass(e.fleet.Lease * 3 / 2) // late requests could do harm now
 	e.refused(e.c, next)
 	e.refused(e.a, next)
 	e.unlock(next)
@@ -108,12 +108,12 @@ func cutUnlock(e *env) {
 	if err := held.Err(); err == nil {
 		e.Errorf("Err is nil after Unlock")
 	}
-	e.unlock(e.lock(e.b, held.Name())) // when its lease is over
+	e.unlock(e.lock(e.b, held.Name())) // has to wait until the lease is over
 	heal()
 	e.recovers()
 }
 
-// cutWaiter: the holder unlocks while one who waits is cut off. Nobody tells it then.
+// cutWaiter: the holder unlocks while a waiting call is cut off, so no message reaches that call.
 func cutWaiter(e *env) {
 	held := e.lock(e.b, e.name())
 	w := e.wait(e.a, held.Name())
@@ -124,7 +124,7 @@ func cutWaiter(e *env) {
 	e.unlock(held)
 	e.pass(e.fleet.Lease / 5)
 	heal()
-	if cut := time.Since(began); cut > e.fleet.Lease*3/5 { // then it may give up
+	if cut := time.Since(began); cut > e.fleet.Lease*3/5 { // after a long cut the waiting call may give up
 		e.unlucky("the machine took %v for a short cut", cut)
 	}
 	got := w.got()

@@ -10,24 +10,24 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// patience is for what must happen.
+// patience is the time limit for events that must happen.
 var patience = 20 * time.Second
 
-// env is what a case works with: three lockers, and names that nobody else uses.
+// env is the environment of a case: three lockers, and names that nobody else uses.
 type env struct {
 	TB
 	fleet   Fleet
 	rule    string
 	ctx     context.Context // ends with the case
 	a, b, c lock.Locker
-	limit   time.Duration // for what must happen
-	prompt  time.Duration // for what happens at once unless the machine is slow
+	limit   time.Duration // for events that must happen
+	prompt  time.Duration // for events that happen at once unless the machine is slow
 	waiters []*waiter
 	ended   []func()
 }
 
-// badLuck ends an attempt, as a panic: something happened that is allowed, but after which the case
-// shows nothing.
+// badLuck ends an attempt, as a panic: something allowed has happened, but the case proves nothing
+// after it.
 type badLuck struct{ reason string }
 
 func newEnv(t TB, f Fleet, rule string) *env {
@@ -43,24 +43,24 @@ func newEnv(t TB, f Fleet, rule string) *env {
 	return e
 }
 
-// Errorf names the rule with the failure.
+// Errorf adds the rule to the failure.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
 	e.TB.Errorf(format+"\n\tprotects: "+e.rule, args...)
 }
 
-// Fatalf names the rule with the failure.
+// Fatalf adds the rule to the failure.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	e.TB.Fatalf(format+"\n\tprotects: "+e.rule, args...)
 }
 
-// unlucky has the case begin again. It is called on the case's own goroutine.
+// unlucky makes the case begin again. Call it only on the case's own goroutine.
 func (e *env) unlucky(format string, args ...any) {
 	panic(badLuck{fmt.Sprintf(format, args...)})
 }
 
-// luckily does a part of a case that may begin again by itself.
+// luckily runs a part of a case, and repeats only this part if it has bad luck.
 func (e *env) luckily(part func()) {
 	e.Helper()
 	for n := 1; ; n++ {
@@ -76,7 +76,7 @@ func (e *env) luckily(part func()) {
 	}
 }
 
-// unlucky does what may have bad luck, and returns which.
+// unlucky runs do and returns its bad luck, or nil.
 func unlucky(do func()) (luck *badLuck) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -91,7 +91,8 @@ func unlucky(do func()) (luck *badLuck) {
 	return nil
 }
 
-// atEnd has do called when the case is over; what was said last is done first.
+// atEnd registers a function to be called when the case is over. The functions run in reverse
+// order.
 func (e *env) atEnd(do func()) { e.ended = append(e.ended, do) }
 
 func (e *env) close() {
@@ -106,25 +107,25 @@ func (e *env) close() {
 	}
 }
 
-// name draws a name.
+// name returns a random name.
 func (e *env) name() string { return "locktest-" + rand.Text() }
 
-// bounded is a context for what must happen.
+// bounded returns a context with the time limit of events that must happen.
 func (e *env) bounded() context.Context {
 	ctx, cancel := context.WithTimeout(e.ctx, e.limit)
 	e.atEnd(cancel)
 	return ctx
 }
 
-// pass lets d pass. Nothing is no timer: several that are due at once trip the race detector in a
-// bubble (Go issue 78156).
+// pass waits for d. It makes no timer for 0, because several timers that are due at once trigger
+// the race detector in a bubble (Go issue 78156).
 func (e *env) pass(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
 	}
 }
 
-// happens waits for what must happen.
+// happens waits for an event that must happen.
 func (e *env) happens(what string, c <-chan struct{}) {
 	e.Helper()
 	e.happensWithin(e.limit, what, c)
@@ -141,20 +142,20 @@ func (e *env) happensWithin(limit time.Duration, what string, c <-chan struct{})
 	}
 }
 
-// soon has the case begin again if something took long that may, but not each time.
+// soon makes the case begin again if something took too long. That is allowed, but not every time.
 func (e *env) soon(what string, took, most time.Duration) {
 	if took > most {
 		e.unlucky("%s after %v; want it within %v", what, took, most)
 	}
 }
 
-// keep unlocks a lock when the case is over, should it still be held.
+// keep unlocks a lock when the case is over, in case it is still held.
 func (e *env) keep(held lock.Lock) lock.Lock {
 	e.atEnd(func() { giveBack(held, e.limit) })
 	return held
 }
 
-// giveBack unlocks what is of no interest any more.
+// giveBack unlocks a lock that the case no longer needs, and ignores errors.
 func giveBack(held lock.Lock, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -167,7 +168,7 @@ func (e *env) lock(l lock.Locker, name string) lock.Lock {
 	return e.lockIn(e.ctx, l, name)
 }
 
-// lockIn is lock with a context.
+// lockIn is lock with a given context.
 func (e *env) lockIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
 	e.Helper()
 	return e.asked(ctx, l.Lock, name).lock()
@@ -179,13 +180,13 @@ func (e *env) try(l lock.Locker, name string) lock.Lock {
 	return e.tryIn(e.ctx, l, name)
 }
 
-// tryIn is try with a context.
+// tryIn is try with a given context.
 func (e *env) tryIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
 	e.Helper()
 	return e.asked(ctx, l.TryLock, name).lock()
 }
 
-// isHeld is for locks that are held unless the system is in trouble.
+// isHeld checks that locks are held. A lock that was lost is bad luck.
 func (e *env) isHeld(locks ...lock.Lock) {
 	e.Helper()
 	for _, held := range locks {
@@ -198,7 +199,7 @@ func (e *env) isHeld(locks ...lock.Lock) {
 	}
 }
 
-// isLost looks at a lock of which is known that it was lost.
+// isLost checks a lock that is known to be lost.
 func (e *env) isLost(held lock.Lock) {
 	e.Helper()
 	e.happens("Lost is closed", held.Lost())
@@ -207,8 +208,8 @@ func (e *env) isLost(held lock.Lock) {
 	}
 }
 
-// unlocked is the answer of Unlock, and whether that came only when the context ended. It must come
-// then.
+// unlocked returns the result of Unlock, and whether Unlock returned only when its context ended.
+// It must return then.
 func (e *env) unlocked(ctx context.Context, held lock.Lock) (err error, late bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(ctx, e.limit)
@@ -220,7 +221,7 @@ func (e *env) unlocked(ctx context.Context, held lock.Lock) (err error, late boo
 	return err, time.Since(began) >= e.limit
 }
 
-// unlock gives back what is held.
+// unlock gives back a lock that is held.
 func (e *env) unlock(held lock.Lock) {
 	e.Helper()
 	switch err, late := e.unlocked(e.ctx, held); {
@@ -231,7 +232,7 @@ func (e *env) unlock(held lock.Lock) {
 	}
 }
 
-// saysLost unlocks what was lost.
+// saysLost unlocks a lock that was lost, and expects ErrLost.
 func (e *env) saysLost(held lock.Lock) {
 	e.Helper()
 	if err, _ := e.unlocked(e.ctx, held); !errors.Is(err, lock.ErrLost) {
@@ -239,13 +240,13 @@ func (e *env) saysLost(held lock.Lock) {
 	}
 }
 
-// refused has a locker see that another has the lock of a name, which held is.
+// refused checks that a locker can't acquire a name whose lock is held.
 func (e *env) refused(l lock.Locker, held lock.Lock) {
 	e.Helper()
 	e.refusedIn(e.ctx, l, held)
 }
 
-// refusedIn is refused with a context.
+// refusedIn is refused with a given context.
 func (e *env) refusedIn(ctx context.Context, l lock.Locker, held lock.Lock) {
 	e.Helper()
 	w := e.asked(ctx, l.TryLock, held.Name())

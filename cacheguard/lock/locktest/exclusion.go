@@ -17,16 +17,17 @@ var exclusionCases = []spec{
 	{"exclusion: many wait at once", exclusive, exclusionWaitAtOnce},
 }
 
-// guard is what a lock protects. It sees two holders at once, and that without a clock: who came in
-// earlier, is still in and has not lost its lock has held it all the time.
+// guard stands for the thing that a lock protects. It detects two holders at the same time, without
+// a clock: a holder that entered earlier, is still inside and has not lost its lock has held the
+// lock all the time.
 type guard struct {
 	fenced bool
 
 	mu      sync.Mutex // guards what follows
 	inside  map[lock.Lock]bool
 	entries int
-	last    int64 // token
-	lost    int   // how many said that they had lost it
+	last    int64 // the last token
+	lost    int   // how many holders had lost their lock when they entered
 	wrong   []string
 }
 
@@ -36,7 +37,7 @@ func (g *guard) enter(held lock.Lock) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.entries++
-	if held.Err() != nil { // as a machine may have it that stood still
+	if held.Err() != nil { // possible after the machine stood still
 		g.lost++
 		return
 	}
@@ -64,7 +65,7 @@ func (g *guard) entered() int {
 	return g.entries
 }
 
-// judge is called when everybody has left.
+// judge reports what went wrong. It is called when everybody has left.
 func (g *guard) judge(e *env) {
 	e.Helper()
 	for i, w := range g.wrong {
@@ -106,7 +107,7 @@ func exclusionContended(e *env) {
 	e.noneFailed(failed)
 }
 
-// noneFailed looks at the errors of enterOnce.
+// noneFailed checks the errors of enterOnce.
 func (e *env) noneFailed(failed <-chan error) {
 	e.Helper()
 	for err := range failed {
@@ -127,12 +128,12 @@ type entry int
 const (
 	entersByLock entry = iota
 	entersByTry
-	leavesEarly // while it waits, or as it gets the lock
+	leavesEarly // while it waits, or when it gets the lock
 	entries
 )
 
-// enterOnce acquires the lock in one of the ways, works, and gives it back. Being refused is no
-// error.
+// enterOnce acquires the lock in the given way, enters the guard, and gives the lock back. ErrHeld
+// from TryLock is no error.
 func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 	limit, step := e.limit, l.Lock
 	switch how {
@@ -154,7 +155,7 @@ func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 		return err
 	}
 	g.enter(held)
-	e.pass(time.Duration(rand.IntN(300)) * time.Microsecond) // for another to come in
+	e.pass(time.Duration(rand.IntN(300)) * time.Microsecond) // time for another holder to come in
 	g.leave(held)
 	ctx, cancel = context.WithTimeout(e.ctx, e.limit)
 	defer cancel()
@@ -172,7 +173,7 @@ func exclusionWaitAtOnce(e *env) {
 	e.atOnce(e.fleet.Lease/20, func(l lock.Locker) acquire { return l.Lock })
 }
 
-// atOnce has many acquire a lock in the same moment, none of whom gives it back.
+// atOnce lets many callers acquire a lock at the same moment. None of them gives it back.
 func (e *env) atOnce(limit time.Duration, step func(l lock.Locker) acquire) {
 	const askers = 15
 	for range 5 {

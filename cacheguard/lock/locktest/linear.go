@@ -19,21 +19,21 @@ var linearCases = []spec{
 	{"linearizable: replies are lost", linear, linearReplies},
 }
 
-// history is what callers have seen of the lock of one name.
+// history is what callers have observed of the lock of one name.
 type history struct {
-	sparse bool         // nobody waits, and few ask at once
+	sparse bool         // nobody waits, and few callers ask at once
 	lossy  bool         // replies are lost
-	left   atomic.Int64 // how many of them
+	left   atomic.Int64 // how many replies may still be lost
 	tick   atomic.Int64 // orders calls and returns, whatever the clock's resolution
 
 	mu       sync.Mutex // guards what follows
 	ops      []porcupine.Operation
-	refused  []interval // TryLocks that said ErrHeld
-	attempts []interval // everything that may have had the lock for a moment, or be about to
+	refused  []interval // TryLocks that returned ErrHeld
+	attempts []interval // all calls that may have had the lock for a moment, or may be about to get it
 	trouble  error
 }
 
-// interval is the time of one caller's call.
+// interval is the time span of one call.
 type interval struct {
 	client       int
 	call, ret    int64 // ticks
@@ -43,7 +43,7 @@ type interval struct {
 // lockOp is an operation on a lock.
 type lockOp struct {
 	kind  string
-	hold  int64 // which hold it is about
+	hold  int64 // the hold that the operation is about
 	token int64
 }
 
@@ -53,7 +53,7 @@ const (
 	opRefuse  = "refuse" // a TryLock
 )
 
-// lockState is who has the lock, and the last token.
+// lockState is the current hold and the last token.
 type lockState struct{ hold, token int64 }
 
 func lockModel(fenced bool) porcupine.Model {
@@ -86,7 +86,7 @@ func linearReplies(e *env) {
 	e.linearize(crowded, sparse)
 }
 
-// linearize has callers of all lockers make the histories of as many names.
+// linearize lets callers of all lockers produce these histories, each for one name.
 func (e *env) linearize(all ...*history) {
 	e.Helper()
 	histories := make(map[string]*history)
@@ -99,7 +99,7 @@ func (e *env) linearize(all ...*history) {
 	}
 }
 
-// record has callers acquire and unlock in all ways.
+// record lets callers acquire and unlock in all ways.
 func (e *env) record(histories map[string]*history) {
 	e.Helper()
 	const each, rounds = 3, 12
@@ -120,14 +120,14 @@ func (e *env) record(histories map[string]*history) {
 	all.end()
 }
 
-// once acquires and unlocks in one of the ways there are.
+// once acquires and unlocks in a random way.
 func (h *history) once(e *env, client int, l lock.Locker, name string) {
 	limit, step := e.limit, l.Lock
 	switch how := rand.IntN(4); {
 	case h.sparse:
 		step = l.TryLock
 		e.pass(time.Duration(rand.IntN(3000)) * time.Microsecond)
-	case how == 0: // leaves
+	case how == 0: // leaves early
 		limit = time.Duration(rand.IntN(2000)) * time.Microsecond
 	case how < 3:
 		step = l.TryLock
@@ -135,7 +135,7 @@ func (h *history) once(e *env, client int, l lock.Locker, name string) {
 	ctx, cancel := context.WithTimeout(e.ctx, limit)
 	defer cancel()
 	if h.lossy && l == e.a && rand.IntN(4) == 0 && h.left.Add(-1) >= 0 {
-		e.fleet.LoseReply() // of this one or of another that is under way
+		e.fleet.LoseReply() // the reply of this call, or of another running one
 	}
 	var held lock.Lock
 	at, err := h.time(client, func() (err error) { held, err = step(ctx, name); return err })
@@ -149,21 +149,21 @@ func (h *history) once(e *env, client int, l lock.Locker, name string) {
 		h.failed(at, err, e.fleet.Lease, limit < e.limit)
 		return
 	}
-	hold := at.ret // nobody else's
+	hold := at.ret // a unique number
 	h.add(at, lockOp{kind: opAcquire, hold: hold, token: held.Token()})
 	e.pass(time.Duration(rand.IntN(600)) * time.Microsecond)
 
 	ctx, cancel = context.WithTimeout(e.ctx, e.limit)
 	defer cancel()
-	if rand.IntN(8) == 0 { // doesn't wait for the answer
+	if rand.IntN(8) == 0 { // don't wait for the reply
 		cancel()
 	}
 	end, err := h.time(client, func() error { return held.Unlock(ctx) })
 	switch {
 	case err == nil:
-	case errors.Is(err, lock.ErrLost): // at some time since it was acquired
+	case errors.Is(err, lock.ErrLost): // it was lost at some time since it was acquired
 		end.call = at.ret
-	default: // it is unlocked later, or ends by itself
+	default: // it is unlocked later, or expires
 		end.ret, end.ended = unknown, end.ended.Add(e.fleet.Lease)
 		h.mu.Lock()
 		h.attempts = append(h.attempts, end)
@@ -172,7 +172,7 @@ func (h *history) once(e *env, client int, l lock.Locker, name string) {
 	h.add(end, lockOp{kind: opEnd, hold: hold})
 }
 
-// unknown is the return of what may take effect at any time.
+// unknown is the return time of a call that may take effect at any time.
 const unknown = int64(1) << 40
 
 func (h *history) time(client int, do func() error) (at interval, err error) {
@@ -188,8 +188,8 @@ func (h *history) add(at interval, op lockOp) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
 }
 
-// failed notes an acquisition that returned an error. Its outcome is unknown: something of it may
-// be there for a lease.
+// failed records an acquisition that returned an error. Its outcome is unknown: a lock that it has
+// got may exist for a lease.
 func (h *history) failed(at interval, err error, lease time.Duration, leaves bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,9 +209,9 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 	last.ret, last.ended = unknown, at.ended.Add(lease)
 }
 
-// excused reports whether a TryLock met somebody who was about to have the lock, or to give it
-// back: then it may say ErrHeld although nobody is known to hold it, as of two who ask at once each
-// may get half of a quorum.
+// excused reports whether a TryLock overlapped another call that was about to get the lock or to
+// give it back. Then TryLock may return ErrHeld although nobody is known to hold the lock. For
+// example, two callers that ask at once may each get half of the votes.
 func (h *history) excused(at interval) bool {
 	for _, other := range h.attempts {
 		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {

@@ -8,47 +8,49 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// Fleet is a locker as the processes of a fleet have it. Lockers and Lease are required.
+// Fleet is the lockers of the processes of a fleet. Lockers and Lease are required.
 type Fleet struct {
-	// Lockers are at least three of the same system, each with connections of its own, as three
-	// processes would have them. If they have a method Close, with or without an error, a case may
-	// call it.
+	// Lockers are at least three lockers of the same system, each with its own connections, as
+	// three processes would have them. If they have a method Close, with or without an error
+	// result, a case may call it.
 	Lockers []lock.Locker
 
-	// Lease is how long a lock outlives its holder, at most: 300 ms to 2 s are sensible.
+	// Lease is the longest time that a lock lasts after its holder died. 300 ms to 2 s are
+	// sensible.
 	Lease time.Duration
 
-	// Fenced says that locks have fencing tokens; those of others are 0.
+	// Fenced says that the locks have fencing tokens. Without Fenced, tokens must be 0.
 	Fenced bool
 
 	// Reentrant says that lock.Context carries a lock.
 	Reentrant bool
 
-	// Poll is how long it takes a waiter at most to see that a lock was released. Zero: the system
-	// wakes it.
+	// Poll is the longest time until a waiting call notices that a lock was released. Zero means
+	// that the system wakes waiting calls.
 	Poll time.Duration
 
-	// OneWriter says that a process which stands still in the middle of a change keeps all others
-	// from the system until it goes on, as with SQLite. A case that stops a process sees then that
-	// it stands elsewhere.
+	// OneWriter says that a process that stands still in the middle of a change blocks all others
+	// until it goes on, as with SQLite. A case that stops a process then makes sure that it is not
+	// in the middle of a change.
 	OneWriter bool
 
-	// Cut cuts Lockers[0] off from the system until heal: nothing passes, whether its connections
-	// stand or break.
+	// Cut cuts Lockers[0] off from the system until heal is called. No data passes in that time.
+	// The connections may stay open or break.
 	Cut func() (heal func())
 
-	// LoseReply has the next acquisition of Lockers[0] be carried out, and its reply be lost.
+	// LoseReply makes the system carry out the next acquisition of Lockers[0], but lose its reply.
 	LoseReply func()
 
 	// Steal removes the lock of a name in the system, as an operator or an eviction would.
 	Steal func(name string)
 
-	// Process is the configuration with which a child process opens a locker of the same system,
-	// see Main.
+	// Process is the configuration that a child process uses to open a locker of the same system.
+	// See [Main].
 	Process string
 }
 
-// TB is the part of testing.TB that cases use. Fatalf and Skipf end the goroutine that calls them.
+// TB is the part of [testing.TB] that cases use. Fatalf and Skipf end the goroutine that calls
+// them.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -60,12 +62,12 @@ type TB interface {
 // Case is one test of a locker. Run may be called many times, each time with a fleet of its own.
 type Case struct {
 	Name string
-	Rule string // what a locker that fails the case would break
+	Rule string // the rule that a locker breaks if it fails the case
 	Run  func(t TB, f Fleet)
 }
 
-// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel: most
-// cases let time pass for most of the time.
+// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel, because
+// most cases spend most of their time waiting.
 func Run(t *testing.T, open func(t *testing.T) Fleet) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
@@ -84,14 +86,14 @@ func Cases() []Case {
 	return all
 }
 
-// spec is a case as the files of this package write it.
+// spec is a case as it is written in the files of this package.
 type spec struct {
 	name string
 	rule string
 	test func(e *env)
 }
 
-// attempts are how often a case begins again after bad luck.
+// attempts is how many times a case is tried if it has bad luck.
 const attempts = 5
 
 func (s spec) run(t TB, f Fleet) {

@@ -14,7 +14,8 @@ var nameCases = []spec{
 	{"names: waiters leave others alone", apart, namesManyWaiters},
 }
 
-// oddNames are families of names that one system or another takes for one, or doesn't take at all.
+// oddNames are families of names that some system may confuse with each other, or may not accept at
+// all.
 var oddNames = [][]string{
 	{"", "a", "A", "á", "a\u0301", "ａ", "à", "ß", "ss", "İ", "i"},
 	{"", "a", "a ", " a", "a  ", "a\t", "a\n", "a\r\n", "a\x00", "\x00a", "\x00", "a\x00b", "a b", "a+b", "+", "a\u00a0"},
@@ -25,7 +26,8 @@ var oddNames = [][]string{
 	{"\xff", "\xfe", "\xfe\xff", "\x80", "\xc3\x28", "\xed\xa0\x80", "\ufffd", "\u2028", "🔒", "\x01", "\x7f", "\x1b[2J"},
 }
 
-// longNames differ where one that is cut has its end.
+// longNames returns long names that differ only at their end, so that a system that cuts names
+// confuses them.
 func longNames(unique string) (long []string) {
 	for _, length := range []int{63, 64, 100, 128, 200, 255, 256, lock.MaxName - 1, lock.MaxName} {
 		for _, end := range []string{"l", "m", "\xff", "/"} {
@@ -35,8 +37,8 @@ func longNames(unique string) (long []string) {
 	return long
 }
 
-// namesAny has many locks, and so more bad luck than other cases: each family begins again by
-// itself.
+// namesAny uses many locks, so it has more bad luck than other cases. Therefore each family begins
+// again by itself.
 func namesAny(e *env) {
 	for _, family := range oddNames {
 		e.luckily(func() {
@@ -59,14 +61,15 @@ func namesAny(e *env) {
 	e.luckily(func() { e.heldTogether(longNames(e.name())) })
 }
 
-// heldTogether holds all locks at once: each must be free, then held, then free again.
+// heldTogether holds all locks at the same time. Each must be free before, held in between, and
+// free after.
 func (e *env) heldTogether(all []string) {
 	e.Helper()
 	var locks []lock.Lock
 	for i, name := range all {
 		step := e.a.TryLock
 		if i%4 == 0 {
-			step = e.a.Lock // has the same names
+			step = e.a.Lock // must accept the same names
 		}
 		w := e.asked(e.ctx, step, name)
 		if w.err != nil && (errors.Is(w.err, lock.ErrHeld) || w.neverGot()) {
@@ -122,8 +125,8 @@ func namesApart(e *env) {
 	e.unlock(w.got())
 }
 
-// namesManyWaiters: those who wait take up nothing that others need, such as all connections of
-// their locker.
+// namesManyWaiters: waiting calls don't use up anything that other calls need, such as all
+// connections of their locker.
 func namesManyWaiters(e *env) {
 	const waiters = 30
 	held := e.lock(e.a, e.name())
@@ -139,7 +142,7 @@ func namesManyWaiters(e *env) {
 	}
 	long := e.lock(e.b, e.name())
 	e.pass(e.fleet.Lease * 3 / 2)
-	e.refused(e.c, long) // nor do they keep it from being renewed
+	e.refused(e.c, long) // the waiting calls don't prevent its renewal either
 	e.unlock(long)
 	for _, w := range waiting {
 		w.waits(held)

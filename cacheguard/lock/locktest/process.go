@@ -13,15 +13,15 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// order is what a case tells a process to do, a line of JSON on its standard input.
+// order is an order of a case to a process, a line of JSON on the process' standard input.
 type order struct {
-	ID    int // the report has the same
+	ID    int // the report has the same ID
 	Do    string
 	Name  string
-	Names []string      // of LockAll
-	Token int64         // to continue
+	Names []string      // of doAll
+	Token int64         // of doContinue
 	Hold  int           // the ID of the order that acquired
-	Wait  time.Duration // for what acquires
+	Wait  time.Duration // time limit of orders that acquire
 }
 
 const (
@@ -34,25 +34,25 @@ const (
 	doErr      = "err"
 )
 
-// report is what a process says, a line of JSON on its standard output.
+// report is a message of a process, a line of JSON on its standard output.
 type report struct {
 	ID    int
 	Kind  string
 	Token int64
 	Err   string
-	Is    []string // which of processErrors it is
+	Is    []string // the names of the processErrors that Err wraps
 
-	at time.Time // when the case's side heard of it
+	at time.Time // when the case received it
 }
 
 const (
 	reportReady = "ready"
 	reportDone  = "done"
 	reportLost  = "lost" // Lost of the hold ID was closed
-	reportGone  = "gone" // said by the case's side: the process has ended
+	reportGone  = "gone" // added by the case's side: the process has ended
 )
 
-// processErrors are the errors that a report is compared with.
+// processErrors are the errors that a report can name.
 var processErrors = map[string]error{
 	"held":     lock.ErrHeld,
 	"lost":     lock.ErrLost,
@@ -61,7 +61,7 @@ var processErrors = map[string]error{
 	"deadline": context.DeadlineExceeded,
 }
 
-// processMain is the whole life of a process: it carries orders out until its input ends, and
+// processMain is the main function of a process. It carries out orders until its input ends, and
 // returns the exit code.
 func processMain(config string, open func(config string) (lock.Locker, func(), error), stdin io.Reader, stdout io.Writer) int {
 	locker, end, err := open(config)
@@ -85,7 +85,7 @@ func processMain(config string, open func(config string) (lock.Locker, func(), e
 	}
 }
 
-// process is the inside of a process.
+// process is the state of a child process.
 type process struct {
 	locker lock.Locker
 
@@ -157,5 +157,5 @@ func (p *process) done(o order, token int64, err error) {
 func (p *process) say(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.out.Encode(r) // if nobody listens any more, the input ends, too
+	_ = p.out.Encode(r) // an error doesn't matter: if nobody reads the output any more, the input ends, too
 }

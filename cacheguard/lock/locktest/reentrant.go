@@ -36,7 +36,7 @@ func reentrantAtOnce(e *env) {
 		if again.Name() != held.Name() {
 			e.Errorf("the lock of %q has the name %q when it is had again", held.Name(), again.Name())
 		}
-		// And once more, with a Context of the second hold that knows nothing of the first.
+		// And again, with a Context of the second hold that isn't derived from that of the first.
 		deeper, cancel := lock.Context(e.ctx, again)
 		e.unlock(e.lockIn(deeper, e.a, held.Name()))
 		cancel()
@@ -55,11 +55,11 @@ func reentrantLast(e *env) {
 			outer, inner = inner, outer
 		}
 		e.unlock(inner)
-		e.unlock(inner) // counts once
+		e.unlock(inner) // the second Unlock has no effect
 		if err := inner.Err(); !errors.Is(err, lock.ErrNotHeld) {
 			e.Errorf("Err of a hold after its Unlock: %v; want ErrNotHeld", err)
 		}
-		e.pass(e.fleet.Lease * 3 / 2) // it is renewed as before
+		e.pass(e.fleet.Lease * 3 / 2) // the lock is renewed as before
 		e.refused(e.b, outer)
 		e.unlock(outer)
 		e.unlock(e.try(e.b, outer.Name()))
@@ -68,8 +68,8 @@ func reentrantLast(e *env) {
 
 func reentrantOthers(e *env) {
 	ctx, held := e.under(e.a, e.name())
-	e.refused(e.a, held)        // another goroutine of the same locker, which has no such context
-	e.refusedIn(ctx, e.b, held) // another locker, although it has
+	e.refused(e.a, held)        // the same locker without the Context
+	e.refusedIn(ctx, e.b, held) // another locker with the Context
 	w := e.wait(e.a, held.Name())
 	other := e.tryIn(ctx, e.a, held.Name()+"2") // another name
 	e.refusedIn(ctx, e.b, other)
@@ -103,8 +103,8 @@ func reentrantLost(e *env) {
 	e.unlock(e.lock(e.b, held.Name()))
 }
 
-// reentrantAfter: when the lock was given back the Context carries nothing, and the name is as
-// anybody's.
+// reentrantAfter: after the lock was given back its Context carries nothing, and its name is free
+// for every caller.
 func reentrantAfter(e *env) {
 	ctx, held := e.under(e.a, e.name())
 	e.unlock(held)

@@ -15,8 +15,8 @@ var replyCases = []spec{
 func replyTry(e *env)  { e.replyLost(e.a.TryLock) }
 func replyLock(e *env) { e.replyLost(e.a.Lock) }
 
-// replyLost: an acquisition that is not heard of may be asked for again or be an error, and leaves
-// nothing for long.
+// replyLost: an acquisition whose reply was lost may try again or return an error. It leaves
+// nothing behind for long.
 func (e *env) replyLost(step acquire) {
 	e.needsLoss()
 	for range 3 {
@@ -42,7 +42,7 @@ func (e *env) replyLost(step acquire) {
 		took := time.Since(failed)
 		e.Logf("%v after the error, which took %v, the next one has the lock", took, failed.Sub(began))
 		e.soon("the next one has the lock that nobody knows to have", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
-		e.pass(e.fleet.Lease / 2) // for what comes late to do harm
+		e.pass(e.fleet.Lease / 2) // late requests could do harm now
 		e.refused(e.c, next)
 		e.unlock(next)
 	}

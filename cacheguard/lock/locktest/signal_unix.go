@@ -10,12 +10,12 @@ import (
 
 const canSignal = true
 
-// setGroup: should the test process die, its children read the end of their input and end, too. One
-// that is stopped can't read: but in a process group of its own it is orphaned then, and the kernel
-// hangs it up.
+// setGroup puts a child into a process group of its own. If the test process dies, its children
+// read the end of their input and end, too. A stopped child can't read. But in a process group of
+// its own it is then orphaned, and the kernel ends it with SIGHUP.
 func setGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// stop has a process stand still as if its machine did, soon, and resume ends that.
+// stop stops a process, after a short time, as if its machine stood still. resume ends that.
 func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

@@ -7,30 +7,31 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// still is a process that is stopped at some point with several names, all of which a rival wants
-// as well.
+// still is a process that is stopped at some point of its work on several names. A rival wants the
+// lock of each of these names, too.
 type still struct {
 	*child
 	names  []string
-	before []lock.Lock // by others, who give them back when the process stands still
-	from   []lock.Lock // the same, if they weren't taken over
-	seizes bool        // it may have taken a rival's lock, who hears of that within a lease
-	all    bool        // it has all locks or none, by one order
-	holds  []int       // its own, by name: orders that acquire
+	before []lock.Lock // locks of others, given back while the process stands still
+	from   []lock.Lock // like before, but the process may have taken them over
+	seizes bool        // the process may have taken a rival's lock; the rival learns of that within a lease
+	all    bool        // the process has all locks or none, by one order
+	holds  []int       // by name: the order that acquires the process' own lock
 	rivals []*waiter
-	after  time.Duration // it goes on; 0: when the rivals have the locks
-	on     bool
-	next   int // report to be looked at
+	after  time.Duration // how long the process stands still; 0: until the rivals have the locks
+	on     bool          // the process goes on
+	next   int           // the next report to check
 }
 
-// namesOfStill are so many that the defects that need some luck to show are seen.
+// namesOfStill is large enough that defects which need some luck to show are found.
 const namesOfStill = 8
 
-// standStill has three processes stand still at a point that is reached by prepare: for less than a
-// lease, for about one, and for as long as it takes others to get the locks, which is more. Whoever
-// has a lock is asked at once whether it believes so: if Err of one that stood still is nil when
-// another had the lock before it was asked, and Err of that one is nil even after that, both had
-// it. An error of an acquisition that stood still is none of a case's business.
+// standStill lets three processes stand still at a point that prepare reaches: for less than a
+// lease, for about a lease, and for as long as it takes others to get the locks, which is longer.
+// Whenever a process has a lock, it is asked at once whether it believes so. Two holders have had
+// one lock if Err of the process that stood still is nil although its rival had the lock before
+// that question, and Err of the rival's lock is nil even after it. An error of an acquisition that
+// stood still doesn't matter to a case.
 func (e *env) standStill(prepare func(s *still)) {
 	e.Helper()
 	about := e.fleet.Lease*9/10 + rand.N(e.fleet.Lease/5)
@@ -92,7 +93,7 @@ func (e *env) standStill(prepare func(s *still)) {
 	}
 }
 
-// mayGoOn says whether it has stood still for long enough.
+// mayGoOn reports whether the process has stood still for long enough.
 func (s *still) mayGoOn(stood time.Duration) bool {
 	if s.after > 0 {
 		return stood >= s.after
@@ -114,10 +115,10 @@ func (w *waiter) hasReturned() bool {
 	}
 }
 
-// has says whether it has the lock, or had.
+// has reports whether the waiter has the lock, or had it.
 func (w *waiter) has() bool { return w.hasReturned() && w.err == nil }
 
-// judge looks at what the process has said since it went on.
+// judge checks the reports of the process since it went on.
 func (s *still) judge() {
 	s.e.Helper()
 	if !s.on {
@@ -140,8 +141,8 @@ func (s *still) judge() {
 	}
 }
 
-// alone sees that the process doesn't believe to have a lock that its rival had before it was asked
-// and has still.
+// alone checks that the process doesn't believe that it has a lock which its rival had before the
+// question and still has.
 func (s *still) alone(i int) {
 	s.e.Helper()
 	if !s.rivals[i].has() || !s.had(i) || s.justSeized(i) {
@@ -153,13 +154,13 @@ func (s *still) alone(i int) {
 	}
 }
 
-// had says whether the process has said that it has, or had, a lock.
+// had reports whether the process has said that it has, or had, a lock.
 func (s *still) had(i int) bool {
 	r, ok := s.said(s.holds[i])
 	return ok && r.Err == ""
 }
 
-// said is what the process has said of an order, if it has.
+// said returns the process' report of an order, if there is one.
 func (s *still) said(id int) (report, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,12 +172,13 @@ func (s *still) said(id int) (report, bool) {
 	return report{}, false
 }
 
-// release has the process and its rival give a lock back, after which the next one can have it.
+// release makes the process and its rival give a lock back, and checks that the next caller can
+// have it.
 func (s *still) release(i int) {
 	e, w := s.e, s.rivals[i]
 	e.Helper()
 	if w.has() && !s.seizes && !s.all {
-		e.refused(e.c, w.held) // what came late has done it no harm
+		e.refused(e.c, w.held) // late requests have done no harm to the lock
 		e.unlock(w.held)
 	}
 	for began := time.Now(); !w.hasReturned(); e.pass(e.fleet.Lease / 100) {
@@ -187,7 +189,7 @@ func (s *still) release(i int) {
 			e.Fatalf("neither one that stood still nor its rival has the lock of %q within %v", s.names[i], e.limit)
 		}
 	}
-	if w.has() { // since a moment ago, or it was unlocked above
+	if w.has() { // the rival got the lock a moment ago, or it was unlocked above
 		giveBack(w.held, e.limit)
 	}
 	if r := s.done(s.holds[i]); r.Err == "" {
@@ -200,14 +202,14 @@ func (s *still) release(i int) {
 	e.unlock(e.lock(e.c, s.names[i]))
 }
 
-// acquires has the process acquire all its locks, which takes a while.
+// acquires orders the process to acquire all its locks, which takes a while.
 func (s *still) acquires() {
 	for _, name := range s.names {
 		s.holds = append(s.holds, s.do(order{Do: doLock, Name: name, Wait: 2 * s.e.limit}))
 	}
 }
 
-// hasAll waits until it has them.
+// hasAll waits until the process has all its locks.
 func (s *still) hasAll() {
 	s.e.Helper()
 	for _, hold := range s.holds {
@@ -215,20 +217,20 @@ func (s *still) hasAll() {
 	}
 }
 
-// standWaiting: the lock is given back, maybe to one that doesn't hear of it. When it does it is
-// another's.
+// standWaiting: the lock is given back, perhaps to a process that stands still. When that process
+// learns of it, another holder has the lock.
 func standWaiting(e *env) {
 	e.standStill(func(s *still) {
 		for _, name := range s.names {
 			s.before = append(s.before, e.lock(e.a, name))
 		}
 		s.acquires()
-		e.pass(e.fleet.Lease/5 + e.fleet.Poll) // they wait
+		e.pass(e.fleet.Lease/5 + e.fleet.Poll) // the calls of the process wait
 		e.isHeld(s.before...)
 	})
 }
 
-// standAcquiring: what was asked is answered, and the answer is read when it isn't true any more.
+// standAcquiring: a request is answered, and the process reads the reply when it is no longer true.
 func standAcquiring(e *env) {
 	e.standStill(func(s *still) {
 		took := s.turn()
@@ -237,8 +239,8 @@ func standAcquiring(e *env) {
 	})
 }
 
-// turn is about how long the process takes to have a lock that nobody else wants, or to give it
-// back.
+// turn returns about how long the process takes to acquire a lock that nobody else wants, or to
+// give it back.
 func (s *still) turn() time.Duration {
 	s.e.Helper()
 	began := time.Now()
@@ -255,7 +257,7 @@ func standHolding(e *env) {
 	})
 }
 
-// standUnlocking: what unlocks late finds the lock to be another's.
+// standUnlocking: an Unlock is carried out late, when another holder has the lock.
 func standUnlocking(e *env) {
 	e.standStill(func(s *still) {
 		took := s.turn()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// standContinuing: the lock was given back by the one from whom it is continued, or it has ended,
-// when the answer is read.
+// standContinuing: when the process reads the reply to Continue, the previous holder has given the
+// lock back, or the lock has ended.
 func standContinuing(e *env) {
 	e.continuer(e.b)
 	e.standStill(func(s *still) {
@@ -22,8 +22,8 @@ func standContinuing(e *env) {
 	})
 }
 
-// standSeizing: what was seized has ended, and is another's, when the answer is read; or it is
-// seized late, from that one.
+// standSeizing: when the process reads the reply to SeizeUnsafely, the lock has ended and another
+// holder has it. Or the lock is seized late, from that holder.
 func standSeizing(e *env) {
 	e.seizer(e.b)
 	e.standStill(func(s *still) {
@@ -39,15 +39,15 @@ func standSeizing(e *env) {
 	})
 }
 
-// justSeized says whether a rival may not have heard yet that its lock was seized. It can't have
-// been if its token is the larger one.
+// justSeized reports whether a rival may not know yet that its lock was seized. If the rival's
+// token is the larger one, its lock can't have been seized.
 func (s *still) justSeized(i int) bool {
 	r, _ := s.said(s.holds[i])
 	late := s.e.fleet.Fenced && r.Token < s.rivals[i].held.Token()
 	return s.seizes && !late && time.Since(r.at) < s.e.fleet.Lease
 }
 
-// rivalsHeard waits until rivals have heard of what was seized from them.
+// rivalsHeard waits until the rivals know which of their locks were seized.
 func (s *still) rivalsHeard() {
 	s.e.Helper()
 	if !s.seizes {
@@ -58,12 +58,13 @@ func (s *still) rivalsHeard() {
 	}
 }
 
-// standLockingAll: some of the locks have ended, and are others', when the rest is acquired.
+// standLockingAll: when the last locks are acquired, some of the first ones have ended, and others
+// have them.
 func standLockingAll(e *env) {
 	e.standStill(func(s *still) {
 		s.all = true
 		took := s.turn()
-		slices.Sort(s.names) // as they are locked
+		slices.Sort(s.names) // in the order in which they are locked
 		hold := s.do(order{Do: doAll, Names: s.names, Wait: 2 * e.limit})
 		for range s.names {
 			s.holds = append(s.holds, hold)
@@ -72,8 +73,8 @@ func standLockingAll(e *env) {
 	})
 }
 
-// letFinish lets a process that stood still acquire what it hasn't yet, while rivals have what it
-// may have lost.
+// letFinish lets a process that stood still acquire its missing locks, while rivals have the locks
+// that it may have lost.
 func (s *still) letFinish() {
 	e := s.e
 	e.Helper()
@@ -93,7 +94,7 @@ func (s *still) letFinish() {
 	}
 }
 
-// returned says whether the process has said what became of an acquisition.
+// returned reports whether the process has reported the result of an acquisition.
 func (s *still) returned(i int) bool {
 	_, ok := s.said(s.holds[i])
 	return ok

@@ -37,11 +37,11 @@ func stateAfterUnlock(e *env) {
 	}
 }
 
-// stateUntil: a holder that plans by Until is never surprised.
+// stateUntil: a holder that relies on Until is never surprised.
 func stateUntil(e *env) {
 	name := e.name()
 	held := e.lock(e.a, name)
-	// within looks at a lock that was granted or renewed before now.
+	// within checks a lock that was granted or renewed before now.
 	within := func() time.Time {
 		e.Helper()
 		until := held.Until()
@@ -129,7 +129,7 @@ func stateLostContext(e *env) {
 	e.saysLost(held)
 }
 
-// stateContext: a Context outlives neither its parent nor its cancel, and takes no lock with it.
+// stateContext: a Context ends with its parent and with its cancel, and doesn't end the lock.
 func stateContext(e *env) {
 	held := e.lock(e.a, e.name())
 	parent, end := context.WithCancel(e.ctx)

@@ -26,8 +26,8 @@ func seizeFromHolder(e *env) {
 	e.goesToAnother("SeizeUnsafely", func(first lock.Lock) (lock.Lock, error) { return b.SeizeUnsafely(e.bounded(), first.Name()) })
 }
 
-// goesToAnother: a lock goes from one process to another without being free in between, and those
-// who wait go on waiting. The first holder hears of it at its next renewal, and does no harm after
+// goesToAnother: a lock goes from one process to another without being free in between, and waiting
+// calls go on waiting. The first holder learns of that at its next renewal, and does no harm after
 // that.
 func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, error)) {
 	for range 3 {
@@ -41,7 +41,7 @@ func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, e
 		}
 		e.isLost(first)
 		e.saysLost(first)
-		e.pass(e.fleet.Lease * 3 / 2) // it is renewed, and what comes late could do harm
+		e.pass(e.fleet.Lease * 3 / 2) // the lock is renewed, and late requests could do harm
 		w.waits(next)
 		e.isHeld(next)
 		e.unlock(next)
@@ -49,8 +49,7 @@ func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, e
 	}
 }
 
-// continueByOtherTokens: a token continues the lock of its holder and no other's, and nothing that
-// is over.
+// continueByOtherTokens: a token continues only the lock of its holder, and no lock that has ended.
 func continueByOtherTokens(e *env) {
 	b, name := e.continuer(e.b), e.name()
 	refused := func(what string, token int64) {
@@ -78,7 +77,7 @@ func continueByOtherTokens(e *env) {
 	e.unlock(second)
 }
 
-// continueTwice: of several who continue the same lock at once one has it.
+// continueTwice: if several callers continue the same lock at once, one of them gets it.
 func continueTwice(e *env) {
 	for range 5 {
 		name := e.name()
@@ -123,7 +122,7 @@ func seizeFree(e *env) {
 	}
 }
 
-// take is a lock that was taken over.
+// take returns a lock that was taken over.
 func (e *env) take(how, name string, step func() (lock.Lock, error)) lock.Lock {
 	e.Helper()
 	began := time.Now()

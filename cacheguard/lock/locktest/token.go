@@ -6,7 +6,7 @@ var tokenCases = []spec{
 	{"token: none", tokens, tokenNone},
 }
 
-// larger is for tokens, one after another.
+// larger checks that each token is larger than the one before.
 type larger struct {
 	e    *env
 	last int64
@@ -37,7 +37,7 @@ func tokenGrows(e *env) {
 			}
 			e.unlock(held)
 		}
-		// And after a while in which nobody had it: nothing about it is to be forgotten.
+		// And after a while in which nobody had the lock: the system must not forget its token.
 		e.pass(e.fleet.Lease * 3 / 2)
 		held := e.lock(e.a, name)
 		seen.next(held.Token())

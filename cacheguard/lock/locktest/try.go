@@ -24,7 +24,7 @@ func tryFree(e *env) {
 
 func tryHeld(e *env) {
 	held := e.try(e.a, e.name())
-	for _, l := range e.fleet.Lockers { // the holder's own, too
+	for _, l := range e.fleet.Lockers { // including the holder's own locker
 		e.refused(l, held)
 	}
 	e.unlock(held)
@@ -43,7 +43,7 @@ func tryAtOnce(e *env) {
 	e.soon("TryLock of a name that is held returned", quickest, e.fleet.Lease/2)
 }
 
-// tryEnded is for Lock, too.
+// tryEnded checks Lock, too.
 func tryEnded(e *env) {
 	cancelled, cancel := context.WithCancel(e.ctx)
 	cancel()
@@ -63,7 +63,7 @@ func tryEnded(e *env) {
 			}
 		}
 		if name != taken.Name() {
-			e.unlock(e.try(e.b, name)) // and nothing was asked for
+			e.unlock(e.try(e.b, name)) // the failed calls have requested nothing
 		}
 	}
 	e.refused(e.b, taken)

@@ -29,7 +29,7 @@ func unlockAgain(e *env) {
 func unlockAgainOther(e *env) {
 	held := e.lock(e.a, e.name())
 	e.unlock(held)
-	for _, l := range []lock.Locker{e.b, e.a} { // the same locker's next hold is another's, too
+	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
 		next := e.lock(l, held.Name())
 		e.unlock(held)
 		e.refused(e.c, next)
@@ -55,7 +55,7 @@ func unlockTogether(e *env) {
 			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0], err)
 		}
 	}
-	e.unlock(held) // nil, as it was for them
+	e.unlock(held) // returns nil, as for the callers above
 	e.unlock(e.try(e.b, held.Name()))
 }
 
@@ -74,14 +74,14 @@ func unlockEnded(e *env) {
 	}
 	next := w.got()
 	e.soon("the lock, unlocked with a context that has ended, was had by the next", w.at.Sub(began), e.prompt)
-	e.unlock(held) // now with one that waits for the answer
+	e.unlock(held) // now with a context that lets Unlock wait for the reply
 	e.unlock(next)
 }
 
-// unlockAfterSteal: who lost its lock does no harm to the next holder.
+// unlockAfterSteal: a holder that lost its lock does no harm to the next holder.
 func unlockAfterSteal(e *env) {
 	e.needsSteal()
-	for _, l := range []lock.Locker{e.b, e.a} { // the same locker's next hold is another's, too
+	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
 		held := e.lock(e.a, e.name())
 		e.fleet.Steal(held.Name())
 		next := e.lock(l, held.Name())

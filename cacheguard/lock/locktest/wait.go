@@ -36,7 +36,7 @@ func waitHandover(e *env) {
 	e.unlock(held)
 }
 
-// waitInTurn says nothing about who is next.
+// waitInTurn doesn't check the order of the calls.
 func waitInTurn(e *env) {
 	name, g := e.name(), newGuard(e.fleet.Fenced)
 	first := e.lock(e.a, name)
@@ -54,8 +54,8 @@ func waitInTurn(e *env) {
 	e.noneFailed(failed)
 }
 
-// waitLatency measures. It says that waiters are woken at all: of those who are not each takes a
-// lease.
+// waitLatency measures the time of a hand-over. It fails only if waiting calls aren't woken at all,
+// because then each hand-over takes a lease.
 func waitLatency(e *env) {
 	name := e.name()
 	lockers := e.fleet.Lockers
@@ -77,8 +77,8 @@ func waitLatency(e *env) {
 	e.soon("half of those who wait have the lock", median, e.prompt)
 }
 
-// waitDisappears: nobody tells those who wait. They look by themselves when the holder's lease
-// would be over.
+// waitDisappears: no message wakes the waiting calls. They ask by themselves when the holder's
+// lease would be over.
 func waitDisappears(e *env) {
 	e.needsSteal()
 	held := e.lock(e.a, e.name())
@@ -142,18 +142,19 @@ func waitCancelled(e *env) {
 	e.unlock(held)
 }
 
-// ghost is one who leaves, at some moment, while held by itself or by another the lock can or can't
-// be had.
+// ghost is a call that gives up at some moment. It can acquire the lock, or can't because another
+// holder has it.
 type ghost struct {
 	name  string
-	held  lock.Lock // by another, if any
+	held  lock.Lock // the lock of another holder, if any
 	after time.Duration
-	queue bool // the next one waits before the ghost leaves
+	queue bool // the next call waits already before the ghost leaves
 }
 
-// leave has ghosts leave at several moments and looks for what is left of them: the next one must
-// have most locks long before a lease is over. Not all: a question that was given up can be carried
-// out late, even after what should undo it.
+// leave lets ghosts leave at several moments and checks that they leave nothing behind: the next
+// call must get most of the locks long before a lease is over. It needn't get all of them so early,
+// because a request that was given up can be carried out late, even after the release that should
+// undo it.
 func (e *env) leave(held, unlockFirst bool) {
 	moments := []time.Duration{0, 0, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 40000} // µs
 	var gs []*ghost
@@ -175,7 +176,7 @@ func (e *env) leave(held, unlockFirst bool) {
 		}
 	}
 	unlocked := make([]error, len(gs))
-	free := make([]time.Time, len(gs)) // from when on the next one could have it
+	free := make([]time.Time, len(gs)) // since when the next call could have the lock
 	all := e.crew()
 	for i, g := range gs {
 		all.do(func() {
@@ -196,7 +197,7 @@ func (e *env) leave(held, unlockFirst bool) {
 				<-leavers[i].over
 				unlock()
 			}
-			if w := leavers[i]; w.err == nil { // it was quicker
+			if w := leavers[i]; w.err == nil { // it got the lock before it left
 				giveBack(w.held, e.limit)
 			}
 			free[i] = time.Now()

@@ -11,13 +11,13 @@ import (
 // acquire is Lock or TryLock of some locker.
 type acquire func(ctx context.Context, name string) (lock.Lock, error)
 
-// waiter is an acquisition that is under way.
+// waiter is a running acquisition.
 type waiter struct {
 	e      *env
 	name   string
 	cancel context.CancelFunc
 	began  time.Time
-	over   chan struct{} // closed when it has returned: the rest may be read then
+	over   chan struct{} // closed when the acquisition has returned: read the fields below only then
 	held   lock.Lock
 	err    error
 	at     time.Time // when it returned
@@ -34,25 +34,25 @@ func (e *env) begin(ctx context.Context, step acquire, name string) *waiter {
 	return w
 }
 
-// wait begins to wait for a lock.
+// wait starts a call of Lock.
 func (e *env) wait(l lock.Locker, name string) *waiter { return e.waitIn(e.ctx, l, name) }
 
-// waitIn is wait with a context.
+// waitIn is wait with a given context.
 func (e *env) waitIn(ctx context.Context, l lock.Locker, name string) *waiter {
 	w := e.begin(ctx, l.Lock, name)
 	e.waiters = append(e.waiters, w)
 	return w
 }
 
-// ask is an acquisition that returns, with its context's end at the latest. So does it here if it
-// doesn't.
+// ask acquires a lock. The acquisition has to return when its context ends. If it doesn't, ask
+// fails the case.
 func (e *env) ask(ctx context.Context, step acquire, name string) (lock.Lock, error) {
 	e.Helper()
 	w := e.asked(ctx, step, name)
 	return w.held, w.err
 }
 
-// asked is ask, as a waiter that has returned.
+// asked is like ask, but returns a waiter that has returned.
 func (e *env) asked(ctx context.Context, step acquire, name string) *waiter {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(ctx, e.limit)
@@ -70,14 +70,14 @@ func (e *env) asked(ctx context.Context, step acquire, name string) *waiter {
 	return w
 }
 
-// got is the lock, as soon as it is had.
+// got waits for the lock and returns it.
 func (w *waiter) got() lock.Lock {
 	w.e.Helper()
 	w.e.happens("a waiter has the lock", w.over)
 	return w.lock()
 }
 
-// lock looks at what an acquisition returned of a lock that was free, or was to become so.
+// lock checks the result of an acquisition of a lock that was free, or was about to be free.
 func (w *waiter) lock() lock.Lock {
 	e := w.e
 	e.Helper()
@@ -95,10 +95,10 @@ func (w *waiter) lock() lock.Lock {
 	return w.held
 }
 
-// neverGot says of one who returned with an error that it was for its context.
+// neverGot reports whether an acquisition that returned an error did so because of its context.
 func (w *waiter) neverGot() bool { return w.at.Sub(w.began) >= w.e.limit }
 
-// first is the one of two that has returned first.
+// first waits until one of two waiters has returned, and returns that one first.
 func (e *env) first(a, b *waiter) (first, second *waiter) {
 	e.Helper()
 	timeout := time.NewTimer(e.limit)
@@ -114,14 +114,15 @@ func (e *env) first(a, b *waiter) (first, second *waiter) {
 	}
 }
 
-// returned says with which error the wait has ended. A lock is given back at the end.
+// returned waits for the end of the acquisition and returns its error. A lock that it got is given
+// back at the end of the case.
 func (w *waiter) returned() error {
 	w.e.Helper()
 	w.e.happens("a Lock returns", w.over)
 	return w.err
 }
 
-// waits sees that the wait goes on, as it must while held is held.
+// waits checks that the acquisition still waits, as it must while held is held.
 func (w *waiter) waits(held lock.Lock) {
 	w.e.Helper()
 	select {
@@ -135,11 +136,12 @@ func (w *waiter) waits(held lock.Lock) {
 	}
 }
 
-// giveUp ends the wait, whatever has become of it. It is called when the context has ended.
+// giveUp waits for the end of the acquisition and gives back the lock, if it has got one. It is
+// called after the context has ended.
 func (w *waiter) giveUp() {
 	select {
 	case <-w.over:
-	case <-time.After(w.e.limit): // it has failed the case: a Lock that doesn't look at its context
+	case <-time.After(w.e.limit): // the case has failed already, because this Lock ignores its context
 		return
 	}
 	if w.err == nil {

@@ -23,31 +23,31 @@ var (
 	heardLine = report.Line{Level: slog.LevelInfo, Text: "redislock: messages arrive again", See: "locks-cant-be-had"}
 )
 
-// calls are those that wait in this process, and the one subscription that wakes them. It stands
-// from the first of them on.
+// calls are the waiting calls of this process, and the one subscription that wakes them. The
+// subscription begins with the first waiting call.
 type calls struct {
 	link    *redislink.Link
 	channel string
 	logger  *slog.Logger
 
-	refused chan struct{} // closed when messages could not be had for the first time
+	refused chan struct{} // closed when the subscription has failed for the first time
 
 	mu       sync.Mutex // guards what follows
 	sub      *redislink.Subscription
-	arriving bool // messages do
+	arriving bool // messages arrive
 	closed   bool
 	ears     map[string]*ear // by owner
 
-	spell report.Spell // they don't
+	spell report.Spell // a time in which messages don't arrive
 }
 
-// ear is where a call that waits hears.
+// ear receives the messages for one waiting call.
 type ear struct {
-	word  chan struct{} // look again
-	token atomic.Int64  // of the lock that it was given, if it was
+	word  chan struct{} // wakes the call
+	token atomic.Int64  // the token of the lock that the call was handed, or 0
 }
 
-// add has messages for the owner go to the ear that it returns.
+// add makes an ear that receives the messages for the owner.
 func (c *calls) add(owner string) *ear {
 	e := &ear{word: make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -69,8 +69,8 @@ func (c *calls) arrive() bool {
 	return c.arriving
 }
 
-// settle begins the subscription, if it is not there yet, and waits until it stands or can't be
-// had, but no longer than most: without messages those who wait ask from time to time.
+// settle begins the subscription, if it hasn't begun yet, and waits until Redis has confirmed or
+// refused it, but no longer than most. Without messages waiting calls poll.
 func (c *calls) settle(ctx context.Context, most time.Duration) {
 	sub := c.subscribe()
 	if sub == nil {
@@ -86,7 +86,7 @@ func (c *calls) settle(ctx context.Context, most time.Duration) {
 	}
 }
 
-// ready begins the subscription and waits for it. ctx is one of the keeper's.
+// ready begins the subscription and waits until it is confirmed. ctx is a context of the keeper.
 func (c *calls) ready(ctx context.Context) error {
 	sub := c.subscribe()
 	if sub == nil {
@@ -122,8 +122,9 @@ func (c *calls) close() {
 	}
 }
 
-// heard is told an owner, and the token if it was given the lock. One who has left gives it back
-// when it leaves.
+// heard receives a message: an owner, and the token if the owner was handed the lock. If the
+// owner's call no longer waits, it ignores the message, because the call gives the lock back when
+// it leaves.
 func (c *calls) heard(message string) {
 	owner, text, given := strings.Cut(message, " ")
 	c.mu.Lock()
@@ -143,7 +144,7 @@ func (c *calls) restored(context.Context) {
 	defer c.mu.Unlock()
 	c.spell.End(context.Background(), heardLine, c.logger, "channel", c.channel)
 	c.arriving = true
-	c.wakeAll() // some may have been lost
+	c.wakeAll() // messages may have been lost
 }
 
 func (c *calls) lost(err error) {
@@ -154,12 +155,12 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	if !errors.Is(err, context.Canceled) { // Close is no trouble
+	if !errors.Is(err, context.Canceled) { // Close was called; that is no trouble
 		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error", c.link.Told(err))
 	}
 	if c.arriving {
 		c.arriving = false
-		c.wakeAll() // and they don't wait for messages any more
+		c.wakeAll() // they poll from now on
 	}
 }
 
@@ -169,7 +170,7 @@ func (c *calls) wakeAll() {
 	}
 }
 
-// wake leaves word, unless there is one already.
+// wake wakes the call, unless it is about to be woken already.
 func (e *ear) wake() {
 	select {
 	case e.word <- struct{}{}:

@@ -1,9 +1,11 @@
-// Package redislock is a distributed lock on one Redis: a key that is set if nobody has it, with an
-// end (SET NX PX), in its owner's name, and deleted only in that name.
+// Package redislock implements distributed locks on one Redis. A lock is a key that names its owner
+// and has an expiry. It is set only if nobody has the lock (SET NX PX), and deleted only by its
+// owner.
 //
-// While a holder lives its lock is renewed; when it dies the lock ends by itself, one Lease later
-// at most. Those who wait stand in line in Redis, and whoever gives a lock back gives it to the
-// first of them, so a hand-over costs one message and two steps, however many wait.
+// While a holder lives, its lock is renewed. When the holder dies, the lock expires by itself, at
+// most one Lease later. Waiting calls stand in a queue in Redis (the line). Unlock gives the lock
+// directly to the first call in the queue, so a hand-over costs one message and two steps, however
+// many calls wait.
 //
 //	locker, err := redislock.New(rdb, redislock.Options{})
 //	defer locker.Close()
@@ -16,45 +18,47 @@
 //
 // # What is promised
 //
-//   - At most one holder of a name at a time, while Redis keeps what it was told and its clock runs
-//     like those of its clients: a lease counts from before it was asked for on the client's
-//     monotonic clock, so no wall clock of a client matters. What ends this all the same is listed
-//     below.
-//   - A holder hears of it: Lost is closed when the lock could not be renewed in time, was taken
-//     away, or was held for longer than MaxHold.
-//   - Only the owner gives a lock back. Each call of Lock is an owner of its own; one whose answer
-//     was lost asks again and recognises its lock, and one that is given up takes back what it may
-//     have been given. If Redis doesn't answer to that, or to Unlock, it is told again until it
-//     does, for up to one Lease.
-//   - Fencing tokens grow with each holder of a name: each is the server's clock in microseconds,
-//     or the last one and one. They grow also after some or all of what is in Redis was lost,
-//     unless the clock has been set back.
-//   - A lock that is given back is the next one's who waits, in the order of their calls, and of no
-//     newcomer. (In a cluster, and after a lock that ended by itself, those who wait have to be
-//     quick, unless Options.Fair keeps the order.) A message that was lost costs a third of Lease,
-//     a third of a second at worst while none arrive.
-//   - Calls with the lock's own context (lock.Context) get it at once.
+//   - At most one holder of a name at a time, while Redis keeps its data and its clock runs at the
+//     same rate as those of its clients. A lease is counted from before its request was sent, on
+//     the client's monotonic clock, so wall clocks of clients don't matter. The cases in which two
+//     holders are possible all the same are listed below.
+//   - A holder learns when it loses the lock. Lost is closed when the lock could not be renewed in
+//     time, was taken away, or was held for longer than MaxHold.
+//   - Only the owner gives a lock back. Each call of Lock is an owner of its own. If the reply to a
+//     call is lost, the call sends its request again and recognises its lock. If a call gives up,
+//     it releases the lock that it may have been given. If Redis doesn't reply to that release, or
+//     to Unlock, the locker repeats the release until Redis replies, for up to one Lease.
+//   - Fencing tokens grow with each holder of a name. A token is the server's clock in
+//     microseconds, or the last token plus one if that is larger. Tokens also grow after Redis has
+//     lost some or all of its data, unless its clock has been set back.
+//   - A lock that is given back goes to the waiting calls in their order, not to a new call. (In a
+//     cluster, and after a lock that expired, the waiting calls have to be quicker than a new call,
+//     unless Options.Fair keeps the order.) If a message is lost, the hand-over takes a third of
+//     Lease longer. While no messages arrive, it takes at most a third of a second longer.
+//   - Calls with the lock's own context (lock.Context) get the lock at once.
 //
 // # What is not
 //
-//   - Exclusion when Redis forgets. A master that dies takes along what its replica had not been
-//     told: after a failover by Sentinel or in a cluster, or a restart, the same name can be had
-//     twice, until the first holder's next renewal tells it that it has lost: a third of Lease.
-//     Eviction does the same: give locks a Redis with noeviction. The same goes for a server whose
-//     clock jumps forward. One whose clock is set back keeps what the dead have left, locks and
-//     places, for longer by as much.
-//   - Exclusion in a holder that stands still. One that was paused (by a garbage collector, a
-//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. Where that is harm and
-//     not only wasted work, have what the lock protects check the Token (Kleppmann: How to do
+//   - Exclusion when Redis loses data. A master that dies loses what its replica hadn't received
+//     yet. So after a failover by Sentinel or in a cluster, or after a restart, two holders can
+//     have the same name until the first holder's next renewal tells it that its lock is lost. That
+//     takes up to a third of Lease. Eviction has the same effect: use a Redis with noeviction for
+//     locks. A server whose clock jumps forward has the same effect, too. If a server's clock is
+//     set back, the locks and queue places of dead processes last longer by that time.
+//   - Exclusion when a holder stands still. A process that was paused (by a garbage collector, a
+//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If that does harm and
+//     isn't only wasted work, let what the lock protects check the Token (Kleppmann: How to do
 //     distributed locking, 2016).
-//   - A monotonic clock that stands still while a machine is suspended, as Linux' does, makes its
-//     holders believe for as long that they have the lock.
+//   - Exclusion across a suspend. If a machine's monotonic clock stops while the machine is
+//     suspended, as Linux' does, its holders believe for that much longer that they have their
+//     locks.
 //
-// So it is a lock for efficiency, and with tokens that are checked one for correctness.
+// So this is a lock for efficiency. If tokens are checked, it is a lock for correctness too.
 //
 // # What it costs
 //
-// When nobody else wants the lock, Lock and Unlock are one round trip each, and ten commands:
+// When nobody else wants the lock, Lock and Unlock take one round trip each, and ten commands in
+// total:
 //
 //	EVALSHA, EVALSHA    one step each, so that nothing can come between its parts
 //	TIME                the fencing token, which is larger than what Redis may have forgotten
@@ -66,56 +70,59 @@
 //	ZPOPMIN             who is next?
 //	DEL                 nobody: the lock is free
 //
-// Options.Fair adds GET and ZRANGE, which look whether somebody waits. Until a call of this locker
-// has waited, no place in line is possible, and there is no ZREM.
+// Options.Fair adds GET and ZRANGE, which check whether a call waits. ZREM is left out until a call
+// of this locker has waited, because before that it can't have a place in the queue.
 //
-// Both steps run on the caller's goroutine while Redis answers, for another one costs more than the
-// step. So if Redis stops answering just then, a call notices the end of its context after
-// OpTimeout at the latest. A call whose deadline is nearer than OpTimeout does pay for another
-// goroutine: it takes about half as long again.
+// Both steps run on the caller's goroutine while Redis responds, because another goroutine costs
+// more than the step. So if Redis stops responding during a step, the call notices the end of its
+// context only after OpTimeout in the worst case. If the call's deadline is nearer than OpTimeout,
+// the step runs on another goroutine and takes about half as long again.
 //
-// A call that waits asks once for its place, and again every third of Lease. A hand-over is the
-// step of Unlock, in which the next one gets the lock, and one message on the channel of its
-// process, however many others wait: a message in a channel that all listen to would reach every
-// process each time. The lease of one that was given the lock so counts from its last question. The
-// message has the fencing token, and each answer has the last one that was given before it: a
-// message that isn't newer than the last answer is not believed. So a process that stood still
-// believes nothing that has ended meanwhile. In a cluster, where Redis carries each message to all
-// nodes and can't say whom it has reached, the message wakes the next one, which asks.
+// A waiting call requests its place in the queue once, and again every third of Lease. For a
+// hand-over Unlock's step gives the lock to the next call and sends one message on the channel of
+// that call's process, however many other calls wait. (A message on a channel shared by all would
+// reach every process each time.) The lease of a waiting call that is handed the lock starts when
+// that call last sent its request, not when it was given the lock. The message contains the fencing
+// token, and each reply to a waiting call contains the last token given before it. A message whose
+// token isn't larger than the token of the last reply is ignored. So a process that stood still
+// never trusts a lock that has ended in the meantime. In a cluster, Redis sends each message to all
+// nodes and can't say whether a subscriber received it. There the message only wakes the next call,
+// which then sends its request.
 //
-// Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes:
-// mind that where names are many, as under the loads of a cache.
+// Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes.
+// Consider that memory when there are many names, as with the loads of a cache.
 //
 // # What is in Redis
 //
-// Of the lock of a name there are
+// The lock of a name consists of
 //
 //	<prefix>:{<name>}                who has it and the fencing token; it ends with the lease
 //	<prefix>:{<name>}:line and :seen who waits, and until when each of them counts as there
 //	<prefix>:{<name>}:fence          the last fencing token, for a day
 //	<prefix>:{<name>}:given:<owner>  that the owner gave it back, for two OpTimeouts, in case Unlock has to ask twice
 //
-// with a backslash in front of a name that begins with "}" or a backslash. To end a lock by hand,
-// delete the first of these: its holder hears of it at the next renewal, and those who wait find
-// out when they ask again.
+// A name that begins with "}" or a backslash gets a backslash in front. To end a lock by hand,
+// delete the first of these keys. Its holder learns that at the next renewal, and waiting calls
+// notice it when they send their requests again.
 //
 // Redis has to be 6.2 or later. With an ACL the least that works is ~<prefix>:* &<prefix>:* and
 // +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin +zrange +hset +hget +hdel +publish
 // +subscribe +ping +evalsha +eval +script|load, and +info for a client of sentinels, +cluster|slots
-// for a cluster's. Without SUBSCRIBE those who wait ask from time to time. When rights are missing,
-// the error of a call names the first that it needs, and Warm names all of them. In a cluster Warm
-// asks one node for that.
+// for a client of a cluster. Without SUBSCRIBE waiting calls poll. When rights are missing, the
+// error of a call names the first missing right that it needs, and the error of Warm names all of
+// them. In a cluster Warm checks the rights on one node only.
 //
-// If the key of a lock has no end, or one more than 1000 leases and an hour away, no locker has
-// left it like that. Nobody waits for it: the error wraps lock.ErrHeld and names the key. (If the
-// key has an owner and a token, Lock first gives its holder one Lease to renew it.) To free such a
-// lock delete the key, or take the lock by SeizeUnsafely. Something else than a lock's own types at
-// its keys is an error that names the key. If the last fencing token is 2^53-1, the largest number
-// that scripts can tell from the next, there is no larger one: calls fail until the key of the
-// fence is deleted. A larger number there was never given: it is ignored.
+// If the key of a lock has no expiry, or one more than 1000 leases and an hour away, no locker has
+// set it like that. Calls don't wait for this lock: the error wraps lock.ErrHeld and names the key.
+// (If the value of the key has an owner and a token, Lock first gives the holder one Lease to renew
+// it.) To free the lock, delete the key, or take the lock with SeizeUnsafely. If one of the keys
+// has the wrong type, the error names that key. If the last fencing token is 2^53-1, the largest
+// integer that scripts can tell from the next one, there is no larger token: calls fail until the
+// fence key is deleted. A larger number in the fence key can't be a token, and is ignored.
 //
-// Whoever can write these keys, or publish to the channels, is trusted with the locks: the message
-// of a hand-over is believed without asking, if its token is larger. Keep other subscriptions off
-// the channels, also by a pattern (PSUBSCRIBE *): Redis counts them as somebody who hears the
-// message, so that a process that died while it waited costs up to one Lease.
+// Any client that can write these keys or publish on the channels is trusted with the locks: a
+// hand-over message is believed without a check in Redis if its token is larger. Don't let other
+// clients subscribe to the channels, not even by a pattern (PSUBSCRIBE *). Redis counts them as
+// receivers of the message, so the lock can be handed to a process that died while it waited, which
+// costs up to one Lease.
 package redislock

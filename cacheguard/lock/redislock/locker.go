@@ -17,26 +17,26 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker on Redis. It is safe for concurrent use. Make one for each process
-// and client.
+// Locker implements [lock.Locker] on Redis. It is safe for concurrent use. Make one for each
+// process and client.
 type Locker struct {
 	link    *redislink.Link
 	opts    Options
-	process string // names this locker and its channel
-	lease   any    // in ms, as scripts have it
-	again   any    // in ms: for how long an Unlock may be sent again
+	process string // the name of this locker and of its channel
+	lease   any    // in ms, as an argument of scripts
+	again   any    // in ms: how long an Unlock may be sent again
 	asked   atomic.Int64
 	keeper  *tenure.Keeper
-	debts   *tenure.Debts // locks that Redis may have given, or still have
+	debts   *tenure.Debts // releases that Redis hasn't confirmed
 	calls   *calls
 }
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports every
-// invalid option at once and never dials. The client stays the caller's: Close doesn't close it.
-// Give it ContextTimeoutEnabled: without, a cluster client is called aside, which costs a goroutine
-// for each step.
+// New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports all
+// invalid options in one error and never dials. The client stays the caller's: Close doesn't close
+// it. Set ContextTimeoutEnabled in the client's options. Without it, the steps on a cluster client
+// run on a separate goroutine each, which costs time.
 func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	link, wrong := redislink.New(rdb, opts.OpTimeout)
@@ -58,13 +58,14 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until it has the lock. If Redis can't be used, that is its error, after OpTimeout at
-// the latest; when it already waits it rides that out for up to one Lease.
+// Lock waits until it has acquired the lock. If Redis can't be used, Lock returns the error of
+// Redis after OpTimeout at the latest. A call that waits already tolerates such errors for up to
+// one Lease.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// TryLock is Lock without the wait.
+// TryLock is like Lock, but doesn't wait.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, false)
 }
@@ -79,19 +80,20 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask asks until it has the lock, or gives the question up: then nothing of it stays behind.
+// ask sends requests until it has the lock, or until it gives up. Then nothing of the question
+// stays in Redis.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
-	if wait && l.calls.arrive() { // a place at once: otherwise only when it is known that there is need for one
+	if wait && l.calls.arrive() { // take a place with the first request; otherwise only when the lock turns out to be held
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 	}
 	a, err := l.put(ctx, q)
-	if wait && errors.Is(err, errLate) { // this process stood still, which is no trouble with Redis
+	if wait && errors.Is(err, errLate) { // this process stood still; Redis works
 		a, err = l.put(ctx, q)
 	}
 	endless := errors.Is(err, lock.ErrHeld)
 	switch {
-	case err != nil && !(wait && endless && a.token > 0): // one with a token may have a holder, who renews it
+	case err != nil && !(wait && endless && a.token > 0): // a lock with a token may have a holder that renews it
 		l.abandon(q)
 		return nil, err
 	case a.granted:
@@ -107,7 +109,7 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	return held, nil
 }
 
-// begin begins the tenure of a lock that was granted.
+// begin begins the tenure of a lock that was granted to this question.
 func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	return l.keeper.Begin(tenure.Terms{
 		Name: q.name, Token: a.token, Until: a.until,
@@ -117,17 +119,18 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	})
 }
 
-// abandon gives back, aside, what a question may have been given without its asker hearing of it.
+// abandon gives back, in the background, a lock that a question may have been granted without its
+// caller learning of it.
 func (l *Locker) abandon(q *question) {
 	l.keeper.Go(func() {
-		q.asking.Wait() // or the release could overtake what it is to undo
+		q.asking.Wait() // otherwise the release could overtake the request that it is to undo
 		_ = l.giveBack(context.Background(), q)
-	}) // what stays nevertheless ends by itself
+	}) // a lock that stays nevertheless expires by itself
 }
 
-// Warm dials, subscribes and loads the scripts ahead, so that the first contended lock doesn't pay
-// for it. If the user lacks rights that locks need, its error names each of them; if the server is
-// a replica, it says so. It is bounded by ctx alone.
+// Warm dials, subscribes and loads the scripts in advance, so that the first contended lock needn't
+// wait for that. If the user lacks rights that locks need, the error of Warm names each missing
+// right. If the server is a replica, the error says so. Only ctx limits how long Warm takes.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -135,7 +138,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	defer leave()
 	rdb := l.link.Client()
-	// First what says all that is missing.
+	// The check of rights is first, because its error names all rights that are missing.
 	err = l.rules().Try(ctx, rdb, namesOfNobody(l.opts.Prefix).lock, l.channels()+"try", l.commands()...)
 	for _, s := range scripts {
 		if err == nil {
@@ -146,7 +149,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	case err == nil:
 		err = l.calls.ready(ctx)
 	case ctx.Err() != nil:
-		err = errors.Join(tenure.Why(ctx), err) // which names what it has waited for
+		err = errors.Join(tenure.Why(ctx), err) // err names what Warm has waited for
 	}
 	if err != nil {
 		return fmt.Errorf("redislock: warming up: %w", err)
@@ -154,29 +157,29 @@ func (l *Locker) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
-// their holders have one Lease to stop, and Unlock still works. It waits until nothing is done in
-// the background any more. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
+// one Lease to stop their work, and their Unlock still works. Close waits until nothing runs in the
+// background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.calls.close()
 	return nil
 }
 
-// channels begins the name of each process' channel.
+// channels is the start of the name of each process' channel.
 func (l *Locker) channels() string { return l.opts.Prefix + ":" }
 
-// question is one call's wish for a lock.
+// question is the request of one call for a lock.
 type question struct {
 	name  string
 	names names
-	id    string // is the owner of the lock, when it is granted; no two questions have the same
-	ear   *ear   // for messages to this question; nil while it doesn't wait
+	id    string // the owner of the lock after it was granted; unique for each question
+	ear   *ear   // receives messages for this question; nil while it doesn't wait
 
-	lock, line, seen, fence, owner any // names and id as scripts have them
+	lock, line, seen, fence, owner any // names and id as arguments of scripts
 
-	asking sync.WaitGroup // steps under way
-	place  atomic.Value   // string: among those who wait, once it has one
+	asking sync.WaitGroup // running steps
+	place  atomic.Value   // string: the place in the queue, once the question has one
 }
 
 func (l *Locker) question(name string) *question {

@@ -9,10 +9,10 @@ package redislock
 //	given  <prefix>:{<name>}:given:<owner>
 //	channel of a process  <prefix>:<process>
 //
-// The braces keep the names of a lock in one slot of a cluster: Redis takes the part between the
-// first "{" and the first "}" after it, unless that part is empty. It is empty for a name that
-// begins with "}": that gets a backslash in front, and so does one that begins with a backslash, so
-// that no two locks have one name.
+// The braces keep all keys of a lock in one slot of a cluster: Redis hashes the part between the
+// first "{" and the first "}" after it, unless that part is empty. It would be empty for a name
+// that begins with "}", so such a name gets a backslash in front. A name that begins with a
+// backslash gets one too, so that no two locks have the same keys.
 type names struct{ lock, line, seen, fence string }
 
 func namesOf(prefix, name string) names {
@@ -24,13 +24,13 @@ func namesOf(prefix, name string) names {
 	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
 }
 
-// namesOfNobody are the names of a lock that nobody can have: a name that begins with a backslash
-// gets another one.
+// namesOfNobody are the keys of a lock that nobody can have. They differ from all others, because a
+// name that begins with a backslash gets a second one.
 func namesOfNobody(prefix string) names {
 	lock := prefix + `:{\}`
 	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
 }
 
-// given is where it stands for a moment that an owner has given the lock back, so that it can ask
-// again.
+// given is the key that says for a moment that the owner has given the lock back, so that an Unlock
+// whose reply was lost can be sent again.
 func (n names) given(owner string) string { return n.lock + ":given:" + owner }

@@ -8,36 +8,38 @@ import (
 	"time"
 )
 
-// Options configures a Locker. The zero value of a field means its default.
+// Options configures a [Locker]. The zero value of a field means its default.
 type Options struct {
-	// Prefix begins every key and every channel. Default "cglock"; no braces. Lockers of different
-	// prefixes share nothing.
+	// Prefix is the start of every key and channel name. Default "cglock". It must not contain
+	// braces. Lockers with different prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a
-	// third. It also is how long somebody who waited and died counts as waiting. Default 10 s; at
-	// least 10 ms. What is less than a millisecond doesn't count. Lockers of one prefix should have
-	// the same.
+	// Lease is how long a lock lasts after its holder died or was cut off from Redis. It is renewed
+	// every third of Lease. Lease is also how long a waiting call that died keeps its place in the
+	// queue. Default 10 s; at least 10 ms. Fractions of a millisecond are cut off. All lockers of
+	// one prefix should have the same Lease.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever:
-	// after that it is Lost, and it ends in Redis one Lease later, or when it is unlocked. Default
-	// 1 h; negative: no limit.
+	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
+	// After MaxHold the lock is Lost to its holder. In Redis it ends one Lease later, or when it is
+	// unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
-	// Fair has the lock go to whoever has waited longest, also before somebody who asks just when
-	// it is free. Without, a lock that is given back is that one's too, but where it isn't given
-	// back, because its holder died, and in a cluster, a newcomer may be quicker. A process that
-	// died while it waited costs nothing then; with Fair it costs up to one Lease, as one that
-	// stands still does anyway. Lockers of one prefix should agree.
+	// Fair gives the lock always to the call that has waited longest, even if a new call asks at
+	// the moment when the lock is free. Without Fair, Unlock also gives the lock to the longest
+	// waiting call. But in a cluster, and when a lock expires because its holder died, a new call
+	// may get the lock first. Without Fair, a process that died while it waited causes no delay.
+	// With Fair, it delays the others by up to one Lease. A process that stands still while it
+	// waits causes this delay with or without Fair. All lockers of one prefix should have the same
+	// setting.
 	Fair bool
 
-	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try
-	// when no answer came to the first within half of it. Default 1 s, or a third of Lease if that
-	// is less; at least 2 ms, at most Lease.
+	// OpTimeout limits every step in Redis. This includes the wait for a connection, and a second
+	// try if Redis hasn't replied within half of OpTimeout. Default 1 s, or a third of Lease if
+	// that is less; at least 2 ms, at most Lease.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving and when they arrive again. Default
+	// Logger gets a line when messages stop arriving, and a line when they arrive again. Default
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -52,7 +54,8 @@ const (
 	leastOpTimeout = 2 * time.Millisecond
 )
 
-// withDefaults returns the options as they count, or all that is wrong with them.
+// withDefaults returns the options with their defaults set, or an error with everything that is
+// wrong with them.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Prefix == "" {
@@ -67,12 +70,12 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease < leastLease:
 		errs = append(errs, fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
 	}
-	o.Lease = o.Lease.Truncate(time.Millisecond) // as the server counts: a holder that believed in more would not be alone
+	o.Lease = o.Lease.Truncate(time.Millisecond) // the server counts in ms: a holder that counts more could have its lock at the same time as the next holder
 	switch {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
 	case o.MaxHold < 0:
-		o.MaxHold = 0 // no cap
+		o.MaxHold = 0 // no limit
 	}
 	switch {
 	case o.OpTimeout == 0:

@@ -2,13 +2,13 @@ package redislock
 
 import "github.com/cacheguard/cacheguard/internal/redislink"
 
-// rules are what a locker needs of Redis' access control.
+// rules are the rights that a locker needs in Redis' access control.
 func (l *Locker) rules() redislink.Rules {
 	return redislink.Rules{Package: "redislock", Keys: l.opts.Prefix + ":*", Channel: l.opts.Prefix + ":*", Sources: sources}
 }
 
-// commands are those of the scripts, with the same keys, of a lock that nobody can have. They leave
-// nothing there.
+// commands are the commands of the scripts, with the keys of a lock that nobody can have. They
+// leave nothing in these keys.
 func (l *Locker) commands() [][]any {
 	n := namesOfNobody(l.opts.Prefix)
 	given := n.given("")
@@ -19,7 +19,7 @@ func (l *Locker) commands() [][]any {
 		{"GET", given}, {"SET", given, "", "XX", "PX", 1},
 		{"ZRANGE", n.line, 0, -1}, {"ZADD", n.line, "XX", 0, ""}, {"ZREM", n.line, ""}, {"ZPOPMIN", n.line},
 		{"PTTL", n.line}, {"PEXPIRE", n.line, 1},
-		{"HGET", n.seen, ""}, {"HSET", n.seen, "", "", "no value"}, {"HDEL", n.seen, ""}, // HSET has no XX: it is refused for its arguments
+		{"HGET", n.seen, ""}, {"HSET", n.seen, "", "", "no value"}, {"HDEL", n.seen, ""}, // HSET has no XX: Redis refuses its arguments
 		{"PTTL", n.seen}, {"PEXPIRE", n.seen, 1},
 		{"PUBLISH", l.channels() + "try", ""},
 	}

@@ -33,11 +33,12 @@ var scripts = []*script{acquireScript, renewScript, releaseScript, takeScript}
 
 var sources = redislink.NewSources(acquireLua, renewLua, releaseLua, takeLua)
 
-// script is a script as it is sent: what is in an any already need not be put there for each step.
+// script is a script in the form in which it is sent. Its parts are stored as any, so that no step
+// has to convert them.
 type script struct {
 	*redis.Script
-	keys             int // how many there are
-	text, hash, many any // many is keys
+	keys             int // number of keys
+	text, hash, many any // many is keys as text
 }
 
 func newScript(text string, keys int) *script {
@@ -45,8 +46,8 @@ func newScript(text string, keys int) *script {
 	return &script{s, keys, text, s.Hash(), strconv.Itoa(keys)}
 }
 
-// run runs the script with its keys and arguments, and sends its text only where the server doesn't
-// know it.
+// run runs the script with its keys and arguments. It sends the text of the script only if the
+// server doesn't know the script.
 func (s *script) run(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
 	reply, err := rdb.Do(ctx, slices.Concat([]any{"evalsha", s.hash, s.many}, args)...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {

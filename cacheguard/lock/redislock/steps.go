@@ -16,38 +16,39 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// fenceMemory is how long the fencing token of a name is remembered after it was last locked. After
-// that the next one is the server's clock, which is larger unless it was set back by more than
-// this.
+// fenceMemory is how long Redis remembers the fencing token of a name after the name was last
+// locked. After that time the next token is the server's clock, which is larger unless the clock
+// was set back by more than this time.
 var fenceMemory any = millis(24 * time.Hour)
 
 // mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which
-// can't tell the next two numbers apart.
+// can't represent the next integer.
 const mostToken = 1<<53 - 1
 
-const mostMillis = math.MaxInt64 / int64(time.Millisecond) // of a duration
+const mostMillis = math.MaxInt64 / int64(time.Millisecond) // the longest time.Duration
 
-// errLate is the error of a question that was granted, when nobody can say any more whether that
-// still holds.
+// errLate is the error of a question that was granted, but whose reply arrived so late that the
+// lock may have ended again.
 var errLate = errors.New("the answer came when the lock had ended again")
 
-// answer is what a question for a lock was answered with.
+// answer is the reply to a question for a lock.
 type answer struct {
 	granted bool
-	token   int64         // of the lock; if it wasn't granted, the last one that anybody was given
-	until   time.Time     // if granted
-	sent    time.Time     // when the question was
-	left    time.Duration // until the lock ends by itself, or somebody else's turn; negative: it has no end
+	token   int64         // of the lock; if the lock wasn't granted, the last token that was given to anybody
+	until   time.Time     // the end of the lease, if granted
+	sent    time.Time     // when the question was sent
+	left    time.Duration // until the lock, or another call's turn, ends by itself; negative: the lock has no end
 }
 
-// put puts a question once.
+// put sends a question once.
 func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 	return l.step(ctx, q, l.putOnce)
 }
 
-// step does a step of a question. It doesn't break it off when ctx ends, for it may be carried out
-// all the same, and doesn't wait for the answer then, unless that is due at once: another goroutine
-// costs more than the question.
+// step does a step of a question. It doesn't cancel the step when ctx ends, because Redis may carry
+// the step out all the same. It doesn't wait for the reply after ctx has ended, except if a reply
+// is expected at once: then the step runs on this goroutine, because another one costs more than
+// the step.
 func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
 	if l.link.Prompt(ctx) {
 		return once(context.WithoutCancel(ctx), q)
@@ -71,7 +72,8 @@ func (l *Locker) step(ctx context.Context, q *question, once func(context.Contex
 	}
 }
 
-// putOnce puts a question. With a channel to be woken by it takes a place among those who wait.
+// putOnce sends a question. If the question has an ear to be woken by, it also takes a place in the
+// queue.
 func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	sent := time.Now()
 	place, _ := q.place.Load().(string)
@@ -92,7 +94,7 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	place, _ = parts[1].(string)
 	last, _ := parts[2].(string)
 	token, err := strconv.ParseInt(last, 10, 64)
-	if err != nil { // it was set by hand: any token is larger
+	if err != nil { // the key was set by hand: any token is larger
 		token = 0
 	}
 	q.place.Store(place)
@@ -103,26 +105,27 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// given is the lock that a message says this question was given, if it still has it. The message
-// counts only if its token is larger than that of the last answer: one that is older tells of a
-// lock that had ended when the question was answered, as when this process stood still in between.
-// One lease counts from the question that was answered last, for that is how long it counted as
-// there.
+// given returns the lock that this question was handed by a message, and whether the question still
+// has it. The message is valid only if its token is larger than the token of the last reply. An
+// older message is about a lock that had ended when that reply was sent, for example because this
+// process stood still in between. The lease starts when the last question that got a reply was
+// sent, because Redis counted this call as waiting until one lease after that.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
 	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
 }
 
-// renew gives the lock more time.
+// renew extends the lock by one lease.
 func (l *Locker) renew(ctx context.Context, q *question) (until time.Time, held bool, err error) {
 	sent := time.Now()
 	reply, err := l.run(ctx, renewScript, q.lock, q.owner, l.lease)
 	return sent.Add(l.opts.Lease), reply == int64(1), err
 }
 
-// release gives the lock back, and the place among those who wait, and wakes the next one.
+// release gives back the lock and the place in the queue, and hands the lock to the next call or
+// wakes it.
 func (l *Locker) release(ctx context.Context, q *question) error {
-	// In a cluster PUBLISH tells of one node's listeners only.
+	// In a cluster PUBLISH counts the subscribers of one node only.
 	counts := !l.link.IsCluster()
 	reply, err := l.run(ctx, releaseScript,
 		q.lock, q.line, q.seen, q.names.given(q.id), q.fence,
@@ -137,9 +140,9 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	}
 }
 
-// giveBack is release, which is tried again in the background if Redis doesn't answer: it may be
-// standing still, and carry out when it goes on what gave this question the lock. After one Lease
-// what it has given until now has ended by itself.
+// giveBack is like release. If Redis doesn't reply, it also repeats the release in the background,
+// because Redis may hang and carry out this question's request for the lock when it goes on. After
+// one Lease every lock that Redis has granted to the question until now has expired.
 func (l *Locker) giveBack(ctx context.Context, q *question) error {
 	release := func(ctx context.Context) (answered bool, err error) {
 		err = l.release(ctx, q)
@@ -156,7 +159,7 @@ func (l *Locker) giveBack(ctx context.Context, q *question) error {
 	return err
 }
 
-// run runs a script, with its keys and arguments, within OpTimeout.
+// run runs a script with its keys and arguments. It takes OpTimeout at most.
 func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {
 		return s.run(ctx, rdb, args)
@@ -164,7 +167,8 @@ func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 	var told *redislink.Trouble
 	switch {
 	case ctx.Err() == nil && (errors.Is(err, redislink.ErrExhausted) || errors.Is(err, context.DeadlineExceeded)) && errors.As(l.link.Told(err), &told):
-		// It is our deadline and nobody else's: callers would take it for theirs.
+		// The deadline is OpTimeout. Callers would take DeadlineExceeded for the end of their
+		// context.
 		told.Err = fmt.Errorf("within %v: %v", l.opts.OpTimeout, told.Err)
 		return nil, told
 	case redis.HasErrorPrefix(err, "FENCE"):
@@ -172,7 +176,7 @@ func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
 		return nil, fmt.Errorf("the last fencing token, in the key %q, is 2^53-1, and Redis' scripts can count no further; delete that key, and reset what remembers the token: %w", key, err)
 	}
 	rules := l.rules()
-	return reply, rules.Explained(l.link.Told(rules.Explained(err)), args[:s.keys]...) // names of keys are not for the log
+	return reply, rules.Explained(l.link.Told(rules.Explained(err)), args[:s.keys]...) // the log must not contain names of keys
 }
 
 func flag(on bool) any {
@@ -182,5 +186,5 @@ func flag(on bool) any {
 	return ""
 }
 
-// millis is a duration as scripts have it.
+// millis returns a duration in ms, as an argument of scripts.
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -18,18 +18,19 @@ var (
 	_ lock.Seizer    = (*Locker)(nil)
 )
 
-// Continue takes over the lock of the holder whose fencing token this is. See lock.Continuer.
+// Continue takes over the lock of the holder with this fencing token. See [lock.Continuer].
 func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.Lock, error) {
 	return l.take(ctx, name, strconv.FormatInt(token, 10))
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
-// does. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name even if another holder has it, and breaks the promise that
+// at most one holder has the lock. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, "")
 }
 
-// take takes a lock from its holder, who is known by its token; of "" from anybody.
+// take takes a lock from the holder with the token from. If from is "", it takes the lock from any
+// holder.
 func (l *Locker) take(ctx context.Context, name, from string) (lock.Lock, error) {
 	hold, err := l.keeper.Take(ctx, "redislock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		q := l.question(name)
@@ -37,7 +38,7 @@ func (l *Locker) take(ctx context.Context, name, from string) (lock.Lock, error)
 		switch {
 		case errors.Is(err, redis.Nil):
 			return nil, lock.ErrLost
-		case err != nil: // what it took isn't given back: its holder has to hear of it first, before another may have it
+		case err != nil: // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
 			return nil, err
 		}
 		return l.begin(q, a), nil
@@ -58,7 +59,8 @@ func (l *Locker) takeOnce(ctx context.Context, q *question, from string) (answer
 	return l.granted(sent, reply)
 }
 
-// granted reads the fencing token of a lock that a question sent at that time was granted.
+// granted reads the fencing token of a lock from the reply to a question that was sent at the given
+// time.
 func (l *Locker) granted(sent time.Time, reply any) (answer, error) {
 	text, _ := reply.(string)
 	token, err := strconv.ParseInt(text, 10, 64)

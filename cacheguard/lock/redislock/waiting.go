@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	firstPoll = 20 * time.Millisecond // while messages don't arrive; then twice as long each time
-	mostPoll  = time.Second / 4       // or a third of Lease: who asks later counts as gone
+	firstPoll = 20 * time.Millisecond // the first pause while messages don't arrive; each next one is twice as long
+	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that asks too late loses its place
 )
 
-// await asks again whenever the question is woken, and from time to time, until it has the lock.
-// What can't be asked is asked again for one Lease: then the trouble is the answer. So is that a
-// lock has no end. a and err are the last answer.
+// await sends the question again whenever the question is woken, and also from time to time, until
+// it has the lock. If Redis can't be used, await keeps trying for one Lease and then returns the
+// error. It does the same if the lock has no end. a and err are the result of the last question.
 func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
 	if q.ear == nil {
-		// Messages have to arrive before the answer that they make out of date: so this is asked
-		// once more.
+		// The last reply came before the subscription, so a message that makes it out of date may
+		// have been missed: send the question once more.
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 		l.calls.settle(ctx, l.opts.OpTimeout)
 		a, err = l.put(ctx, q)
 	}
-	last := a             // that there was
-	var trouble time.Time // since when there has been none
+	last := a             // the last reply that was no error
+	var trouble time.Time // since when all replies have been errors
 	most := min(mostPoll, l.opts.Lease/3)
 	for poll := min(firstPoll, most); ; poll = min(2*poll, most) {
 		switch {
@@ -63,9 +63,9 @@ func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*
 	}
 }
 
-// pause is how long a question waits for its message, when the lock, or another's turn, ends by
-// itself in left. It is asked again before it counts as gone, and no sooner than the lock may be
-// free.
+// pause returns how long a question waits for its message. left is the time until the lock, or
+// another call's turn, ends by itself. The question is sent again before it loses its place, and
+// not before the lock may be free.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3
 	if left > 0 && left < pause {

@@ -10,24 +10,23 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// claim is one try to get a lock, with a token of its own: while it is asked for, while it is held,
-// and until nothing of it is left on any master. A token is not used again after it was released,
-// also not by a Lock that goes on trying: a copy of that release which arrives late would take away
-// what is counted on.
+// claim is one try to get a lock, with a token of its own. It exists from the request until nothing
+// of it is left on any master. A token is not used again after its release, not even by a Lock that
+// goes on trying: a late copy of that release would remove a vote that the next try relies on.
 //
-// Each master is given a token of its own, so that a server with two names has one vote: it gave it
-// to the name that asked first, and says to the other name that the lock is another's. This holds
-// for renewals and releases, too, and while one of the names doesn't answer, or changes the server
-// that it leads to. To look later whether two names lead to one server would be too late in both
-// cases.
+// Each master gets a token of its own, so that a server with two names has one vote. The server
+// votes for the token of the name that asked first, and tells the other name that another holder
+// has the lock. This also works for renewals and releases, while one of the names doesn't respond,
+// and when a name moves to another server. In these cases a later check whether two names lead to
+// one server would come too late.
 type claim struct {
 	l                *Locker
-	name, key, token string // the token is what those of all masters begin with
+	name, key, token string // token is the common start of the tokens for all masters
 
 	mu    sync.Mutex      // guards what follows
-	last  []chan struct{} // by master: closed when the latest request has come back; nil: there was none
-	there []bool          // by master: it may have the lock
-	over  bool            // it was given back: no more is asked for
+	last  []chan struct{} // by master: closed when the latest request is done; nil: there was none
+	there []bool          // by master: whether it may have the lock
+	over  bool            // the claim was given back: it sends no more requests for the lock
 }
 
 func (l *Locker) claim(name string) *claim {
@@ -40,10 +39,10 @@ func (l *Locker) claim(name string) *claim {
 // at is the claim's token for a master.
 func (c *claim) at(m *master) string { return c.token + m.suffix }
 
-// ask has step be done with each of these masters, all at once, and returns where the answers will
-// come. With each master the claim does one step after another, so that a release doesn't overtake
-// what it is to undo. No context ends a step, because it may be carried out all the same; each ends
-// by its master's timeout. c.mu is held.
+// ask calls step for each of these masters, all at once, and returns a channel for the replies. The
+// steps of a claim on one master run one after another, so that a release doesn't overtake the
+// request that it is to undo. No context cancels a step, because the master may carry it out all
+// the same. Each step ends by its master's timeout. The caller holds c.mu.
 func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer {
 	answers := make(chan answer, len(masters))
 	for _, m := range masters {
@@ -60,7 +59,7 @@ func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer 
 	return answers
 }
 
-// collect counts answers until enough has been said, the time for a request is over, or ctx ends.
+// collect counts replies until enough returns true, NodeTimeout is over, or ctx ends.
 func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, enough func(*tally) bool) {
 	timer := time.NewTimer(c.l.opts.NodeTimeout)
 	defer timer.Stop()
@@ -76,27 +75,27 @@ func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, en
 	}
 }
 
-// wish is how a lock is wanted.
+// wish says how a lock is requested.
 type wish struct {
-	waiter string // who gets messages if another has it; "": nobody
-	force  bool   // whoever has it
+	waiter string // the id that gets messages if another holder has the lock; "": none
+	force  bool   // take the lock even if another holder has it
 }
 
-// acquire asks all masters for the lock.
+// acquire requests the lock from all masters.
 func (c *claim) acquire(ctx context.Context, w wish) *tally {
 	t := c.l.tally()
 	enough := (*tally).settled
-	if !c.l.asked.Swap(true) { // all are waited for, to see whether two of them are one server
+	if !c.l.asked.Swap(true) { // wait for all masters, to see whether two of them are one server
 		enough = all
 	}
 	c.collect(ctx, c.want(ctx, c.l.masters, w), t, enough)
 	return t
 }
 
-// all doesn't let a claim be content with fewer answers than there can be.
+// all makes collect wait for all replies.
 func all(*tally) bool { return false }
 
-// tally is of answers that haven't come, of all masters.
+// tally returns a tally for one request to all masters, without replies yet.
 func (l *Locker) tally() *tally {
 	t := &tally{masters: len(l.masters), away: make([]bool, len(l.masters))}
 	for i, m := range l.masters {
@@ -105,7 +104,7 @@ func (l *Locker) tally() *tally {
 	return t
 }
 
-// want asks these masters for the lock, unless the claim is over.
+// want requests the lock from these masters, unless the claim is over.
 func (c *claim) want(ctx context.Context, masters []*master, w wish) <-chan answer {
 	ctx = context.WithoutCancel(ctx)
 	c.mu.Lock()
@@ -121,16 +120,16 @@ func (c *claim) want(ctx context.Context, masters []*master, w wish) <-chan answ
 	})
 }
 
-// note notes whether a master may have the lock.
+// note records whether a master may have the lock.
 func (c *claim) note(m *master, there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.there[m.index] = there
 }
 
-// renew gives the lock more time. Only masters that have had it until now count: if those counted
-// on which it is set anew, a lock that was lost, and that another has had meanwhile, would seem to
-// have been held all the time.
+// renew extends the lock. Only masters that have had the lock until now count. If masters on which
+// the lock is set again counted at once, a lock that was lost, and that another holder had in the
+// meantime, would seem to have been held all the time.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -146,7 +145,7 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	})
 	c.mu.Unlock()
 	c.collect(ctx, answers, t, decidedIn(turn))
-	if t.refused() { // then it isn't set anew where it is free either: another may be about to have it
+	if t.refused() { // don't set the lock again where it is free, because another caller may be about to get it
 		return time.Time{}, false, nil
 	}
 	if !t.won() {
@@ -156,10 +155,10 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return began.Add(c.l.opts.validity()), true, err
 }
 
-// decidedIn is tally.decided, and steps aside when all have answered that did so the last time. The
-// others are waited for beside the next turns: if a majority is silent, thousands of locks would
-// otherwise wait for it a few at a time. As soon as one of them answers it counts as there again,
-// so no more than mostAside requests too many go to it at once.
+// decidedIn is tally.decided, but steps aside when every master that replied the last time has
+// replied. It then waits for the other masters without keeping a place in turns. Otherwise, if a
+// majority were silent, thousands of locks would wait for it a few at a time. As soon as a silent
+// master replies it isn't silent any more, so at most mostAside requests too many reach it at once.
 func decidedIn(turn *turn) func(*tally) bool {
 	return func(t *tally) bool {
 		if !t.pendingThere() {
@@ -169,10 +168,11 @@ func decidedIn(turn *turn) func(*tally) bool {
 	}
 }
 
-// mend asks those masters for the lock where nobody has it: they were restarted, or not reached
-// when it was acquired. From the next renewal on they count, so that a lock that is held for long
-// outlives a restart of each master, and that each of them is away for a while, one after another.
-// While it is valid and no majority says that it isn't ours, nobody else can have had one.
+// mend requests the lock from the masters on which nobody has it: they were restarted, or could not
+// be reached when the lock was acquired. They count from the next renewal on. So a lock that is
+// held for long survives a restart of each master, and the absence of each master for a while, one
+// after another. While the lock is valid and no majority says that it isn't ours, nobody else can
+// have had a majority.
 func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.collect(context.Background(), answers, t, all)
 	var without []*master
@@ -184,8 +184,8 @@ func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.want(context.Background(), without, wish{})
 }
 
-// release gives the lock back on all masters, and says whether it was there. What a master doesn't
-// answer to is tried again in the background.
+// release gives the lock back on all masters, and reports whether the lock was still there. If a
+// master doesn't reply, the release is repeated in the background.
 func (c *claim) release(ctx context.Context) error {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -201,7 +201,7 @@ func (c *claim) release(ctx context.Context) error {
 	}
 }
 
-// giveBack ends the claim, and gives back what any master may have of it.
+// giveBack ends the claim, and gives back the lock on each master that may have it.
 func (c *claim) giveBack(ctx context.Context) <-chan answer {
 	ctx = context.WithoutCancel(ctx)
 	c.mu.Lock()
@@ -218,8 +218,8 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 	})
 }
 
-// releaseAt gives the lock back on one master. If that doesn't answer, it is tried again until the
-// lock has ended by itself.
+// releaseAt gives the lock back on one master. If the master doesn't reply, the release is repeated
+// until the lock has expired.
 func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	release := func(ctx context.Context) answer { return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name) }
 	began := time.Now()
@@ -228,7 +228,7 @@ func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	case a.said == nothing:
 		m.debts.Owe(began.Add(c.l.opts.Lease), func() bool { return release(context.Background()).said != nothing })
 	case a.place > 0:
-		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // it may be this process that took long
+		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // perhaps the delay was in this process
 	}
 	return a
 }

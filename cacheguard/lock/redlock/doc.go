@@ -1,11 +1,13 @@
-// Package redlock is a distributed lock on several independent Redis servers, by the algorithm that
-// Redis' documentation calls Redlock: a holder is who has set its token on a majority of them. It
-// goes on when a minority of the masters is down, cut off or slow, which a lock on one server
-// doesn't, and one with replicas only at the price of locks that its failover forgets.
+// Package redlock implements distributed locks on several independent Redis servers (masters), with
+// the algorithm that Redis' documentation calls Redlock: the holder of a lock is the process that
+// has set its token on a majority of the masters. The lock stays usable while a minority of the
+// masters is down, cut off or slow. A lock on a single server can't do that, and a lock on a server
+// with replicas can do it only at a price: a failover loses locks.
 //
-// All masters are asked at once, each for NodeTimeout at most, and the lock counts for the Lease
-// less the time that took and less the drift that the clocks may have. While a holder lives its
-// lock is renewed by a majority; when it dies the lock ends by itself.
+// A request for a lock goes to all masters at once, and each has NodeTimeout to reply. The lock is
+// valid for the Lease, less the time that the replies took and less the drift that the clocks may
+// have. While a holder lives, a majority renews its lock. When the holder dies, the lock expires by
+// itself.
 //
 //	masters := []redis.UniversalClient{
 //		redis.NewClient(&redis.Options{Addr: "redis-a:6379", ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}),
@@ -23,104 +25,115 @@
 //
 // # The algorithm
 //
-// The validity of a lock is Lease - elapsed - drift, where elapsed counts on the monotonic clock
-// from before the first request was sent, and drift is Lease * Drift + 2 ms. A majority that
-// answers too late for that is refused and given back. Whatever was not enough is given back on all
-// masters, also on those whose answer was lost: they are told again until they answer or the lease
-// is over. Each try has a token of its own, which is not used again after its release: a copy of a
-// release that arrives late would otherwise take away what the next try has been given.
+// The validity of a lock is Lease - elapsed - drift. elapsed is measured on the monotonic clock
+// from before the first request was sent, and drift is Lease * Drift + 2 ms. If a majority replies
+// too late for that, the lock is given back. After a failed try the locker gives back whatever the
+// masters have granted, on all masters, also on those whose reply was lost. It repeats the release
+// until each master replies or the lease is over. Each try has a token of its own. A token is not
+// used again after its release, because a late copy of that release would otherwise remove a lock
+// that the next try has got.
 //
-// A renewal counts the masters that have had the lock until now. Where nobody has it, as on a
-// master that was restarted, it is set again, and there it counts from the next renewal on. So a
-// lock that is held for long outlives that each master is away for a while, one after another. It
-// would not be wrong to count these at once, for while the lock is valid nobody else can have a
-// majority; but if it had been lost on a majority, and another had held it meanwhile, nobody would
-// ever notice. A lock is Lost when so many masters say that it is not theirs that no majority can
-// have it, or when its validity is over. A minority that has lost it, or that another has, changes
-// nothing.
+// A renewal counts only masters that have had the lock until now. If a master has no such lock, for
+// example after a restart, the renewal sets the lock there again, and that master counts from the
+// next renewal on. So a lock that is held for long survives when each master is away for a while,
+// one after another. Counting these masters at once wouldn't break exclusion, because while the
+// lock is valid nobody else can have a majority. But if the lock had been lost on a majority, and
+// another holder had had it in the meantime, nobody would ever notice. A lock is Lost when so many
+// masters say that the lock isn't its holder's that no majority can have it, or when its validity
+// is over. If only a minority has lost the lock or given it to another holder, nothing changes.
 //
 // # Those who wait
 //
-// A master on which a lock is released tells those who wait for it, by a message. When a majority
-// may be free they ask, one after another in the order in which they came, because if all asked at
-// once the votes would be split and nobody would have a majority. When that happens all the same
-// they give back what they have and ask again after a random time. A process that unlocks and locks
-// again at once lets those go first that wait. In one process those who wait for a name take turns,
-// and one of them asks. All this makes waiting fair most of the time; nothing guarantees it.
+// When a lock is released on a master, the master sends a message to the waiting processes. When a
+// majority of the masters may be free, the waiting processes send their requests one after another,
+// in the order in which they came. If all sent them at once, the votes would be split and nobody
+// would have a majority. If the votes are split all the same, each process gives back what it has
+// and tries again after a random time. A process that unlocks a lock and locks it again at once
+// lets the waiting processes go first. Within one process the calls that wait for a name take
+// turns, and only one of them sends requests. All this makes waiting fair most of the time, but
+// nothing guarantees it.
 //
-// Without messages (a user without the right to, or no subscription on a majority) those who wait
-// ask again after 5 ms, then after twice as long each time up to 100 ms. With messages they ask
-// once a second, in case one was lost, and when the lock of a dead holder is over.
+// Without messages (the user lacks the right to subscribe, or a majority has no subscription), a
+// waiting call polls: after 5 ms, then after twice as long each time, up to 100 ms. With messages
+// it also asks once a second, in case a message was lost, and when the lock of a dead holder
+// expires.
 //
 // # What it can promise
 //
-// It is a lock for efficiency: to keep most of the work from being done twice. Use it where two
-// holders at once, now and then, cost money and not data. It has no fencing tokens (Token is always
-// 0): nothing in the algorithm gives out numbers that grow, and a number from each master's counter
-// would not be one, because majorities differ. So what the lock protects can't tell a late holder
-// from the present one, and there is no way to make up for the cases below (Kleppmann: How to do
+// This is a lock for efficiency: it keeps most of the work from being done twice. Use it where two
+// holders at the same time, now and then, cost money but no data. It has no fencing tokens (Token
+// is always 0). Nothing in the algorithm gives out numbers that grow. A counter on each master
+// would not help either, because majorities differ. So what the lock protects can't tell a late
+// holder from the present one, and nothing can make up for the cases below (Kleppmann: How to do
 // distributed locking, 2016; Sanfilippo: Is Redlock safe?, 2016; and Distributed Locks with Redis
-// on redis.io). Where correctness depends on the lock use one with tokens, and have them checked.
+// on redis.io). If correctness depends on the lock, use one with fencing tokens, and let what it
+// protects check them.
 //
-// At most one holder has the lock while all of these hold:
+// At most one holder has the lock while all of these conditions are met:
 //
-//   - No master forgets. One that is restarted without its data, or loses some by eviction, can
-//     give its vote twice: with holder A on masters 1, 2 and 3 of five, a restart of 3 lets B have
-//     3, 4 and 5, at the same time. Either have each master keep what it says (appendonly yes,
-//     appendfsync always, which costs a disk write for each lock), or leave a master that was down
-//     off for longer than the largest Lease before it is used again (a delayed restart: then what
-//     it has forgotten is over). Both, maxmemory-policy noeviction, and no replicas that are
-//     promoted by themselves: a failover is a restart that forgets the last writes, without the
-//     delay. A is told at its next renewal, a third of Lease later.
-//   - The clocks run alike. Redis ends keys by its wall clock: one that jumps forward, by an
-//     operator, by ntpd -g or in a migrated machine, ends locks early. Have clocks slewed, not set.
-//     Wall clocks of clients don't matter. A monotonic clock that stands still while a machine is
-//     suspended, as Linux' does, has its holders believe for as long that they have the lock.
-//   - Nobody stands still. A process that is stopped (by a garbage collector, a hypervisor,
-//     swapping) between the moment in which it looks at Err and the moment in which it acts can act
-//     after its lease. No lock can prevent that.
-//   - All lockers have the same masters. To add one or take one away go one at a time, and change
-//     all processes before the next one: any majority of n masters meets any of n+1, which is not
-//     so with n+2. To replace one is two such steps. That is what an even number is for.
+//   - No master loses data. A master that is restarted without its data, or loses some by eviction,
+//     can vote twice. For example, holder A has masters 1, 2 and 3 of five. If master 3 restarts
+//     empty, B can have 3, 4 and 5 at the same time. There are two remedies. Either each master
+//     persists its data (appendonly yes, appendfsync always, which costs a disk write for each
+//     lock). Or a master that was down stays unused for longer than the largest Lease (a delayed
+//     restart: the locks that it has lost have expired by then). With either remedy, set
+//     maxmemory-policy noeviction, and have no replicas that are promoted automatically: a failover
+//     is a restart that loses the last writes, without the delay. A learns of its loss at its next
+//     renewal, a third of Lease later.
+//   - The clocks run at the same rate. Redis expires keys by its wall clock. A clock that jumps
+//     forward, because of an operator, ntpd -g or a migrated machine, ends locks early. Let clocks
+//     be slewed, not set. Wall clocks of clients don't matter. If a monotonic clock stops while its
+//     machine is suspended, as Linux' does, its holders believe for that much longer that they have
+//     the lock.
+//   - No holder stands still. A process that is stopped (by a garbage collector, a hypervisor,
+//     swapping) between checking Err and acting can act after its lease. No lock can prevent that.
+//   - All lockers have the same masters. Add or remove one master at a time, and change all
+//     processes before the next one: any majority of n masters overlaps with any majority of n+1,
+//     but not with every majority of n+2. To replace a master, do two of these steps. An even
+//     number of masters is allowed for this purpose.
 //
-// A command that is carried out late, as when a master was stopped with it in its socket, can leave
-// the lock on that master although it was given back: a ghost, for one lease. It is no majority, so
-// others get the lock without that master; with two more masters away at the same time they wait
-// until it is over.
+// If a command is carried out late, for example because a master was stopped with the command in
+// its socket, the lock can stay on that master for one lease although it was given back. This is
+// called a ghost. A ghost is no majority, so others get the lock without that master. If two more
+// masters are away at the same time, the others wait until the ghost expires.
 //
 // # What to configure
 //
-// Three or five servers on machines that don't fail together. NodeTimeout well above the time an
-// answer takes (a cold connection takes several times as long; Warm has them ready) and at most a
-// tenth of Lease. Clients with ContextTimeoutEnabled and MaxRetries -1, PoolSize for as many locks
-// as are acquired, renewed and released in the same moment: each takes one connection to each
-// master for the time of an answer.
+// Use three or five servers on machines that don't fail together. Set NodeTimeout well above the
+// time that a reply takes, and to at most a tenth of Lease. (A reply on a new connection takes
+// several times as long. Warm dials the connections in advance.) Give the clients
+// ContextTimeoutEnabled, MaxRetries -1, and a PoolSize for as many locks as are acquired, renewed
+// and released at the same moment: each of these uses one connection to each master for the time of
+// a reply.
 //
-// Each lock is a key <prefix>:<name>, the holder's token and those who wait. Messages go over the
-// channel <prefix>:released of each master. With an ACL the least that works is
+// Each lock is a key <prefix>:<name>. Its value is the holder's token and the ids of the waiting
+// processes. Messages are sent on the channel <prefix>:released of each master. With an ACL these
+// are the least rights that work:
 //
 //	ACL SETUSER locks on >secret ~cgredlock:* &cgredlock:released +evalsha +eval +script|load +get +set +append +del +pexpire +pttl +publish +subscribe +ping +hello
 //
-// Without the channel, +publish, +subscribe and +ping those who wait ask from time to time. Warm
-// names all rights that a user lacks. Whoever can write to a majority of the masters is trusted
+// Without the channel, +publish, +subscribe and +ping, waiting calls poll. The error of Warm names
+// all rights that a user lacks. Any client that can write to a majority of the masters is trusted
 // with the locks.
 //
-// If a master's key has no end, or one more than 1000 leases and an hour away, no locker has left
-// it like that. One on a majority is not waited for: the error wraps lock.ErrHeld and names the
-// key. To free such a lock delete the key, or take the lock by SeizeUnsafely.
+// If the key of a lock on a master has no expiry, or one more than 1000 leases and an hour away, no
+// locker has set it like that. If the lock has such keys on a majority of the masters, calls don't
+// wait for it: the error wraps lock.ErrHeld and names the key. To free the lock, delete the key, or
+// take the lock with SeizeUnsafely.
 //
-// If two masters turn out to be one server, by two names of it, that is an error of Warm and of the
-// first calls. Such a server has one vote in any case, also while one of its names is silent: each
-// master is given a token of its own, and a second token is refused where the first one is. Not
-// detected are one server with two databases and servers that share their fate. A replica of
-// another master is taken for the same server if it has heard of a lock before it is asked. Warm
-// names a replica that can't be written to, which has no vote. One that can be written to votes,
-// and forgets what it was told when its master tells it otherwise.
+// If two masters turn out to be one server with two names, Warm and the first calls return an
+// error. The server has one vote in any case, also while one of its names doesn't respond: the
+// locker uses a separate token for each master, and the server refuses the second token while it
+// has the first one. The locker doesn't detect one server with two databases, or servers that fail
+// together. A replica of another master is taken for the same server if it has received a lock from
+// its master before it gets the request. The error of Warm names a replica that can't be written
+// to. Such a replica has no vote. A replica that can be written to votes, and loses its votes when
+// its master overwrites them.
 //
 // # What it costs
 //
-// Lock, renewal and Unlock are one script on each master, all at once, and take as long as the
-// third quickest of five. A process that waits asks each master once when it begins and once at
-// each hand-over. Masters that are away cost nothing while a majority answers, except for one
-// connection that is dialled again for each request.
+// Lock, renewal and Unlock run one script on each master, all at once, and take as long as the
+// third quickest of five. A waiting process sends each master one request when it begins to wait,
+// and one at each hand-over. Masters that are away cost nothing while a majority responds, except
+// one connection that is dialled again for each request.
 package redlock

@@ -6,51 +6,53 @@ import (
 	"time"
 )
 
-// lines are the Locks of this process that wait, by name. The first of each line asks the masters,
-// the others wait for their turn: so one process is one contender, whatever the number of its
-// goroutines.
+// lines are the waiting Lock calls of this process, by name. The first call of each line sends
+// requests to the masters, and the others wait for their turn. So each process counts as one
+// contender, whatever the number of its goroutines.
 type lines struct {
 	mu        sync.Mutex // guards what follows
 	all       map[string]*line
-	listening []bool // by master: messages arrive
+	listening []bool // by master: whether messages arrive
 	yields    map[string]yield
-	trip      time.Duration // what a question takes, about
+	trip      time.Duration // about how long a request takes
 }
 
 func (ls *lines) init(masters int) {
 	ls.all, ls.listening, ls.yields = make(map[string]*line), make([]bool, masters), make(map[string]yield)
 }
 
-// line is of one name. The mutex of lines guards it.
+// line is the line for one name. The mutex of lines guards it.
 type line struct {
 	places  []*place
-	trouble time.Time // since when nobody in it has had an answer; zero: the last one had
-	crowd   int       // how many processes waited when the lock was last released
+	trouble time.Time // since when no call in the line has had a reply; zero: the last request had one
+	crowd   int       // the number of processes that waited when the lock was last released
 
-	// What its first waits for: that a majority of masters may be free.
-	blocked  []string         // by master: the token of who has the lock there, unknown, or "" if nobody has
-	released map[release]bool // heard of since it asked, perhaps before the answer that this makes out of date
-	heard    []bool           // by master: messages arrived when it asked, so none is missed that makes the answer out of date
+	// The first call of the line waits until a majority of the masters may be free.
+	blocked  []string         // by master: the token that has the lock there, unknown, or "" if nobody has it
+	released map[release]bool // the releases in messages since the request, possibly received before the reply that they make out of date
+	heard    []bool           // by master: whether messages arrived when the request was sent, so that no message that makes the reply out of date is missed
 }
 
-// place is one Lock's in a line.
+// place is the place of one Lock call in a line.
 type place struct {
 	lines *lines
 	name  string
-	turn  chan struct{} // closed when it is the first
-	woken chan struct{} // has a word when a majority may be free
+	turn  chan struct{} // closed when the call is the first of its line
+	woken chan struct{} // receives a value when a majority may be free
 }
 
-// yield is what a process remembers that gave a lock back for which others wait.
+// yield is what a process remembers after it has given back a lock for which others wait.
 type yield struct {
 	until   time.Time
 	waiting int
 }
 
-// yield has this process not ask for a lock until the others have been told of its release: who
-// unlocks and locks again would always be quicker.
+// yield makes this process wait before it requests a lock again, until the other processes have
+// been told of its release. Without this pause a process that unlocks and locks again would always
+// be quicker than the others.
 //
-// took is how long the release took: about as long the others take to hear of it and ask.
+// took is how long the release took. The other processes take about as long to receive the message
+// and send their requests.
 func (ls *lines) yield(name string, waiting int, took time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -65,8 +67,8 @@ func (ls *lines) yield(name string, waiting int, took time.Duration) {
 	})
 }
 
-// join takes a place at the end of a line. alone says that there was no line; then courtesy is for
-// how long not to ask.
+// join takes a place at the end of a line. alone says that there was no line. In that case courtesy
+// is how long to wait before the first request.
 func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -85,30 +87,31 @@ func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration
 	return p, alone, courtesy
 }
 
-// courtesy is for how long the next in a line doesn't ask after the one before it has the lock:
-// until those of other processes who wait have asked, one after another. Or this process would
-// always be the first to wait again.
+// courtesy returns how long the next call in a line waits before it sends a request, after the call
+// before it has got the lock. In that time the waiting calls of other processes send their
+// requests, one after another. Without this pause, this process would always be the first to wait
+// again.
 func (p *place) courtesy() time.Duration {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	return p.lines.turns(p.lines.all[p.name].crowd)
 }
 
-// turns is how long it takes until so many have asked, one after another.
+// turns returns how long it takes until n processes have sent their requests, one after another.
 func (p *place) turns(n int) time.Duration {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	return p.lines.turns(n)
 }
 
-// turns is called with ls.mu held.
+// turns needs ls.mu to be held.
 func (ls *lines) turns(n int) time.Duration {
 	return time.Duration(n) * max(leastTurn, min(ls.trip, mostTurn))
 }
 
-// took notes how long a question took. What is quicker than before counts at once, and what is
-// slower for a part: a machine that stood still for a moment is no slow network. It is called with
-// ls.mu held.
+// took records how long a request took. A shorter time replaces the average at once. A longer time
+// counts only in part, because a machine that stood still for a moment is no slow network. The
+// caller holds ls.mu.
 func (ls *lines) took(took time.Duration) {
 	if took < ls.trip {
 		ls.trip = took
@@ -117,7 +120,7 @@ func (ls *lines) took(took time.Duration) {
 	}
 }
 
-// leave gives a place up.
+// leave gives up a place in a line.
 func (p *place) leave() {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker by the Redlock algorithm. It is safe for concurrent use. Make one
-// for each process.
+// Locker implements [lock.Locker] with the Redlock algorithm. It is safe for concurrent use. Make
+// one for each process.
 type Locker struct {
 	masters []*master
 	opts    Options
 	keeper  *tenure.Keeper
-	id      string // of those who wait here
+	id      string // the id of this process among the waiting processes
 	lines   lines
-	turns   chan struct{}         // to renew a lock or give it back: has room for mostAtOnce
-	aside   chan struct{}         // of those whose turn is over, who wait for silent masters: has room for mostAside
-	asked   atomic.Bool           // all masters, and their answers were waited for
-	twins   atomic.Pointer[twins] // masters that were one server when both were heard last, or nil
+	turns   chan struct{}         // to renew locks or give them back; has room for mostAtOnce
+	aside   chan struct{}         // of locks that gave up their turn and wait for silent masters; has room for mostAside
+	asked   atomic.Bool           // whether a first request has gone to all masters, waiting for all replies
+	twins   atomic.Pointer[twins] // two masters that were one server when both replied last, or nil
 
 	messages messages
 }
@@ -35,17 +35,19 @@ var (
 	_ lock.Seizer = (*Locker)(nil)
 )
 
-// New makes a locker on a client for each of at least three masters: servers that share nothing,
-// neither data nor fate. Each is a client of a single server; those of a cluster, a Ring and of
-// sentinels are refused, and so are two for one address. If two of them turn out to be one server,
-// by two names of it, Warm and the first calls fail. An even number is no better than one less, but
-// is on the way when a master is added (see the package documentation). New reports every problem
-// at once and never dials. The clients stay the caller's: Close doesn't close them.
+// New makes a locker on at least three masters: servers that share no data and don't fail together.
+// Give New one client for each master. Each must be a client of a single server. New refuses
+// clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
+// masters turn out to be one server with two names, [Locker.Warm] and the first calls fail. An even
+// number of masters is no better than one less, but is needed for a time when a master is added
+// (see the package documentation). New reports all problems in one error and never dials. The
+// clients stay the caller's: Close doesn't close them.
 //
-// Give them ContextTimeoutEnabled and MaxRetries -1. Of others the locker makes itself a view with
-// these, which has the same connections and no hooks, for go-redis keeps those to itself. A client
-// of a type of your own should end its calls with their context and not repeat them: nobody waits
-// for it longer than NodeTimeout, except Close.
+// Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
+// makes a copy with these settings, which uses the same connections but not the hooks, because
+// go-redis doesn't expose hooks. If you pass a client type of your own, its calls should end with
+// their context and not be retried. The locker waits for such a call no longer than NodeTimeout,
+// except in Close.
 func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	errs := checkMasters(masters)
 	opts, wrong := opts.withDefaults()
@@ -66,16 +68,16 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until a majority of the masters have given it the lock. If no majority answers, that
-// is its error at once; when it already waits it rides that out for up to one Lease. Those who wait
-// in one process take turns, and so do the processes, in the order in which they came, as nearly as
-// that can be without anybody who decides.
+// Lock waits until a majority of the masters have granted the lock. If no majority replies, Lock
+// returns an error at once. A call that waits already tolerates such errors for up to one Lease.
+// The waiting calls of one process take turns. The processes take turns too, in the order in which
+// they came, as closely as that is possible without a central queue.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.wait)
 }
 
-// TryLock is Lock without the wait for another holder. When several ask at once and none gets a
-// majority, it asks a few times more.
+// TryLock is like Lock, but doesn't wait for another holder. If several callers ask at once and
+// none gets a majority, TryLock tries a few times more.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
@@ -90,18 +92,19 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(context.Co
 	return held, nil
 }
 
-// attempt is what one try to get a lock has come to.
+// attempt is the result of one try to get a lock.
 type attempt struct {
-	held *tenure.Hold // it is ours
-	err  error        // no majority answered, or not in time
+	held *tenure.Hold // the lock, if it was granted
+	err  error        // no majority replied, or it replied too late
 	t    *tally
 	took time.Duration
 
-	claim *claim        // that was given back
-	given <-chan answer // what the masters say to that
+	claim *claim        // the claim, if it was given back
+	given <-chan answer // the masters' replies to the release
 }
 
-// attempt asks all masters once. What isn't enough is given back, aside.
+// attempt sends one request to all masters. If it doesn't get the lock, it gives back in the
+// background what it got.
 func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	began := time.Now()
 	c := l.claim(name)
@@ -120,7 +123,7 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 		a.err = fmt.Errorf("%w: on %d of %d masters the key %q has no end, or one that no lease has, so no locker has left it like that; delete it there to free the lock, or take the lock by SeizeUnsafely",
 			lock.ErrHeld, t.endless, t.masters, c.key)
 	}
-	if w.force { // what it took isn't given back: its holder has to hear of it first, before another may have it
+	if w.force { // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
 		return a
 	}
 	a.given = c.giveBack(ctx)
@@ -128,7 +131,7 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	return a
 }
 
-// begin begins the tenure of a lock that a majority has given.
+// begin begins the tenure of a lock that a majority has granted.
 func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 	return l.keeper.Begin(tenure.Terms{
 		Name: c.name, Until: until,
@@ -137,23 +140,24 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 	})
 }
 
-// mostAtOnce is how many locks are renewed and given back at the same moment. Thousands, as after
-// this process stood still, would wait for each other's connections until NodeTimeout is over.
+// mostAtOnce is how many locks are renewed or given back at the same moment. If thousands did so at
+// once, for example after this process stood still, they would wait for each other's connections
+// until NodeTimeout is over.
 const mostAtOnce = 16
 
-// mostAside is how many more wait for masters that were silent before. When these speak again, all
-// of them come at once, and too many would keep each other from an answer until NodeTimeout is
-// over, again and again until their locks have ended.
+// mostAside is how many more locks may wait for masters that didn't respond before. When these
+// masters respond again, all these requests reach them at once. Too many requests would keep each
+// other from a reply until NodeTimeout is over, again and again until their locks have expired.
 const mostAside = 256
 
-// turn is to renew a lock or to give it back: a place in turns, then perhaps one in aside. One
-// goroutine uses it.
+// turn is the permission to renew a lock or to give it back: a place in turns, and possibly one in
+// aside later. Only one goroutine uses a turn.
 type turn struct {
 	l    *Locker
-	room chan struct{} // where it has a place; nil: nowhere
+	room chan struct{} // turns or aside, where the turn has its place; nil: it has none
 }
 
-// turn waits until a lock may be renewed or given back. A turn takes NodeTimeout at most.
+// turn waits until a lock may be renewed or given back. A turn takes at most NodeTimeout.
 func (l *Locker) turn(ctx context.Context) *turn {
 	select {
 	case l.turns <- struct{}{}:
@@ -163,7 +167,7 @@ func (l *Locker) turn(ctx context.Context) *turn {
 	}
 }
 
-// stepAside leaves the turn to another, if there is room to wait beside it.
+// stepAside gives the place in turns to another lock, if there is room in aside.
 func (t *turn) stepAside() {
 	if t.room != t.l.turns {
 		return
@@ -184,14 +188,15 @@ func (t *turn) done() {
 	}
 }
 
-// clear waits until what a try got of the lock is given back, by all masters that were not away
-// already.
+// clear waits until everything that a try got of the lock is given back on all masters, except
+// those that were away already.
 func (a attempt) clear(ctx context.Context) {
 	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away}, func(t *tally) bool { return !t.pendingThere() })
 }
 
-// try asks until somebody has the lock. What it got of it is given back before it returns ErrHeld:
-// else one who tries after that could meet it, and be refused for nobody.
+// try sends requests until this call or another holder has the lock. It gives back what it got
+// before it returns ErrHeld. Otherwise a later TryLock could meet these votes and be refused
+// although nobody has the lock.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
 		a := l.attempt(ctx, name, wish{})
@@ -212,9 +217,10 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	}
 }
 
-// SeizeUnsafely takes the lock of a name on all masters, whoever holds it, and breaks the promise
-// that at most one does. It fails if no majority answers. Two who do so at once may each be left
-// without a majority: both are told of it at their next renewal. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name on all masters even if another holder has it, and breaks
+// the promise that at most one holder has the lock. It fails if no majority replies. If two callers
+// use SeizeUnsafely at once, each may be left without a majority, and both learn of it at their
+// next renewal. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		a := l.attempt(ctx, name, wish{force: true})
@@ -229,16 +235,16 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
-// their holders have one Lease to stop, and Unlock still works. It waits until nothing is done in
-// the background any more. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
+// one Lease to stop their work, and their Unlock still works. Close waits until nothing runs in the
+// background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.messages.close()
 	return nil
 }
 
-// channel is where releases are told of.
+// channel is the name of the channel for messages about releases.
 func (l *Locker) channel() string { return l.opts.channel() }
 
 func (o Options) channel() string { return o.Prefix + ":released" }

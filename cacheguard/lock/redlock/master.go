@@ -20,39 +20,39 @@ import (
 // master is one of the independent servers. It is safe for concurrent use.
 type master struct {
 	index   int
-	suffix  string // ends the tokens that it is given
+	suffix  string // the end of the tokens for this master
 	rdb     redis.UniversalClient
 	link    *redislink.Link // for messages
 	timeout time.Duration   // of each request
 	rules   redislink.Rules
 	logger  *slog.Logger
-	silent  atomic.Bool   // a request was not answered, and no other one since it began
-	spell   report.Spell  // of that
-	answers atomic.Uint64 // that have come
-	debts   *tenure.Debts // locks that it may have
+	silent  atomic.Bool   // a request got no reply, and since it began no other request got one
+	spell   report.Spell  // the time in which the master is silent
+	answers atomic.Uint64 // number of replies
+	debts   *tenure.Debts // releases that the master hasn't confirmed
 }
 
-// said is what a master says of a lock: whose it is there.
+// said is what a master says of a lock: whose lock it is there.
 type said int
 
 const (
-	nothing said = iota // no answer, or one that is an error
-	mine                // the asker's: since now, until now, or still
+	nothing said = iota // no reply, or an error
+	mine                // the lock of this claim: from now on, until now, or still
 	other
 	free
 )
 
-// answer is one master's to a question.
+// answer is the reply of one master.
 type answer struct {
 	master int
 	said   said
-	holder string        // the token, of other; only an acquisition asks for it
-	left   time.Duration // until that one's lock ends there; negative if it has no end
-	place  int           // of the asker among those who wait there; of mine, to a release, how many wait
-	unsent bool          // of nothing: the master can't have got the question
-	twin   *master       // of other, to an acquisition: the claim has this lock by that master, which is the same server
-	stuck  bool          // of other: that one's lock has no end that a lease has
-	err    error         // of nothing
+	holder string        // for other: the holder's token; only an acquisition returns it
+	left   time.Duration // for other: the time until the holder's lock ends there; negative if it has no end
+	place  int           // the place of this process among those that wait there; for mine, as the reply to a release, how many wait
+	unsent bool          // for nothing: the master can't have carried out the request
+	twin   *master       // for other, as the reply to an acquisition: the claim has this lock from the master twin, which is the same server
+	stuck  bool          // for other: the holder's lock has no end, or one that no lease has
+	err    error         // for nothing
 }
 
 func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, error) {
@@ -64,11 +64,12 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	m.rules = redislink.Rules{Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources}
 	c, ok := rdb.(*redis.Client)
 	if !ok {
-		return m, nil // of the user's own: nobody waits for it longer than the timeout, see claim.collect
+		return m, nil // a client type of the user's own: nobody waits for it longer than the timeout, see claim.collect
 	}
 	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
-		// A view on the same connections. One that retries would still be busy with a question when
-		// the answer is of no use any more, and a copy of it could reach the master at any time.
+		// A copy that uses the same connections. A client that retries would still be busy with a
+		// request when its reply is of no use any more, and a copy of the request could reach the
+		// master at any time.
 		view := redislink.View(c, m.timeout)
 		view.Options().MaxRetries = 0
 		m.rdb = view
@@ -76,7 +77,7 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	return m, nil
 }
 
-// acquire asks for a lock.
+// acquire requests a lock.
 func (m *master) acquire(ctx context.Context, key, token string, lease time.Duration, w wish) answer {
 	force := ""
 	if w.force {
@@ -87,12 +88,12 @@ func (m *master) acquire(ctx context.Context, key, token string, lease time.Dura
 	return a
 }
 
-// renew gives a lock more time.
+// renew extends a lock.
 func (m *master) renew(ctx context.Context, key, token string, lease time.Duration) answer {
 	return m.run(ctx, renewScript, key, token, lease.Milliseconds())
 }
 
-// release gives a lock back, and tells those who wait for it.
+// release gives a lock back, and sends a message to the processes that wait for it.
 func (m *master) release(ctx context.Context, key, token, channel, name string) answer {
 	return m.run(ctx, releaseScript, key, token, channel, name)
 }
@@ -116,8 +117,8 @@ func (m *master) run(ctx context.Context, script *redis.Script, key string, args
 	return a
 }
 
-// exhausted is the error of a request, which says so if it has waited for a connection until its
-// time was over.
+// exhausted returns the error of a request. If the request has waited for a connection until its
+// time was over, the error says so.
 func (m *master) exhausted(err error) error {
 	if c, ok := m.rdb.(*redis.Client); ok {
 		return redislink.Exhausted(c, err)
@@ -125,7 +126,7 @@ func (m *master) exhausted(err error) error {
 	return err
 }
 
-// late is the error of a request whose time is over.
+// late returns the error of a request that got no reply in time.
 func (m *master) late() error {
 	if err := m.exhausted(context.DeadlineExceeded); errors.Is(err, redislink.ErrExhausted) {
 		return fmt.Errorf("master %d: no connection within %v: %v", m.index, m.timeout, err)
@@ -133,9 +134,9 @@ func (m *master) late() error {
 	return fmt.Errorf("master %d: no answer within %v", m.index, m.timeout)
 }
 
-const mostMillis = math.MaxInt64 / int64(time.Millisecond) // of a duration
+const mostMillis = math.MaxInt64 / int64(time.Millisecond) // the longest time.Duration
 
-// parse reads what a script returns.
+// parse reads the reply of a script.
 func parse(reply []any) (a answer) {
 	number := func(i int) int64 {
 		if i >= len(reply) {
@@ -164,10 +165,10 @@ func parse(reply []any) (a answer) {
 	return a
 }
 
-// unsent reports whether a question can't have been carried out: the master was not reached, or it
-// refused.
+// unsent reports whether the master can't have carried a request out, because the master was not
+// reached or refused the request.
 func unsent(err error) bool {
-	var refusal redis.Error // what the server itself said; the scripts write last
+	var refusal redis.Error // an error that the server returned; the scripts write last
 	var op *net.OpError
 	return errors.As(err, &refusal) || errors.As(err, &op) && op.Op == "dial" ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
@@ -179,10 +180,10 @@ var (
 	backLine = report.Line{Level: slog.LevelInfo, Text: "redlock: a master can be used again", See: "locks-cant-be-had"}
 )
 
-// note notes whether the master answers, and logs it when that changes. before is how many answers
-// had come when the request began. If others have come since, the master isn't silent, but this
-// process asks too much at once: to call it silent would lift the bound on that, and thousands of
-// locks would go on failing together when a silence is over.
+// note records whether the master replies, and logs when that changes. before is the number of
+// replies when the request began. If the number has grown since, the master isn't silent, but this
+// process sends too much at once. To call the master silent then would lift the limit on the number
+// of requests, and after a silence thousands of locks would go on failing together.
 func (m *master) note(err error, before uint64) {
 	if err == nil {
 		m.answers.Add(1)

@@ -16,13 +16,13 @@ import (
 // The same numbers are in the scripts.
 const (
 	tokenSize   = 26
-	claimSize   = 24 // of a token: what all tokens of a claim begin with
+	claimSize   = 24 // the start of a token that all tokens of a claim have in common
 	waiterSize  = 8
 	mostWaiters = 64
 )
 
-// parseMessage reads a message: how many wait, ':', the token that was released, and the name.
-// Anybody may send anything.
+// parseMessage reads a message: how many processes wait, ':', the token that was released, and the
+// name. A message may contain anything, because any client may send one.
 func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	number, rest, ok := strings.Cut(payload, ":")
 	if !ok || len(rest) <= tokenSize {
@@ -32,23 +32,22 @@ func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	return max(0, min(waiting, mostWaiters)), rest[:tokenSize], rest[tokenSize:], err == nil
 }
 
-// leastPatience is how long a subscription may take to stand: it is no question of a lock, so
-// NodeTimeout is too short.
+// leastPatience is the least time that a subscription may take until it is confirmed. A
+// subscription is no request for a lock, so NodeTimeout would be too short.
 const leastPatience = 250 * time.Millisecond
 
-// messages are the subscriptions to all masters. They stand from the first Lock on that has to
-// wait.
+// messages are the subscriptions to all masters. They begin with the first Lock that has to wait.
 type messages struct {
 	lines  *lines
 	logger *slog.Logger
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	subs   []*redislink.Subscription // by master, once they are begun
+	subs   []*redislink.Subscription // by master; nil until they begin
 }
 
-// listen begins the subscriptions, if that was not done yet, and doesn't wait for them. There are
-// none after Close.
+// listen begins the subscriptions, if that was not done yet, and doesn't wait for their
+// confirmation. It returns nil after Close.
 func (l *Locker) listen() []*redislink.Subscription {
 	m := &l.messages
 	m.mu.Lock()
@@ -67,7 +66,7 @@ var (
 	heardLine = report.Line{Level: slog.LevelInfo, Text: "redlock: messages of a master arrive again", See: "locks-cant-be-had"}
 )
 
-// ear is what hears one master.
+// ear receives the messages of one master.
 func (m *messages) ear(master *master) redislink.Ear {
 	var spell report.Spell
 	return redislink.Ear{

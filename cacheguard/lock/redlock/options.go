@@ -11,36 +11,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options configures a Locker. The zero value of a field means its default. All lockers of a prefix
-// should have the same options and must have the same masters.
+// Options configures a [Locker]. The zero value of a field means its default. All lockers of one
+// prefix should have the same options and must have the same masters.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cgredlock"; no colon. Lockers of different
-	// prefixes share nothing.
+	// Prefix is the start of every key name and of the channel name. Default "cgredlock". It must
+	// not contain a colon. Lockers with different prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock outlives a holder that died or can't be heard of. It is renewed at a
-	// third. Default 10 s; at least 10 ms.
+	// Lease is how long a lock lasts after its holder died or was cut off from the masters. It is
+	// renewed every third of Lease. Default 10 s; at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever:
-	// after that it is Lost, and it ends on the masters one Lease later, or when it is unlocked.
-	// Default 1 h; negative: no limit.
+	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
+	// After MaxHold the lock is Lost to its holder. On the masters it ends one Lease later, or when
+	// it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
-	// NodeTimeout bounds each request to a master, including the wait for a connection: it is what
-	// OpTimeout is to other lockers. All masters are asked at once, so it is also what an
-	// acquisition, a renewal or a release takes at most. A master that takes longer counts as one
-	// that is down. Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at most
-	// a tenth of Lease, so that waiting for masters can't eat the lock.
+	// NodeTimeout limits each request to a master, including the wait for a connection. (Other
+	// lockers call this option OpTimeout.) All requests are sent at once, so NodeTimeout also
+	// limits an acquisition, a renewal or a release. A master that takes longer counts as down.
+	// Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at most a tenth of
+	// Lease, so that waiting for masters doesn't use up the lease.
 	NodeTimeout time.Duration
 
-	// Drift is by which share of Lease the clocks of this process and of a master may differ in
-	// speed: a lock counts for Lease less this share and 2 ms, which is for Redis' own way to
-	// round. Default 0.01; at most 0.5.
+	// Drift is how much the speeds of this process' clock and of a master's clock may differ, as a
+	// share of Lease. A lock is valid for Lease less this share, less 2 ms for Redis' rounding.
+	// Default 0.01; at most 0.5.
 	Drift float64
 
-	// Logger gets a line when a master stops answering or messages stop arriving from it, and when
-	// that is over. Default slog.Default().
+	// Logger gets a line when a master stops responding or its messages stop arriving, and a line
+	// when that is over. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,14 +55,14 @@ const (
 	leastNodeTimeout = time.Millisecond
 	mostDrift        = 0.5
 
-	shareOfNodes = 10 // NodeTimeout is at most Lease divided by this
+	shareOfNodes = 10 // NodeTimeout is at most Lease divided by this number
 
-	// roundingDrift is the paper's: Redis counts in milliseconds, and its clock and ours begin one
-	// somewhere inside.
+	// roundingDrift is from the specification of Redlock: Redis counts in milliseconds, and a lease
+	// may start anywhere within a millisecond of Redis' clock and of ours.
 	roundingDrift = 2 * time.Millisecond
 )
 
-// withDefaults returns the options as they count, and all that is wrong with them.
+// withDefaults returns the options with their defaults set, and everything that is wrong with them.
 func (o Options) withDefaults() (Options, []error) {
 	var errs []error
 	if o.Prefix == "" {
@@ -81,7 +81,7 @@ func (o Options) withDefaults() (Options, []error) {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
 	case o.MaxHold < 0:
-		o.MaxHold = 0 // no cap
+		o.MaxHold = 0 // no limit
 	}
 	switch {
 	case o.NodeTimeout == 0:
@@ -94,7 +94,7 @@ func (o Options) withDefaults() (Options, []error) {
 	switch {
 	case o.Drift == 0:
 		o.Drift = defaultDrift
-	case !(o.Drift > 0 && o.Drift <= mostDrift): // not a number, too
+	case !(o.Drift > 0 && o.Drift <= mostDrift): // also true for NaN
 		errs = append(errs, fmt.Errorf("redlock: Options.Drift is %v; it is a share, above 0 and at most %v", o.Drift, mostDrift))
 	}
 	if o.Logger == nil {
@@ -104,11 +104,11 @@ func (o Options) withDefaults() (Options, []error) {
 }
 
 const (
-	leastMasters = 3   // with how many one of them can be away
-	mostMasters  = 256 // a token has two digits for them
+	leastMasters = 3   // the smallest number of which one can be away
+	mostMasters  = 256 // a token has two hexadecimal digits for the master
 )
 
-// checkMasters returns all that is wrong with a set of masters.
+// checkMasters returns everything that is wrong with a set of masters.
 func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	if len(masters) < leastMasters {
 		errs = append(errs, fmt.Errorf("redlock: there are %d masters; with fewer than %d none of them may fail, so a lock on one server is the better one", len(masters), leastMasters))
@@ -137,8 +137,8 @@ func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	return errs
 }
 
-// checkMaster says what is wrong with the client of one master, and where it is if that can be
-// known.
+// checkMaster returns what is wrong with the client of one master, and the master's address if it
+// is known.
 func checkMaster(m redis.UniversalClient) (address string, err error) {
 	switch c := m.(type) {
 	case nil:
@@ -147,7 +147,7 @@ func checkMaster(m redis.UniversalClient) (address string, err error) {
 		switch {
 		case c == nil:
 			return "", errNil
-		case c.Options().Addr == "FailoverClient": // so go-redis calls it
+		case c.Options().Addr == "FailoverClient": // go-redis' name for a client of sentinels
 			return "", errSentinel
 		}
 		return c.Options().Network + " " + c.Options().Addr, nil
@@ -156,7 +156,7 @@ func checkMaster(m redis.UniversalClient) (address string, err error) {
 	case *redis.Ring:
 		return "", errRing
 	}
-	return "", nil // of the user's own
+	return "", nil // a client type of the user's own
 }
 
 var (

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// quorum is how many of so many masters make a majority: any two majorities have a master in
-// common.
+// quorum returns how many masters make a majority. Any two majorities have a master in common.
 func quorum(masters int) int { return masters/2 + 1 }
 
-// tally counts what the masters answer to one question. It decides; it asks nobody.
+// tally counts the masters' replies to one request and evaluates them. It sends no requests.
 type tally struct {
 	masters int
-	answers []answer // that have come, of errors too
+	answers []answer // the replies so far, including errors
 	mine    int
-	not     int    // other and free
-	endless int    // of other, with a lock that has no end
-	away    []bool // by master: it did not answer the last time; nil: that doesn't matter
+	not     int    // number of other and free
+	endless int    // number of other with a lock that has no end
+	away    []bool // by master: whether it didn't reply the last time; nil: that doesn't matter
 }
 
 func (t *tally) add(a answer) {
@@ -34,7 +33,7 @@ func (t *tally) add(a answer) {
 	}
 }
 
-// close counts what hasn't come as no answer. why is the error for a master.
+// close counts each missing reply as no reply. why returns the error for a master.
 func (t *tally) close(why func(master int) error) {
 	came := make([]bool, t.masters)
 	for _, a := range t.answers {
@@ -47,31 +46,32 @@ func (t *tally) close(why func(master int) error) {
 	}
 }
 
-// pending is how many answers haven't come.
+// pending returns how many replies are missing.
 func (t *tally) pending() int { return t.masters - len(t.answers) }
 
 // won reports whether a majority says mine.
 func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
 
-// refused reports whether so many say that it isn't, that there can be no majority that says mine.
+// refused reports whether so many masters say that the lock isn't ours that no majority can say
+// mine.
 func (t *tally) refused() bool { return t.not > t.masters-quorum(t.masters) }
 
-// stuck reports whether there can't be a majority before somebody removes locks that have no end.
+// stuck reports whether no majority is possible before somebody removes locks that have no end.
 func (t *tally) stuck() bool { return t.endless > t.masters-quorum(t.masters) }
 
-// unusable reports whether no majority answers.
+// unusable reports whether no majority replies.
 func (t *tally) unusable() bool { return t.mine+t.not+t.pending() < quorum(t.masters) }
 
-// settled reports whether more answers would not change what an acquisition comes to. When a
-// majority has answered, and their votes are divided, those that were away already are not waited
-// for: otherwise each such vote would take NodeTimeout as long as one master is away, and meanwhile
-// the votes that one has would be in the way of the others.
+// settled reports whether more replies would not change the result of an acquisition. If a majority
+// has replied and its votes are divided, masters that were away already are not waited for.
+// Otherwise each divided vote would take NodeTimeout while one master is away, and in that time the
+// votes of this claim would be in the way of the others.
 func (t *tally) settled() bool {
 	return t.won() || t.unusable() || t.most() >= quorum(t.masters) ||
 		t.mine+t.not >= quorum(t.masters) && !t.pendingThere()
 }
 
-// pendingThere reports whether one of those that haven't answered did so the last time.
+// pendingThere reports whether a reply is missing from a master that replied the last time.
 func (t *tally) pendingThere() bool {
 	there := t.pending()
 	for i, away := range t.away {
@@ -82,10 +82,10 @@ func (t *tally) pendingThere() bool {
 	return there > 0
 }
 
-// decided reports whether more answers would not change what a renewal or a release comes to.
+// decided reports whether more replies would not change the result of a renewal or a release.
 func (t *tally) decided() bool { return t.won() || t.refused() }
 
-// most is how many masters have the lock of one and the same other.
+// most returns the largest number of masters that have the lock of the same other claim.
 func (t *tally) most() int {
 	most, count := 0, make(map[string]int)
 	for _, a := range t.answers {
@@ -98,23 +98,24 @@ func (t *tally) most() int {
 	return most
 }
 
-// split reports whether the masters' votes are split so that nobody can have the lock: whoever has
-// most of them has no majority, even with all that didn't answer.
+// split reports whether the masters' votes are split so that nobody can have the lock: the claim
+// with the most votes has no majority, even if it had all masters that didn't reply.
 func (t *tally) split() bool {
 	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
 }
 
-// met reports whether others who asked at the same moment may be why nobody has the lock: this one
-// has some of the votes, and nobody is known to have a majority. Masters that didn't answer may
-// make one, or they are away and the votes of those that are left are divided, which looks the
-// same.
+// met reports whether nobody may have the lock because others asked at the same moment: this claim
+// has some of the votes, and nobody is known to have a majority. It can't tell whether the masters
+// that didn't reply make a majority for another claim, or are away while the votes of the rest are
+// divided. Both look the same.
 func (t *tally) met() bool { return t.mine > 0 && !t.won() && t.most() < quorum(t.masters) }
 
-// left is after what time a majority of masters can be free, if nobody releases or renews anything:
-// 0 if what this one has, and gives back, is a majority; negative if it is not known.
+// left returns the time after which a majority of the masters can be free, if nobody releases or
+// renews anything. It returns 0 if this claim has a majority, which it gives back, and a negative
+// time if that isn't known.
 func (t *tally) left() time.Duration {
 	missing := quorum(t.masters) - t.mine
-	if missing <= 0 { // it was told so too late for the lease
+	if missing <= 0 { // the majority replied too late for the lease
 		return 0
 	}
 	var ends []time.Duration
@@ -130,7 +131,8 @@ func (t *tally) left() time.Duration {
 	return ends[missing-1]
 }
 
-// place is the asker's among those who wait, as most masters see it.
+// place returns the place of this process among those that wait, as the median of the masters'
+// replies.
 func (t *tally) place() int {
 	var places []int
 	for _, a := range t.answers {
@@ -145,7 +147,8 @@ func (t *tally) place() int {
 	return places[len(places)/2]
 }
 
-// trouble is the error of a question that no majority has answered, or not alike.
+// trouble returns the error of a request to which no majority replied, or whose replies have no
+// majority for one result.
 func (t *tally) trouble() error {
 	errs := []error{fmt.Errorf("%d of %d masters answered, %d must", t.mine+t.not, t.masters, quorum(t.masters))}
 	if !t.unusable() {
@@ -159,8 +162,8 @@ func (t *tally) trouble() error {
 	return errors.Join(errs...)
 }
 
-// validity is for how long a lock counts, from before the first request was sent: any master's
-// clock may be faster than ours by drift.
+// validity returns how long a lock is valid, counted from before the first request was sent. A
+// master's clock may be faster than ours by drift.
 func (o Options) validity() time.Duration {
 	return o.Lease - time.Duration(o.Drift*float64(o.Lease)) - roundingDrift
 }

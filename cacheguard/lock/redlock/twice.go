@@ -7,15 +7,15 @@ import (
 	"fmt"
 )
 
-// errTwice is the error of masters that are not so many servers.
+// errTwice is the error when two masters are one server.
 var errTwice = errors.New("a server that is counted twice is no majority")
 
 // twins are two masters that are one server.
 type twins struct{ first, second *master }
 
-// lookForTwin notes of a master's answer whether it is the server of another master. It is, if the
-// claim's own lock is there by the other one's token. No right is needed for this beyond those that
-// locks need. One server with two databases has different keys, and is not found.
+// lookForTwin finds out from a master's reply whether the master is the same server as another one.
+// It is, if it has the claim's own lock with the other master's token. This needs no rights beyond
+// those that locks need. One server with two databases has different keys, and is not found.
 func (c *claim) lookForTwin(m *master, a *answer) {
 	if a.said != other {
 		return
@@ -29,11 +29,12 @@ func (c *claim) lookForTwin(m *master, a *answer) {
 	}
 }
 
-// isTwice reports whether two masters turned out to be one server, and has that be the error of an
-// attempt. The votes are right without it, for a server has one. But a fleet with such masters
-// outlives fewer failures than it should, which nobody would notice. While twins are known their
-// answers to one lock needn't show it, if another claim has the lock: so they are asked for another
-// one. If one of them is silent the doubt stays for the next call, and the votes of this one count.
+// isTwice reports whether two masters turned out to be one server, and sets that as the error of an
+// attempt. The votes are right without this check, because a server has one vote. But a fleet with
+// these masters survives fewer failures than it should, which nobody would notice. If another claim
+// has the lock, the replies of known twins to this request needn't show that they are one server.
+// So isTwice sends them a request for another lock. If one of the twins is silent, the check is
+// left to the next call, and the votes of this call count.
 func (l *Locker) isTwice(ctx context.Context, a *attempt) bool {
 	a.err = l.distinct(a.t)
 	if a.err == nil && l.twins.Load() != nil {
@@ -42,8 +43,9 @@ func (l *Locker) isTwice(ctx context.Context, a *attempt) bool {
 	return a.err != nil
 }
 
-// probe asks all masters for a lock that nobody else wants, and returns an error if two of them are
-// one server. Masters that don't answer within NodeTimeout, or until enough have, are left out.
+// probe requests from all masters a lock that nobody else wants, and returns an error if two
+// masters are one server. It ignores masters that don't reply within NodeTimeout, or before enough
+// returns true.
 func (l *Locker) probe(ctx context.Context, enough func(*tally) bool) error {
 	c, t := l.claim(rand.Text()), l.tally()
 	defer c.giveBack(ctx)
@@ -51,8 +53,8 @@ func (l *Locker) probe(ctx context.Context, enough func(*tally) bool) error {
 	return l.distinct(t)
 }
 
-// distinct returns an error that names two masters that are one server, if that is among the
-// answers to a claim. Twins that were known are forgotten when both have voted for it.
+// distinct returns an error that names two masters that are one server, if the replies to a claim
+// show that. It forgets known twins when both have voted for the claim.
 func (l *Locker) distinct(t *tally) error {
 	known, votes := l.twins.Load(), 0
 	for _, a := range t.answers {
@@ -65,12 +67,12 @@ func (l *Locker) distinct(t *tally) error {
 		}
 	}
 	if votes == 2 {
-		l.twins.CompareAndSwap(known, nil) // another call may have found others
+		l.twins.CompareAndSwap(known, nil) // another call may have found other twins
 	}
 	return nil
 }
 
-// String names a master, and its address if that is known.
+// String returns the master's number, and its address if it is known.
 func (m *master) String() string {
 	if address, _ := checkMaster(m.rdb); address != "" {
 		return fmt.Sprintf("master %d (%s)", m.index, address)

@@ -10,34 +10,35 @@ import (
 )
 
 const (
-	// mostTries is how often TryLock asks again when the votes are split. Each time others are less
-	// likely to ask at the same moment.
+	// mostTries is how often TryLock tries again when the votes are split. With each try others are
+	// less likely to ask at the same moment.
 	mostTries = 8
 
-	// Those whose votes were split ask again after a random part of a span, which doubles each
-	// time.
+	// After a split vote a call tries again after a random part of a span, which doubles each time.
 	leastSpan = 2 * time.Millisecond
 	mostSpan  = 128 * time.Millisecond
 
-	// Who waits for a lock that is held, and doesn't get messages from a majority, asks again after
-	// a pause that doubles.
+	// A call that waits for a held lock, and doesn't get messages from a majority, polls. Its pause
+	// doubles each time.
 	leastPoll = 5 * time.Millisecond
 	mostPoll  = 100 * time.Millisecond
 
-	// Who does get messages asks again after this, in case one was lost.
+	// A call that does get messages sends its request again after mostPause, in case a message was
+	// lost.
 	mostPause = time.Second
 
-	// Those who are woken ask one after another, in the order in which they wait: later by about
-	// the time that a question takes, in these limits, for each that is before. If all asked at
-	// once none would get a majority.
+	// Processes that are woken send their requests one after another, in the order in which they
+	// wait: each waits about the time of one request, within these limits, for each process before
+	// it. If all sent their requests at once, none would get a majority.
 	leastTurn = time.Millisecond
 	mostTurn  = 20 * time.Millisecond
 
-	// yieldSpan is for how long a process doesn't ask for a lock after it gave it to others.
+	// yieldSpan is how long a process doesn't request a lock again after it has left the lock to
+	// others.
 	yieldSpan = 3 * time.Millisecond
 )
 
-// wait asks in turn with the others of this process, until it has the lock.
+// wait takes turns with the other calls of this process, and sends requests until it has the lock.
 func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 	p, alone, courtesy := l.lines.join(name)
 	defer p.leave()
@@ -62,9 +63,9 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 			return a.held, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // it may be this process that stood still
+		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // if the votes were won too late, perhaps this process stood still
 			return nil, a.err
-		case a.t.mine > 0: // in the way of the next try, too
+		case a.t.mine > 0: // these votes would be in the way of the next try, too
 			a.clear(ctx)
 		}
 		l.listen()
@@ -85,30 +86,30 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 	}
 }
 
-// waiting is how it has gone so far for one who waits.
+// waiting is the state of a call that waits.
 type waiting struct {
 	poll time.Duration // the next pause without messages
-	met  int           // how often in a row others asked at the same moment
+	met  int           // how many times in a row others asked at the same moment
 }
 
-// rest is how long to wait before the next question.
+// rest says how long to wait before the next request.
 type rest struct {
-	most  time.Duration // if nothing is heard
-	woken time.Duration // after it is heard that a majority may be free
+	most  time.Duration // if no message arrives
+	woken time.Duration // after a message says that a majority may be free
 }
 
-// rest decides what an attempt that has failed is followed by. calls says that messages will tell
-// when the lock is free; turn is for how long those ask then that are before.
+// rest decides how long to wait after an attempt that has failed. calls says that messages will
+// tell when the lock is free. turn is how long the requests of the processes before this one take.
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
-	} else { // they will be woken at the same moment, too, or nobody at all, if those who have the votes are dead
+	} else { // others will be woken at the same moment, too; or nobody will, if the holders of the votes are dead
 		turn += backOff(w.met, a.took)
 		w.met++
 	}
 	most := w.poll/2 + rand.N(w.poll/2)
 	switch {
-	case a.err == nil && a.t.split(), a.t.won(): // the latter came too late, and is given back
+	case a.err == nil && a.t.split(), a.t.won(): // won, but too late, and given back
 		return rest{turn, turn}
 	case calls:
 		most = mostPause + turn
@@ -121,14 +122,15 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	return rest{most, turn}
 }
 
-// backOff is how long to wait after the nth time in a row that one met others who ask. took is how
-// long the question took: those who ask again within less would meet again.
+// backOff returns how long to wait after others asked at the same moment for the nth time in a row.
+// took is how long the request took: two calls that try again within less than that would meet
+// again.
 func backOff(n int, took time.Duration) time.Duration {
-	span := min(max(leastSpan, 2*took), mostSpan) // at first: a question may have taken days, on a machine that slept
+	span := min(max(leastSpan, 2*took), mostSpan) // limited first: a request may have taken days, on a machine that was suspended
 	return rand.N(min(span<<min(n, 10), mostSpan))
 }
 
-// pause lets time pass, unless ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,16 +2,16 @@ package redlock
 
 import "time"
 
-// release is what a message says: a token was released on a master.
+// release is the content of a message: a token was released on a master.
 type release struct {
 	master int
 	token  string
 }
 
-// unknown is in place of a token where a master has said nothing.
+// unknown stands for the token of a master that hasn't replied.
 const unknown = "?"
 
-// asks begins a question of the first in a line: what was heard before is of no interest.
+// asks begins a request of the first call in a line, and discards the messages received before.
 func (p *place) asks() {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -27,9 +27,9 @@ func (p *place) asks() {
 	}
 }
 
-// asked ends it: the place is woken as soon as a majority of masters may be free. calls says that
-// messages will tell of that. trouble is since when nobody in the line has had an answer, if a
-// majority gave none.
+// asked ends the request: from now on the place is woken as soon as a majority of the masters may
+// be free. calls says that messages will tell of that. If no majority replied, trouble is the time
+// since when no call in the line has had a reply.
 func (p *place) asked(a attempt) (calls bool, trouble time.Time) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *place) asked(a attempt) (calls bool, trouble time.Time) {
 	return tell >= quorum(len(l.blocked)), time.Time{}
 }
 
-// heard takes the word of a master that a token was released there.
+// heard records that a token was released on a master.
 func (ls *lines) heard(name string, r release, waiting int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -75,8 +75,9 @@ func (ls *lines) heard(name string, r release, waiting int) {
 	}
 }
 
-// listens notes whether messages of a master arrive. When that changes all ask again: some may have
-// been missed, and they may have to ask from time to time now.
+// listens records whether messages of a master arrive. When that changes, the first call of each
+// line sends its request again, because messages may have been missed, and because the call may
+// have to poll from now on.
 func (ls *lines) listens(master int, arrive bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -89,7 +90,7 @@ func (ls *lines) listens(master int, arrive bool) {
 	}
 }
 
-// wakeIfFree wakes the first when a majority may be free.
+// wakeIfFree wakes the first call of the line when a majority may be free.
 func (l *line) wakeIfFree() {
 	blocked := 0
 	for _, token := range l.blocked {

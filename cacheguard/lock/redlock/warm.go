@@ -12,14 +12,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// warmTimeout bounds what is done with each master.
+// warmTimeout limits the time for each master.
 const warmTimeout = time.Second
 
-// Warm dials, loads the scripts and subscribes ahead, so that the first locks don't pay for it: a
-// connection that is dialled may take longer than NodeTimeout. It ends with ctx, or after a second,
-// and returns an error if that went well with no majority of the masters, if two of them are one
-// server, if one is a replica that can't be written to, or if the user of one lacks rights that
-// locks need: it names each of them.
+// Warm dials, loads the scripts and subscribes in advance, so that the first locks needn't wait for
+// that: dialling a connection may take longer than NodeTimeout. Warm ends when ctx ends, or after a
+// second. It returns an error if it didn't succeed with a majority of the masters, if two masters
+// are one server, if a master is a replica that can't be written to, or if the user of a master
+// lacks rights that locks need. The error names each missing right.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -61,14 +61,14 @@ func (l *Locker) Warm(ctx context.Context) error {
 
 func warm(ctx context.Context, m *master, sub *redislink.Subscription) error {
 	rdb := m.rdb
-	if direct := m.link.Direct(); direct != nil { // which has more time than NodeTimeout
+	if direct := m.link.Direct(); direct != nil { // a client with a longer timeout than NodeTimeout
 		rdb = direct
 	}
-	// First what says all that is missing.
+	// The check of rights is first, because its error names all rights that are missing.
 	key := m.rules.Keys[:len(m.rules.Keys)-1] // a lock that nobody can have: its name is empty
 	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key}, []any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
-		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key}) // they do without PUBLISH
-	for _, script := range scripts { // one after another: in a pipeline Load would take an empty answer for the script's hash
+		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key}) // locks work without PUBLISH
+	for _, script := range scripts { // one after another: in a pipeline Load would take an empty reply for the script's hash
 		if err == nil {
 			err = script.Load(ctx, rdb).Err()
 		}

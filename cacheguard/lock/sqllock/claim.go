@@ -14,33 +14,33 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// claim is one acquisition, under way or successful.
+// claim is one acquisition, running or successful.
 type claim struct {
 	l     *Locker
 	name  string
 	row   []byte // the name in the table
-	owner []byte // nobody else's
+	owner []byte // unique for this claim
 
-	asking sync.WaitGroup // requests for it under way
-	unsure atomic.Bool    // one of them may have had an effect that was not heard of
+	asking sync.WaitGroup // running requests for the lock
+	unsure atomic.Bool    // a request may have acquired the lock without a reply
 }
 
 func (l *Locker) claim(name string) *claim {
 	c := &claim{l: l, name: name, row: []byte(l.opts.Prefix + name), owner: make([]byte, 16)}
-	_, _ = rand.Read(c.owner) // it never fails
+	_, _ = rand.Read(c.owner) // rand.Read never fails
 	return c
 }
 
-// answer is what the database says about a lock.
+// answer is the database's reply about a lock.
 type answer struct {
 	mine   bool
 	token  int64
-	until  time.Time     // if it is mine
-	left   time.Duration // if it is another's, what is left of its lease; 0 if that is not known
-	wanted bool          // and there will be a notification
+	until  time.Time     // the end of the lease, if mine
+	left   time.Duration // the rest of another holder's lease; 0 if it is not known
+	wanted bool          // another holder's release will send a notification
 }
 
-// try asks once.
+// try sends one request.
 func (c *claim) try(ctx context.Context) (*tenure.Hold, error) {
 	a, err := c.ask(ctx)
 	switch {
@@ -53,8 +53,8 @@ func (c *claim) try(ctx context.Context) (*tenure.Hold, error) {
 	}
 }
 
-// lock asks until it has the lock. When others of this process wait for the same already, it stands
-// in their line.
+// lock sends requests until it has the lock. If other calls of this process already wait for the
+// same lock, it joins their line.
 func (c *claim) lock(ctx context.Context) (*tenure.Hold, error) {
 	place := c.l.waiting.joinLine(c)
 	var a answer
@@ -68,7 +68,7 @@ func (c *claim) lock(ctx context.Context) (*tenure.Hold, error) {
 		}
 		place = c.l.waiting.join(c)
 		if !place.first() {
-			a = answer{} // it will be old
+			a = answer{} // the reply will be out of date when it is this call's turn
 		}
 	}
 	defer place.leave()
@@ -79,8 +79,8 @@ func (c *claim) lock(ctx context.Context) (*tenure.Hold, error) {
 	return held, nil
 }
 
-// wait asks again and again while the claim is the first in its line. last is the answer it has, if
-// any.
+// wait sends requests again and again while the claim is the first in its line. last is the last
+// reply, if there is one.
 func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Hold, error) {
 	c.l.ear.open()
 	select {
@@ -111,8 +111,8 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 	}
 }
 
-// ask tries to acquire the lock. It is an error that another's has an end that no lease has: to
-// wait is no use.
+// ask tries to acquire the lock. If another holder's lock ends later than any lease, ask returns an
+// error, because waiting is of no use.
 func (c *claim) ask(ctx context.Context) (answer, error) {
 	a, err := c.askFor(ctx, c.l.opts.Lease)
 	if err == nil && !a.mine && tenure.Endless(max(a.left, 0), c.l.opts.Lease) {
@@ -152,7 +152,7 @@ func (c *claim) askFor(ctx context.Context, lease time.Duration) (answer, error)
 	return c.heard(ctx, a, err)
 }
 
-// heard is what became of a request that may have acquired the lock.
+// heard handles the result of a request that may have acquired the lock.
 func (c *claim) heard(ctx context.Context, a answer, err error) (answer, error) {
 	switch {
 	case err == nil:
@@ -164,7 +164,7 @@ func (c *claim) heard(ctx context.Context, a answer, err error) (answer, error) 
 	return answer{}, err
 }
 
-// want sees to it that there will be a notification when another gives the lock back, if
+// want makes sure that there will be a notification when another holder gives the lock back, if
 // notifications arrive. again says that the lock may be free by now.
 func (c *claim) want(ctx context.Context, a answer) (again, notified bool) {
 	switch {
@@ -200,8 +200,8 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return until, !until.IsZero(), err
 }
 
-// release gives the lock back, wakes who waits for it in this process, and has old rows be removed
-// now and then.
+// release gives the lock back, wakes a waiting call of this process, and sometimes starts the
+// removal of old rows.
 func (c *claim) release(ctx context.Context) error {
 	mine, err := c.free(ctx)
 	switch {
@@ -214,7 +214,7 @@ func (c *claim) release(ctx context.Context) error {
 	return nil
 }
 
-// free ends the owner's right, and reports whether there was one.
+// free gives the lock back, and reports whether the owner had it.
 func (c *claim) free(ctx context.Context) (mine bool, err error) {
 	args := []any{c.row, c.owner}
 	if c.l.sql.want != "" {
@@ -222,12 +222,12 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 	}
 	type freed struct {
 		mine, told bool
-		doubt      error // whether it was mine
+		doubt      error // set if it is unknown whether the lock was mine
 	}
 	f, err := call(ctx, c.l, nil, func(ctx context.Context, doubt error) (f freed, err error) {
 		n, err := c.l.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&f.told, new(any)) }, c.l.sql.release, args...)
 		if f.mine = n > 0; !f.mine && doubt != nil {
-			// A request before may have given it back, and another may have it by now.
+			// An earlier request may have given it back, and another holder may have it by now.
 			f.doubt = fmt.Errorf("it is unknown when the lock ended, for no answer came to a first request: %w", doubt)
 		}
 		return f, err
@@ -236,10 +236,10 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 	return f.mine, cmp.Or(err, f.doubt)
 }
 
-// giveUp ends an acquisition that has failed for a reason, which it returns. What may have been
-// acquired without being heard of is given back, once requests are over that are still under way.
-// One that is carried out even later acquires for nobody; that lasts for one lease. Close waits for
-// that, too, but not for a driver that doesn't look at contexts.
+// giveUp ends an acquisition that has failed, and returns the given reason. If the lock may have
+// been acquired without a reply, giveUp gives it back once the running requests are over. A request
+// that is carried out even later acquires the lock for nobody, for one lease. Close waits for this
+// release, too, but not for a driver that ignores contexts.
 func (c *claim) giveUp(reason error) error {
 	if c.unsure.Load() {
 		c.l.keeper.Go(func() {
@@ -254,13 +254,13 @@ func (c *claim) giveUp(reason error) error {
 			case <-over:
 			case <-timer.C:
 			case <-c.l.keeper.Closed():
-				timer.Reset(c.l.opts.OpTimeout / 2) // no try has longer
+				timer.Reset(c.l.opts.OpTimeout / 2) // no try takes longer
 				select {
 				case <-over:
 				case <-timer.C:
 				}
 			}
-			_, _ = c.free(context.Background()) // or it ends by itself
+			_, _ = c.free(context.Background()) // if this fails, the lock expires by itself
 		})
 	}
 	return reason

@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// retention is how long the row of a name is kept that nobody locks, for its token: a new row
-	// begins with the database's clock, which may have been set back by less.
+	// retention is how long the row of a name that nobody locks is kept, for the sake of its token:
+	// a new row begins with the database's clock, which is larger unless it was set back by more
+	// than retention.
 	retention = time.Hour
 
 	cleanEvery   = time.Minute
-	cleanBatches = 100 // at a time, of as many rows as clean.sql says
+	cleanBatches = 100 // batches of one removal; clean.sql says how many rows a batch has
 )
 
 var uncleanLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: rows of old locks are not removed",
 	Means: "the table grows", See: "locks-cant-be-had"}
 
-// cleanSometimes removes old rows in the background, so that a table doesn't grow for ever whose
-// names are of orders or requests. It is called after a release. One process does it each minute:
-// the one that has the lock of the empty name, which no user can have, and which ends by itself.
+// cleanSometimes removes old rows in the background, so that a table whose names are those of
+// orders or requests doesn't grow for ever. It is called after a release. One process of the fleet
+// does it each minute: the one that has the lock of the empty name. Users can't have this lock, and
+// it expires by itself.
 func (l *Locker) cleanSometimes() {
 	now, last := int64(time.Since(l.born)), l.cleaned.Load()
 	if now-last < int64(cleanEvery) || !l.cleaned.CompareAndSwap(last, now) {
@@ -35,7 +37,7 @@ func (l *Locker) cleanSometimes() {
 	})
 }
 
-// clean removes the rows that nobody has locked for as long.
+// clean removes the rows that nobody has locked for the duration as.
 func (l *Locker) clean(ctx context.Context, as time.Duration) error {
 	c := l.claim("")
 	c.row = []byte{}

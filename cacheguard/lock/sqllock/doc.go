@@ -1,17 +1,18 @@
-// Package sqllock has distributed locks in a table of a database that a program has anyway:
-// PostgreSQL, or SQLite for the processes of one machine. It needs database/sql alone, so the
-// driver is yours. It is a module of its own:
+// Package sqllock implements distributed locks in a table of a database that a program has anyway:
+// PostgreSQL, or SQLite for the processes of one machine. It uses only database/sql, so you choose
+// the driver. The package is a module of its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/lock/sqllock
 //
-// A lock is a row: the name, a random token of its owner, when it expires, and a fencing token. It
-// is taken by one statement, INSERT ... ON CONFLICT DO UPDATE ... WHERE it is free or has expired,
-// so of any number who try at once one has it, also in PostgreSQL's READ COMMITTED: those who meet
-// in the row decide one after the other, each on what the one before has left. Expiry is judged by
-// the clock of the database, at the moment of the decision (clock_timestamp(), not now(), which is
-// when a transaction began); programs send durations, and count them on their monotonic clock from
-// before they ask. A holder renews at a third of Options.Lease. Who waits is woken by NOTIFY, with
-// Options.Listen, or polls.
+// A lock is a row: the name, a random token of its owner, the time of its expiry, and a fencing
+// token. One statement takes the lock, INSERT ... ON CONFLICT DO UPDATE ... WHERE the lock is free
+// or has expired. So if several processes try at the same time, exactly one gets the lock, also in
+// PostgreSQL's READ COMMITTED: statements that meet at the row are decided one after another, each
+// on the result of the one before. Expiry is judged by the clock of the database at the moment of
+// the decision (clock_timestamp(); now() would be the time when the transaction began). Programs
+// send durations, and measure them on their monotonic clock from before they send the request. A
+// holder renews its lock every third of Options.Lease. Waiting calls are woken by NOTIFY if
+// Options.Listen is set. Otherwise they poll.
 //
 //	locks, err := sqllock.New(db, sqllock.Options{Dialect: sqllock.PostgreSQL})
 //	if err != nil { ... }
@@ -24,92 +25,98 @@
 //
 // # What is promised
 //
-// At most one holder at a time, as long as the database keeps what it has committed, its clock
-// doesn't jump forward by about a lease, and a holder stops within its lease when it is told that
-// its lock is lost. A process that is stopped and goes on later, or a write that is late on its
-// way, can't be told: for efficiency (to do work once, not twice) that is good enough, for
-// correctness the lock's Token must be checked where it matters (Kleppmann, "How to do distributed
-// locking", 2016). Tokens of a name grow: each is the database's clock in microseconds since 1970,
-// or one more than the token before if that is larger. If what is protected is in the same
-// database, that is one more condition in its statement, and the row that it changes remembers the
-// largest token it has seen:
+// At most one holder has the lock at a time, as long as the database keeps what it has committed,
+// its clock doesn't jump forward by about a lease, and a holder that is told that its lock is lost
+// stops within its lease. A process that is stopped and goes on later can't be told, and a write
+// that is still on its way can't be called back. For efficiency (to do work once, not twice) that
+// is good enough. For correctness, what the lock protects must check the lock's Token (Kleppmann,
+// "How to do distributed locking", 2016). The tokens of a name grow: each is the database's clock
+// in microseconds since 1970, or the previous token plus one if that is larger. If what is
+// protected is in the same database, the check is one more condition in its statement, and the
+// changed row remembers the largest token it has seen:
 //
 //	UPDATE invoices SET sent = true, fence = $1 WHERE id = 42 AND fence <= $1
 //
-// A lock of a holder who has died is free one lease later, a hundredth of it added for clocks that
-// don't go equally fast, and as much as the database's clock is set back meanwhile. What was
-// acquired without being heard of is given back in the background. Nobody is first in line: who
-// asks at the right moment has the lock, though the waiters of one process come one after the
-// other, and a process leaves the lock to others after a second of handing it on among its own.
+// The lock of a holder that has died is free one lease later, plus a hundredth of the lease for
+// clocks that run at different rates, plus the time by which the database's clock is set back
+// meanwhile. If a lock was acquired without its caller learning of it, the lock is given back in
+// the background. There is no queue over all processes: whichever process asks at the right moment
+// gets the lock. Within one process the waiting calls get it in their order. After a second of
+// handing the lock on among its own calls, a process leaves it to other processes.
 //
 // # What it costs
 //
 // An acquisition and a release are one statement each (SQLite: two and one, in the process), a
-// renewal is one, and each is a transaction of its own. Of all waiters of a process for one name
-// only the first asks; calls that come at the same moment, while nobody waits yet, ask once each.
-// The first polls after 5 ms, then ever more seldom up to Options.Poll, and when the holder's lease
-// ends; in PostgreSQL such a question neither writes nor locks anything.
+// renewal is one, and each statement is a transaction of its own. Of all calls of a process that
+// wait for one name only the first sends requests. Calls that come at the same moment, while none
+// waits yet, send one request each. The first waiting call polls after 5 ms, then at longer and
+// longer pauses up to Options.Poll, and when the holder's lease ends. In PostgreSQL these requests
+// don't write or lock anything.
 //
-// With Options.Listen it asks the holder to say when the lock is given back, by one more statement
-// for each holder, and the release notifies in its own transaction. All processes that listen hear
-// that, the first waiters for this name ask, and one of them has it: with n processes that wait for
-// the same name, a release costs n statements. One without waiters notifies nobody, for PostgreSQL
-// commits transactions with notifications one after the other. A lost notification costs two
-// seconds at most, for waiters look by themselves, too. Listening takes a connection for each
-// Locker, from its first waiter on; poolers like PgBouncer in transaction mode can't pass it on.
-// ExampleOptions_listen has it for pgx.
+// With Options.Listen the first waiting call also asks for a notification of the lock's release,
+// with one more statement for each holder. The release then sends the notification in its own
+// transaction. All listening processes receive it, the first waiting call for this name in each
+// process sends a request, and one of these calls gets the lock. If n processes wait for the same
+// name, a release costs n statements. A release that nobody waits for sends no notification,
+// because PostgreSQL commits transactions with notifications one after another. A lost notification
+// costs at most two seconds, because waiting calls also poll. Each Locker uses a connection to
+// listen, from its first waiting call on. Poolers like PgBouncer in transaction mode don't support
+// LISTEN. ExampleOptions_listen shows Listen for pgx.
 //
 // Rows of names that nobody has locked for an hour are removed in the background after releases, by
-// one process of the fleet each minute. That needs the right to DELETE; without it a line is logged
-// each time. Otherwise SELECT, INSERT and UPDATE on the table are enough.
+// one process of the fleet each minute. That needs the right to DELETE. Without this right a line
+// is logged each time. Otherwise SELECT, INSERT and UPDATE on the table are enough.
 //
-// To end a lock by hand, take it from its owner; he hears of it at the next renewal, when he
-// unlocks at the latest. A row that is deleted takes its token along: the next one is larger by the
-// clock alone. Names are bytes, which SQLite takes for another thing than text, and begin with
-// Options.Prefix.
+// To end a lock by hand, clear its owner with one of the statements below. The owner learns of that
+// at its next renewal, or when it unlocks. If you delete the row instead, its token is lost, and
+// the next token is larger only because of the clock. Names are stored as bytes, which SQLite
+// distinguishes from text, and begin with Options.Prefix.
 //
-// Whoever can write to the table is trusted with the locks. If the token of a row is the largest of
-// 64 bits, no larger one can be given, and calls fail with an error that says so. If a lock ends
-// only in 1000 leases and more than an hour, calls don't wait for it: their error wraps
-// lock.ErrHeld. In both cases delete the row.
+// Any client that can write to the table is trusted with the locks. If the token of a row is the
+// largest 64-bit number, no larger token can be given: calls fail with an error that says so. If a
+// lock expires only in more than 1000 leases and more than an hour, calls don't wait for it: their
+// error wraps lock.ErrHeld. In both cases delete the row.
 //
 //	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- PostgreSQL
 //	UPDATE cacheguard_locks SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB) -- SQLite
 //
 // # PostgreSQL
 //
-// It has to be the primary. With replicas that follow asynchronously a failover forgets the last
-// locks, and two may hold one: use synchronous replication, or check tokens; those of the new
-// primary are larger as long as its clock is not behind by more than the failover takes. The same
-// goes for synchronous_commit off and a crash, and for a table that is UNLOGGED. A restart or crash
-// otherwise loses nothing, and holders renew as soon as the server is back.
+// Use the primary server. With replicas that follow asynchronously, a failover loses the last
+// locks, and two holders may have one lock: use synchronous replication, or check tokens. The
+// tokens of the new primary are larger unless its clock is behind by more than the failover takes.
+// The same applies to a crash with synchronous_commit off, and to a table that is UNLOGGED. Any
+// other restart or crash loses nothing, and holders renew their locks as soon as the server is
+// back.
 //
-// Any default isolation will do; where it is above READ COMMITTED those who collide are told to try
-// again, which happens within Options.OpTimeout. Rows change in place; let autovacuum run.
+// Any default isolation level works. Above READ COMMITTED the database tells colliding transactions
+// to try again, and the locker does so within Options.OpTimeout. Rows are updated in place. Leave
+// autovacuum on.
 //
-// Advisory locks of PostgreSQL last as long as a session: a holder whose network is gone keeps them
-// for as long as TCP keeps up hope, one whose session has ended is not told, each needs a
-// connection for itself and can't go through a pooler, names are 64 bits, and there is no fencing
-// token. They are cheaper, and they are the better choice inside one transaction
+// PostgreSQL's advisory locks last as long as a session. A holder whose network is gone keeps them
+// until TCP gives up, and a holder whose session has ended isn't told. Each holder needs a
+// connection of its own and can't use a pooler. Names have 64 bits, and there is no fencing token.
+// Advisory locks are cheaper, and they are the better choice inside one transaction
 // (pg_advisory_xact_lock).
 //
 // # SQLite
 //
-// Version 3.35 or later, with a file on a local disk. It has one writer: give it journal_mode WAL,
-// synchronous NORMAL (no lock needs to outlive the machine) and a busy_timeout well below
-// OpTimeout. Its clock is that of the machine, with milliseconds. A process that is stopped in the
-// middle of a write keeps all others from the file until it goes on: their calls fail with
-// "database is locked" after OpTimeout. Each connection to ":memory:" has a database of its own, so
-// that one won't do.
+// Version 3.35 or later, with a file on a local disk. SQLite has one writer: use journal_mode WAL,
+// synchronous NORMAL (no lock needs to survive a crash of the machine) and a busy_timeout well
+// below OpTimeout. Its clock is that of the machine, in milliseconds. A process that is stopped in
+// the middle of a write blocks all others until it goes on: their calls fail with "database is
+// locked" after OpTimeout. Don't use ":memory:", because each connection to it has a database of
+// its own.
 //
 // # The db
 //
-// Statements have to be committed one by one, so connections must not come from the pool with a
-// transaction left open: pgx sees to that, SQLite drivers don't. If the application can use up all
-// connections of its db, give the locks one of their own with two or three connections, for a
-// renewal that gets none for two thirds of a lease loses the lock. Set a limit in any case
-// (SetMaxOpenConns): a sql.DB has none, so hundreds of calls at the same time dial a connection
-// each, which takes longer than OpTimeout where a few connections would have served them all.
+// Statements have to be committed one by one, so the pool must not hand out connections with an
+// open transaction: pgx makes sure of that, SQLite drivers don't. If the application can use up all
+// connections of its db, give the locks a db of their own with two or three connections, because a
+// renewal that gets no connection for two thirds of a lease loses the lock. Set a limit in any case
+// (SetMaxOpenConns). A sql.DB has no limit by default, so hundreds of calls at the same time dial a
+// connection each, which takes longer than OpTimeout, although a few connections would be enough
+// for all of them.
 //
 // Sources: M. Kleppmann, "How to do distributed locking", 2016; PostgreSQL's documentation of "Read
 // Committed Isolation Level", of INSERT ("ON CONFLICT Clause") and of NOTIFY.

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	firstPause = 20 * time.Millisecond // before listening again
+	firstPause = 20 * time.Millisecond // the pause before listening again
 	mostPause  = 2 * time.Second
 )
 
-// ear listens to notifications, on one connection for all locks, from the first waiter on.
+// ear listens to notifications, on one connection for all locks. It begins with the first waiting
+// call.
 type ear struct {
 	l        *Locker
 	standing atomic.Bool // notifications arrive
 
-	ctx  context.Context // ends with close; it is nobody's but the ear's
+	ctx  context.Context // ends with close; only the ear uses it
 	end  context.CancelFunc
 	once sync.Once
 }
@@ -33,11 +34,12 @@ func (e *ear) init(l *Locker) {
 	e.ctx, e.end = context.WithCancel(context.Background())
 }
 
-// channel is where releases are told of: all tables of one name in a database have one.
+// channel is the channel for notifications of releases. Tables with the same name in one database
+// share it.
 func (l *Locker) channel() string { return l.opts.Table }
 
-// open begins to listen, if that is wished. It is called during an acquisition, so Close waits for
-// the goroutine.
+// open begins to listen, if Options.Listen is set. It is called during an acquisition, so Close
+// waits for the goroutine.
 func (e *ear) open() {
 	if e.l.opts.Listen != nil {
 		e.once.Do(func() { e.l.keeper.Go(e.run) })
@@ -54,7 +56,7 @@ var (
 
 var errNotSaid = errors.New("it returned without an error")
 
-// run holds one session after another.
+// run calls Options.Listen again and again, until close.
 func (e *ear) run() {
 	pause := firstPause
 	var spell report.Spell
@@ -82,15 +84,16 @@ func (e *ear) run() {
 	}
 }
 
-// turn says whether notifications arrive. Waiters look again in both cases: what was said meanwhile
-// was not heard, and what will be said may not be.
+// turn records whether notifications arrive. It wakes the waiting calls in both cases:
+// notifications of the time before were missed, or those to come may be missed.
 func (e *ear) turn(standing bool) {
 	if e.standing.Swap(standing) != standing || standing {
 		e.l.waiting.all()
 	}
 }
 
-// heard is told of a lock that was given back. What is no name is somebody else's.
+// heard receives the notification that a lock was given back. It ignores a payload that is no name,
+// because that comes from another program.
 func (e *ear) heard(payload string) {
 	if name, err := hex.DecodeString(payload); err == nil {
 		e.l.waiting.heard(string(name))

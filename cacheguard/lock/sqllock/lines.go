@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lines are the waiters of this process, in a line for each name. Only the first of a line asks the
-// database, so that thousands of waiters cost as much as one.
+// lines are the waiting calls of this process, in a line for each name. Only the first call of a
+// line sends requests to the database, so thousands of waiting calls cost as much as one.
 type lines struct {
 	mu     sync.Mutex // guards what follows, and what is in lines and places
 	byName map[string]*line
@@ -15,32 +15,33 @@ type lines struct {
 
 type line struct {
 	places  *list.List // of *place, never empty
-	since   time.Time  // since when there has been trouble; zero: there is none
-	handing time.Time  // since when the lock goes from one to the next in this process; zero: it doesn't
-	dropped bool       // it has failed as a whole
+	since   time.Time  // since when the database can't be used; zero: it can
+	handing time.Time  // since when this process has handed the lock on among its own calls; zero: it doesn't do so
+	dropped bool       // all calls of the line have failed
 }
 
-// place is that of one waiter.
+// place is the place of one waiting call.
 type place struct {
 	lines *lines
 	name  string
 	line  *line
 	at    *list.Element
-	turn  chan struct{} // closed when it is the first, or when the line has failed
-	err   error         // why it has failed; read it after turn
-	wake  chan signal   // for the first
+	turn  chan struct{} // closed when the call is the first of its line, or when the line has failed
+	err   error         // why the line has failed; read it after turn
+	wake  chan signal   // used while the call is the first
 }
 
-// signal tells the first of a line what to do.
+// signal tells the first call of a line what to do.
 type signal int
 
 const (
 	askNow   signal = iota
-	askLater        // others have a chance first
+	askLater        // give other processes a chance first
 )
 
-// ours is how long a process may hand a lock on among its own waiters. Then it leaves it to those
-// of other processes, who can't be told of it, for as long as these may sleep.
+// ours is how long a process may hand a lock on among its own waiting calls. After that it leaves
+// the lock to other processes. Their waiting calls can't be told of this release, so this process
+// waits as long as they may sleep.
 const ours = time.Second
 
 // join takes the last place in the line of a name.
@@ -50,8 +51,8 @@ func (ls *lines) join(c *claim) *place {
 	return ls.add(string(c.row))
 }
 
-// joinLine is join if there is a line and it is not in trouble; otherwise it returns nil, for the
-// caller to ask for itself.
+// joinLine is like join if there is a line and the database can be used. Otherwise it returns nil,
+// and the caller sends its own request.
 func (ls *lines) joinLine(c *claim) *place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -61,7 +62,7 @@ func (ls *lines) joinLine(c *claim) *place {
 	return ls.add(string(c.row))
 }
 
-// add needs mu.
+// add needs mu to be held.
 func (ls *lines) add(name string) *place {
 	ln := ls.byName[name]
 	if ln == nil {
@@ -76,7 +77,7 @@ func (ls *lines) add(name string) *place {
 	return p
 }
 
-// first reports whether it is this one's turn.
+// first reports whether it is this call's turn.
 func (p *place) first() bool {
 	select {
 	case <-p.turn:
@@ -86,7 +87,7 @@ func (p *place) first() bool {
 	}
 }
 
-// leave gives the place up, and the turn to the next.
+// leave gives up the place, and passes the turn to the next call.
 func (p *place) leave() {
 	ls := p.lines
 	ls.mu.Lock()
@@ -104,8 +105,9 @@ func (p *place) leave() {
 	}
 }
 
-// troubled notes that the database could not be asked, and reports whether the first is to give up.
-// Then all do, for none of them has heard more of the database.
+// troubled records that the database could not be used, and reports whether the first call of the
+// line has to give up. Then all calls of the line give up, because they share the first call's
+// requests.
 func (p *place) troubled(most time.Duration, err error) bool {
 	ls := p.lines
 	ls.mu.Lock()
@@ -127,15 +129,15 @@ func (p *place) troubled(most time.Duration, err error) bool {
 	return true
 }
 
-// fine notes that the database has answered.
+// fine records that the database has replied.
 func (p *place) fine() {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	p.line.since = time.Time{}
 }
 
-// released wakes the first of a line because this process has given the lock back, unless it will
-// be notified, together with those of other processes.
+// released wakes the first call of a line after this process has given the lock back. If a
+// notification will wake it, together with the calls of other processes, released does nothing.
 func (ls *lines) released(name string, notified bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -155,7 +157,7 @@ func (ls *lines) released(name string, notified bool) {
 	}
 }
 
-// heard wakes the first of a line because of a notification.
+// heard wakes the first call of a line after a notification.
 func (ls *lines) heard(name string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -164,7 +166,7 @@ func (ls *lines) heard(name string) {
 	}
 }
 
-// all wakes the first of each line.
+// all wakes the first call of each line.
 func (ls *lines) all() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -173,10 +175,10 @@ func (ls *lines) all() {
 	}
 }
 
-// wake needs lines.mu.
+// wake needs lines.mu to be held.
 func (ln *line) wake(s signal) {
 	select {
 	case ln.places.Front().Value.(*place).wake <- s:
-	default: // it has been woken and has not asked yet
+	default: // the call was woken already and has not sent its request yet
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker on a table of a database. It is safe for concurrent use. Make one
-// with New.
+// Locker implements [lock.Locker] on a table of a database. It is safe for concurrent use. Make one
+// with [New].
 type Locker struct {
 	db     *sql.DB // the user's
 	opts   Options
@@ -24,17 +24,18 @@ type Locker struct {
 	waiting lines
 	writes  writes
 	ear     ear
-	asides  sync.WaitGroup // statements under way
-	drowsy  time.Duration  // drowsy, unless a test wants to know who was woken
+	asides  sync.WaitGroup // running tries of statements
+	drowsy  time.Duration  // the constant drowsy; other values only in tests
 
-	cleaned atomic.Int64 // when this process last tried to remove rows, since born
+	cleaned atomic.Int64 // when this process last tried to remove rows, as a duration since born
 	born    time.Time
 }
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New makes a locker on a table that Create makes, or you do, with Schema. It reports every invalid
-// option at once and never dials. The db stays the caller's: Close doesn't close it.
+// New makes a locker on a table that already exists or that you create later, with [Locker.Create]
+// or with the statement of [Locker.Schema]. It reports all invalid options in one error and never
+// dials. The db stays the caller's: Close doesn't close it.
 func New(db *sql.DB, opts Options) (*Locker, error) {
 	opts, err := opts.validate()
 	if db == nil {
@@ -55,15 +56,16 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Schema is the statement that makes the table, for those who have a place for such things.
+// Schema returns the statement that creates the table, for programs that keep such statements in
+// migrations.
 func (l *Locker) Schema() string { return l.sql.schema }
 
-// Create makes the table if there is none. It is bounded by ctx alone.
+// Create creates the table if it doesn't exist. Only ctx limits how long that takes.
 func (l *Locker) Create(ctx context.Context) error {
 	var err error
 	for range 3 {
-		// PostgreSQL looks whether the table is there and makes it, in two steps: of two who do so
-		// at once, one is told that something is there already.
+		// PostgreSQL checks whether the table exists and then creates it, in two steps. If two
+		// processes do so at once, one of them gets an error that something exists already.
 		if _, err = l.db.ExecContext(ctx, l.sql.schema); err == nil || !exists(err) && !busy(err) || ctx.Err() != nil {
 			break
 		}
@@ -74,14 +76,14 @@ func (l *Locker) Create(ctx context.Context) error {
 	return nil
 }
 
-// Lock waits until it has the lock of the name. If the database can't be used, that is its error,
-// after OpTimeout at the latest; when it already waits it rides that out for up to one Lease. See
-// lock.Locker.
+// Lock waits until it has acquired the lock of the name. If the database can't be used, Lock
+// returns its error after OpTimeout at the latest. A call that waits already tolerates such errors
+// for up to one Lease. See [lock.Locker].
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).lock)
 }
 
-// TryLock is Lock without the wait for another holder. See lock.Locker.
+// TryLock is like Lock, but doesn't wait for another holder. See [lock.Locker].
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).try)
 }
@@ -96,13 +98,13 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 	return held, nil
 }
 
-// wrapped says whose error it is, and of which lock.
+// wrapped adds the package and the name of the lock to an error.
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
-// Close ends waits with lock.ErrClosed, has held locks be lost to their holders, so that these have
-// one lease to stop, and waits until nothing is done any more; for a driver that doesn't look at
-// contexts no longer than three times OpTimeout. The rows of lost locks stay until then. Another
-// Close does nothing. The db stays open.
+// Close ends the waiting calls with lock.ErrClosed, and makes the held locks lost to their holders,
+// which have one lease to stop their work. Until then the rows of these locks stay. Close waits
+// until nothing runs in the background any more. If a driver ignores contexts, Close waits for it
+// no longer than three times OpTimeout. A second Close does nothing. The db stays open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

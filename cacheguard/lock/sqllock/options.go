@@ -21,18 +21,18 @@ const (
 	minLease     = 10 * time.Millisecond
 	minOpTimeout = 2 * time.Millisecond
 	minPoll      = time.Millisecond
-	maxPrefix    = 128 // bytes, so that a name of any length fits into an index of PostgreSQL and into a notification
+	maxPrefix    = 128 // bytes, so that a name of any valid length fits into an index of PostgreSQL and into a notification
 )
 
-// Dialect is the database that a Locker speaks to.
+// Dialect is the kind of database that a [Locker] uses.
 type Dialect uint8
 
 const (
-	PostgreSQL Dialect = iota + 1 // 9.5 or later; 15 is what is tested
+	PostgreSQL Dialect = iota + 1 // 9.5 or later; tested with 15
 	SQLite                        // 3.35 or later
 )
 
-// String is its name.
+// String returns the name of the database.
 func (d Dialect) String() string {
 	switch d {
 	case PostgreSQL:
@@ -44,58 +44,60 @@ func (d Dialect) String() string {
 	}
 }
 
-// Options configures a Locker. Dialect is required; the zero value of another field means its
+// Options configures a [Locker]. Dialect is required. For the other fields the zero value means the
 // default.
 type Options struct {
 	Dialect Dialect
 
-	// Table has the locks. Default "cacheguard_locks". It consists of letters, digits and
-	// underscores, taken as they are written, and may have a schema in front, with a dot between.
+	// Table is the name of the table of locks. Default "cacheguard_locks". The name consists of
+	// letters, digits and underscores, and its case matters. It may have a schema in front,
+	// followed by a dot.
 	Table string
 
-	// Prefix is what names begin with in the table, 128 bytes at most: it ends with a colon and has
-	// no other one, so that lockers of different prefixes share nothing. Default none: then any
-	// name is a locker's, also those of prefixes.
+	// Prefix is put in front of each name in the table. It has at most 128 bytes, ends with a colon
+	// and has no other colon, so that lockers with different prefixes share nothing. Default none.
+	// A locker without a prefix can use any name, including names with the prefixes of other
+	// lockers.
 	Prefix string
 
-	// Lease is how long a lock outlives its holder. It is renewed at a third of it. Default 10 s,
-	// at least 10 ms.
+	// Lease is how long a lock lasts after its holder died. It is renewed every third of Lease.
+	// Default 10 s, at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held at most: then it is lost, and no longer renewed.
-	// Default 1 h; negative: no cap.
+	// MaxHold is how long a lock may be held at most. After that it is lost to its holder, and no
+	// longer renewed. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
-	// OpTimeout bounds each request to the database, with the wait for a connection and with a
-	// second try when no answer came to the first within half of it. Default 1 s, or a third of
-	// Lease if that is less; at least 2 ms, at most Lease.
+	// OpTimeout limits each request to the database. This includes the wait for a connection, and a
+	// second try if the database hasn't replied within half of OpTimeout. Default 1 s, or a third
+	// of Lease if that is less; at least 2 ms, at most Lease.
 	OpTimeout time.Duration
 
-	// Poll is how long a waiter sleeps at most before it asks again, when nobody wakes it. It
-	// begins with 5 ms. Default 250 ms, at least 1 ms. With Listen it is of use only while
+	// Poll is the longest pause before a waiting call that nobody wakes sends its request again.
+	// The first pause is 5 ms. Default 250 ms, at least 1 ms. With Listen, Poll applies only while
 	// notifications don't arrive.
 	Poll time.Duration
 
-	// Listen has waiters be woken by NOTIFY. Default none: they poll. PostgreSQL only.
+	// Listen makes NOTIFY wake the waiting calls. Default none: they poll. PostgreSQL only.
 	Listen Listen
 
-	// Logger gets a line when notifications don't arrive, when they do again, and when old rows
-	// can't be removed. Default slog.Default().
+	// Logger gets a line when notifications stop arriving, when they arrive again, and when old
+	// rows can't be removed. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't do that, drivers
-// can; the package's example has it for pgx. It opens a connection of its own, says LISTEN there
-// with the channel as a quoted identifier, calls standing when that was confirmed, and then heard
-// for each notification, until ctx ends or the connection breaks; then it closes the connection and
-// returns. It has to find out by itself, within a few seconds, that nobody is at the other end any
-// more, so it asks from time to time.
+// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't do that, but
+// drivers can: the package's example has a Listen for pgx. The function opens a connection of its
+// own and sends LISTEN with the channel as a quoted identifier. When that is confirmed it calls
+// standing, and then heard for each notification, until ctx ends or the connection breaks. Then it
+// closes the connection and returns. It has to find out by itself, within a few seconds, that the
+// server is no longer reachable, so it sends a query from time to time.
 //
-// The Locker calls it on one goroutine, and again when it has returned, until Close, which waits
-// for it.
+// The [Locker] calls Listen on one goroutine, and again each time it has returned, until
+// [Locker.Close]. Close waits for it to return.
 type Listen func(ctx context.Context, channel string, standing func(), heard func(payload string)) error
 
-// validate returns the options with their defaults, and all that is wrong with them.
+// validate returns the options with their defaults set, and everything that is wrong with them.
 func (o Options) validate() (Options, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sqllock: Options."+format, args...)) }

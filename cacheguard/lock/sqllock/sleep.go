@@ -11,10 +11,10 @@ import (
 const (
 	firstSleep = 5 * time.Millisecond
 	leastSleep = time.Millisecond
-	drowsy     = 2 * time.Second // between two looks at a lock whose release will be heard of
+	drowsy     = 2 * time.Second // between two requests for a lock whose release will send a notification
 )
 
-// sleep says how long a waiter sleeps before it asks again.
+// sleep says how long a waiting call sleeps before it sends its next request.
 type sleep struct {
 	most   time.Duration
 	drowsy time.Duration
@@ -25,12 +25,13 @@ func newSleep(most, drowsy time.Duration) *sleep {
 	return &sleep{most: most, drowsy: drowsy, step: min(firstSleep, most)}
 }
 
-// restart is for a waiter that was woken: what it waited for has happened, so it may happen again
-// soon.
+// restart makes the next sleep short again. It is called when the waiting call was woken, because
+// another release may follow soon.
 func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
 
-// next is longer each time, by chance, and over when the lease of the holder is, as far as that is
-// known. If there will be a notification, it is there for the case that this gets lost.
+// next returns the next sleep. Each is longer than the one before, with a random part, but none
+// lasts beyond the end of the holder's lease, if that is known. If a notification is expected, the
+// sleep only covers the case that the notification is lost.
 func (s *sleep) next(a answer, notified bool) time.Duration {
 	d := s.step
 	s.step = min(2*s.step, s.most)
@@ -44,8 +45,8 @@ func (s *sleep) next(a answer, notified bool) time.Duration {
 	return max(d, leastSleep)
 }
 
-// sleep returns when it is time to ask: after d, or when the place is told so. An error says why
-// that will not come.
+// sleep returns when it is time to send a request: after d, or when the place is woken. If ctx ends
+// first, it returns the reason.
 func (p *place) sleep(ctx context.Context, s *sleep, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,13 +12,13 @@ var embedded embed.FS
 
 var files = sqltable.Files{FS: embedded, Name: defaultTable}
 
-// statements are what is said to a database: the files of this package, for a certain table. Each
-// is carried out by itself, and so is a transaction of its own.
+// statements are the SQL statements of this package's files, for a certain table. Each is run by
+// itself, so each is a transaction of its own.
 type statements struct {
-	unit time.Duration // of durations
+	unit time.Duration // of durations in the statements
 
 	schema  string
-	look    string // before acquire; empty: acquire does it
+	look    string // runs before acquire; empty: acquire includes it
 	acquire string
 	want    string // empty: there are no notifications
 	take    string
@@ -54,12 +54,12 @@ func statementsFor(d Dialect, table string) statements {
 	}
 }
 
-// lasting is a lease in the database's unit, a little more than what its holder reckons with: for
-// the unit, and for clocks that don't go equally fast.
+// lasting returns a lease in the database's unit. It is a little longer than the lease that the
+// holder counts with, because of rounding, and because clocks run at different rates.
 func (s statements) lasting(lease time.Duration) int64 {
 	return int64((lease+lease/driftShare)/s.unit) + 2
 }
 
-// driftShare says by what share of a lease two clocks may come apart while it lasts: a hundredth,
+// driftShare limits how far two clocks may drift apart during a lease: by a hundredth of the lease,
 // as in Redlock. Clocks that are being slewed differ by a thousandth.
 const driftShare = 100

@@ -15,7 +15,7 @@ var (
 	_ lock.Seizer    = (*Locker)(nil)
 )
 
-// Continue takes over the lock of the holder whose fencing token this is. See lock.Continuer.
+// Continue takes over the lock of the holder with this fencing token. See [lock.Continuer].
 func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		a, err := c.take(ctx, token)
@@ -26,14 +26,14 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 	})
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
-// does. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name even if another holder has it, and breaks the promise that
+// at most one holder has the lock. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			a, err := c.askFor(ctx, l.opts.Lease) // whenever it would end
+			a, err := c.askFor(ctx, l.opts.Lease) // whatever the end of its lease
 			if err == nil && !a.mine {
-				a, err = c.take(ctx, a.token) // that holder may have gone, and another come
+				a, err = c.take(ctx, a.token) // the lock may have changed its holder in the meantime
 			}
 			if err != nil || a.mine {
 				return a, err
@@ -46,7 +46,7 @@ func (l *Locker) take(ctx context.Context, name string, take func(context.Contex
 	held, err := l.keeper.Take(ctx, "sqllock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		c := l.claim(name)
 		a, err := take(ctx, c)
-		if err != nil { // what it took isn't given back: its holder has to hear of it first, before another may have it
+		if err != nil { // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
 			return nil, err
 		}
 		return c.held(a), nil
@@ -57,7 +57,7 @@ func (l *Locker) take(ctx context.Context, name string, take func(context.Contex
 	return held, nil
 }
 
-// take takes the lock from the holder with that token, if it still is.
+// take takes the lock from the holder with that token, if it is still the holder.
 func (c *claim) take(ctx context.Context, token int64) (answer, error) {
 	l := c.l
 	if token == math.MaxInt64 {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// noAnswer is the error of a try whose time is over. It doesn't wrap context.DeadlineExceeded,
-// which would look as if it were the caller's context that has ended.
+// noAnswer is the error of a try that got no reply in time. It doesn't wrap
+// context.DeadlineExceeded, because callers would take that for the end of their context.
 type noAnswer struct {
 	within time.Duration
-	said   error // what the driver had to say
+	said   error // the driver's error
 }
 
 func (e *noAnswer) Error() string {
 	return fmt.Sprintf("no answer within %v (%v)", e.within.Round(time.Millisecond), e.said)
 }
 
-// Timeout is that of net.Error.
+// Timeout implements net.Error.
 func (*noAnswer) Timeout() bool { return true }
 
 func unanswered(err error) bool {
@@ -26,8 +26,8 @@ func unanswered(err error) bool {
 	return errors.As(err, &n)
 }
 
-// sinceThen has the error of the last of several tries tell how long all of them took: the last may
-// have had hardly any time.
+// sinceThen changes the time in the error of the last try to the time that all tries took, because
+// the last one may have had hardly any time.
 func sinceThen(began time.Time, err error) error {
 	var n *noAnswer
 	if !errors.As(err, &n) {
@@ -36,7 +36,8 @@ func sinceThen(began time.Time, err error) error {
 	return &noAnswer{time.Since(began), n.said}
 }
 
-// state is the SQLSTATE of an error of PostgreSQL, or "". Both pgx and lib/pq have it.
+// state returns the SQLSTATE of an error of PostgreSQL, or "". The errors of pgx and of lib/pq have
+// it.
 func state(err error) string {
 	var said interface{ SQLState() string }
 	if errors.As(err, &said) {
@@ -45,13 +46,14 @@ func state(err error) string {
 	return ""
 }
 
-// busy says that SQLite has another writer. Drivers agree on the words only.
+// busy reports whether SQLite has another writer. Only the text of the error is the same in all
+// drivers.
 func busy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked") || strings.Contains(text, "SQLITE_BUSY")
 }
 
-// refused says that the database itself has said no, so that nothing was done.
+// refused reports whether the database itself refused, so that nothing was done.
 func refused(err error) bool {
 	switch s := state(err); {
 	case s == "":
@@ -63,13 +65,13 @@ func refused(err error) bool {
 	}
 }
 
-// passing says that the same may go well in a moment.
+// passing reports whether the same request may succeed in a moment.
 func (l *Locker) passing(err error) bool {
 	switch s := state(err); {
 	case s == "":
-		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL // it was not reached
+		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL // the server was not reached
 	case strings.HasPrefix(s, "40"), // serialization failure, deadlock
-		strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"), // it has ended, or begins
+		strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"), // the connection or the server has ended, or the server is starting
 		s == "53300", // too many connections
 		s == "55P03": // lock_timeout
 		return true
@@ -77,7 +79,7 @@ func (l *Locker) passing(err error) bool {
 	return false
 }
 
-// exists says that a table, or a part of it, is there already.
+// exists reports whether an error says that a table, or a part of it, exists already.
 func exists(err error) bool {
 	switch state(err) {
 	case "23505", "42P07", "42710":
@@ -86,15 +88,15 @@ func exists(err error) bool {
 	return false
 }
 
-// errNoToken says that no token is larger than that of a row.
+// errNoToken says that no token is larger than the one in the row.
 var errNoToken = errors.New("no larger token fits into 64 bits")
 
-// spoilt is the error of a row that no locker has left like that.
+// spoilt returns the error for a row with values that no locker writes.
 func (l *Locker) spoilt(err error) error {
 	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
 }
 
-// explained adds to an error what its reader may want to do about it.
+// explained adds to an error what its reader can do about it.
 func (l *Locker) explained(err error) error {
 	text := err.Error()
 	switch s := state(err); {

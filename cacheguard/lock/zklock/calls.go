@@ -10,17 +10,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// errNoAnswer is the end of a step that took longer than OpTimeout.
+// errNoAnswer is the cause when a step took longer than OpTimeout.
 var errNoAnswer = errors.New("no answer from ZooKeeper in time")
 
-// aside runs a request on a goroutine of its own: go-zookeeper knows no contexts, and a request may
-// take as long as its connection takes to break. When ctx ends first the request goes on, and
-// nobody hears what became of it.
+// aside runs a request on a goroutine of its own, because go-zookeeper doesn't support contexts,
+// and a request may take as long as its connection takes to break. If ctx ends first, the request
+// goes on, and nobody receives its result.
 func aside[T any](ctx context.Context, request func() (T, error)) (T, error) {
 	return outcome(ctx, begin(request))
 }
 
-// answer is what became of a request.
+// answer is the result of a request.
 type answer[T any] struct {
 	value T
 	err   error
@@ -36,7 +36,7 @@ func begin[T any](request func() (T, error)) <-chan answer[T] {
 	return answered
 }
 
-// outcome waits for an answer.
+// outcome waits for the result of a request.
 func outcome[T any](ctx context.Context, answered <-chan answer[T]) (T, error) {
 	select {
 	case a := <-answered:
@@ -47,30 +47,30 @@ func outcome[T any](ctx context.Context, answered <-chan answer[T]) (T, error) {
 	}
 }
 
-// step bounds a step by OpTimeout.
+// step limits a step to OpTimeout.
 func (l *Locker) step(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, l.opts.OpTimeout, errNoAnswer)
 }
 
-// broken reports whether an error says that the connection or the session ended, or that there is
-// none just now, as while ZooKeeper elects a leader: the same may succeed with the next one, and
-// what it was about may have been done.
+// broken reports whether an error says that the connection or the session has ended, or that there
+// is none at the moment, for example while ZooKeeper elects a leader. The same request may succeed
+// on the next connection, and the failed one may have been carried out.
 func broken(err error) bool {
 	for _, b := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing} {
 		if errors.Is(err, b) {
 			return true
 		}
 	}
-	var failed net.Error // that of a write is handed on as it is
+	var failed net.Error // go-zookeeper returns the error of a write as it is
 	return errors.As(err, &failed)
 }
 
-// unreachable reports whether an error is one of those that pass, when ZooKeeper can be reached
-// again.
+// unreachable reports whether an error will pass when ZooKeeper can be reached again.
 func unreachable(err error) bool { return broken(err) || errors.Is(err, errNoAnswer) }
 
-// retry does something again until it succeeds, fails for another reason than a connection that
-// broke, or ctx ends: a broken connection is given until then to come back, unless it is closed.
+// retry calls do again until it succeeds, until it fails for another reason than a broken
+// connection, or until ctx ends. A broken connection has until then to come back, unless it was
+// closed.
 func (l *Locker) retry(ctx context.Context, do func() error) error {
 	closed := closedConn{conn: l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -85,11 +85,12 @@ func (l *Locker) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// closedConn finds out that a connection was closed for good. go-zookeeper doesn't tell, but on one
-// that isn't closed, and isn't connected either, a request waits for it to be.
+// closedConn detects that a connection was closed for good. go-zookeeper doesn't report that. But
+// on a connection that is neither closed nor connected a request waits until it is connected, so
+// requests that fail at once show that the connection is closed.
 type closedConn struct {
 	conn  *zk.Conn
-	found int // how often in a row it looked closed
+	found int // how many times in a row the connection looked closed
 }
 
 // after reports whether the connection is closed, given the error of its last request.
@@ -102,7 +103,7 @@ func (c *closedConn) after(err error) bool {
 	return c.found == 5
 }
 
-// pause lets some time pass, or less if ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -112,14 +113,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sync has what is read next be at least as new as what ZooKeeper's leader knows now. The leader
-// answers only for a session that has not ended.
+// sync makes sure that the next read is at least as new as what ZooKeeper's leader knows now. The
+// leader replies only to a session that has not ended.
 func (l *Locker) sync(ctx context.Context, path string) error {
 	_, err := aside(ctx, func() (string, error) { return l.conn.Sync(path) })
 	return err
 }
 
-// list returns the children of a node; one that isn't there has none.
+// list returns the children of a node. If the node doesn't exist, it returns none.
 func (l *Locker) list(ctx context.Context, path string) ([]string, error) {
 	return aside(ctx, func() ([]string, error) {
 		nodes, _, err := l.conn.Children(path)
@@ -130,20 +131,20 @@ func (l *Locker) list(ctx context.Context, path string) ([]string, error) {
 	})
 }
 
-// seen is a node as it was, and what will tell of its next change.
+// seen is the state of a node, and the channel that reports its next change.
 type seen struct {
 	stat    *zk.Stat
 	changed <-chan zk.Event
 }
 
-// look reads a node and watches it. The watch stands until the node changes, is removed, or the
+// look reads a node and watches it. The watch lasts until the node changes or is removed, or the
 // session ends.
 func (l *Locker) look(path string) (seen, error) {
 	_, stat, changed, err := l.conn.GetW(path)
 	return seen{stat, changed}, err
 }
 
-// remove removes a node, and reports whether it was there.
+// remove removes a node, and reports whether the node existed.
 func (l *Locker) remove(ctx context.Context, path string) (was bool, err error) {
 	_, err = aside(ctx, func() (struct{}, error) { return struct{}{}, l.conn.Delete(path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -152,8 +153,8 @@ func (l *Locker) remove(ctx context.Context, path string) (was bool, err error) 
 	return err == nil, err
 }
 
-// mkdir makes the node of a name, and those above it that aren't there. ZooKeeper removes the node
-// itself when it has stood empty for a while; those above it stay.
+// mkdir creates the node of a name, and the missing nodes above it. ZooKeeper removes the node of
+// the name when it has been empty for a while. The nodes above it stay.
 func (l *Locker) mkdir(ctx context.Context, dir string) error {
 	_, err := aside(ctx, func() (struct{}, error) {
 		_, err := l.conn.CreateContainer(dir, nil, zk.FlagContainer, l.opts.ACL)
@@ -175,7 +176,7 @@ func (l *Locker) mkdir(ctx context.Context, dir string) error {
 	return err
 }
 
-// unlessThere is the error of creating a node, if it isn't there now.
+// unlessThere returns the error of creating a node, or nil if the node exists now.
 func unlessThere(path string, err error) error {
 	if err == nil || errors.Is(err, zk.ErrNodeExists) {
 		return nil

@@ -1,13 +1,14 @@
-// Package zklock is a distributed lock on ZooKeeper: those who want a name create a node each below
-// the node of the name, ZooKeeper numbers them, and the lowest number has the lock. The nodes are
-// ephemeral, so the end of a session gives back what it had. It is a module of its own:
+// Package zklock implements distributed locks on ZooKeeper. Each call that wants the lock of a name
+// creates a node below the node of the name. ZooKeeper numbers these nodes, and the call with the
+// lowest number has the lock. The nodes are ephemeral, so all locks of a session are given back
+// when the session ends. The package is a module of its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/lock/zklock
 //
-// Who isn't first watches the node directly before its own and nobody else's, so a release wakes
-// one, however many wait, and they have it in the order in which they came. A node bears the name
-// of the call that created it: when the answer to its creation was lost, the call finds it again,
-// or removes it when it is given up.
+// A call that isn't first watches only the node directly before its own. So a release wakes one
+// call, however many wait, and the calls get the lock in the order in which they came. The name of
+// a node contains an id of the call that created it. If the reply to the creation is lost, the call
+// finds its node again by this id, or removes it when it gives up.
 //
 //	conn, _, err := zk.Connect(servers, 10*time.Second)
 //	defer conn.Close()
@@ -21,66 +22,68 @@
 //	}
 //	defer held.Unlock(ctx)
 //
-// Connect with the address of each server, and give Options.Lease the same session timeout: the
-// connection doesn't tell which one it has. Where the connection is also used for other things,
-// mind that its Close ends all locks.
+// Connect with the addresses of all servers, and set Options.Lease to the session timeout that you
+// pass to zk.Connect, because the connection doesn't tell its timeout. If you also use the
+// connection for other things, note that its Close ends all locks.
 //
 // # What is promised
 //
-//   - At most one holder of a name at a time, as far as sessions can tell: ZooKeeper decides by
-//     majority who is first, and takes a node away only when its call did so or its session has
-//     ended. A restart, a new leader or the loss of a minority of the servers forgets nothing.
-//   - A holder hears of the end of it. Lost is closed at once when the node is removed, when the
-//     session ends or when the connection is closed; and when ZooKeeper's leader could not be asked
-//     for so long that it may have ended the session. A connection that breaks and is back within a
-//     third of Lease keeps the lock.
-//   - Fencing tokens grow with each holder of a name: they are the number of the transaction that
+//   - At most one holder of a name at a time, as far as sessions can guarantee that. ZooKeeper
+//     decides by majority which node is first, and it removes a node only when a call requests that
+//     or when the node's session has ended. A restart, a new leader or the loss of a minority of
+//     the servers loses no locks.
+//   - A holder learns when it loses the lock. Lost is closed at once when the node is removed, when
+//     the session ends or when the connection is closed. Lost is also closed when ZooKeeper's
+//     leader could not be reached for so long that it may have ended the session. If a connection
+//     breaks and is back within a third of Lease, the lock stays held.
+//   - Fencing tokens grow with each holder of a name. A token is the number of the transaction that
 //     created the holder's node (czxid), which ZooKeeper counts over all its nodes.
-//   - Who waits has the lock in the order of the calls, over all processes; a call whose session
-//     ends gets in line again.
-//   - No ghosts: a node that nobody knows to have is removed, however long that takes, also when
-//     the call's context has ended long ago. Another call on the same session would wait for it for
-//     ever.
-//   - Calls with the lock's own context (lock.Context) have it at once.
+//   - Waiting calls of all processes get the lock in their order. A call whose session ends goes to
+//     the end of the queue.
+//   - No ghosts. A node whose creator doesn't know that it exists is removed, however long that
+//     takes, even if the context of the creating call ended long ago. Otherwise another call on the
+//     same session would wait for this node for ever.
+//   - Calls with the lock's own context (lock.Context) get the lock at once.
 //
 // # What is not
 //
-//   - Exclusion in a holder that stands still. The end of a session is a matter of time, and of two
-//     clocks that run at the same rate: that of the holder, monotonic and counted from before a
+//   - Exclusion when a holder stands still. The end of a session depends on two clocks that have to
+//     run at the same rate: that of the holder, which is monotonic and counts from before a
 //     request, and that of ZooKeeper's leader. A process that was paused (by a garbage collector, a
-//     hypervisor, SIGSTOP) can go on for a moment after its session is over, and a clock that
-//     stands still while its machine sleeps believes in it for as long. Where that is harm and not
-//     only wasted work have what the lock protects check the Token: then this is a lock for
-//     correctness, not only for efficiency.
-//   - The same with a Lease that is more than the servers grant. They cut the session timeout down
-//     to maxSessionTimeout, which is 20 ticks, 40 s if nothing is configured. A warning is logged
-//     when that is noticed, which is too late.
-//   - Anything on a single server whose disk is lost. Tokens begin anew then.
-//   - Quick recovery from a server that accepts connections and says nothing. go-zookeeper v1.0.4
-//     waits for it up to seven session timeouts, and not for another one meanwhile: the lock is
-//     Lost in time, calls return errors.
+//     hypervisor, SIGSTOP) can go on for a moment after its session is over. If a clock stops while
+//     its machine sleeps, the holder believes for that much longer that it has the lock. If that
+//     does harm and isn't only wasted work, let what the lock protects check the Token: then this
+//     is a lock for correctness, not only for efficiency.
+//   - Exclusion with a Lease that is longer than the servers grant. The servers limit the session
+//     timeout to maxSessionTimeout, which is 20 ticks, or 40 s by default. A warning is logged when
+//     the locker notices that, which is too late.
+//   - Anything on a single server whose disk is lost. Tokens start again from the beginning then.
+//   - Quick recovery from a server that accepts connections but never replies. go-zookeeper v1.0.4
+//     waits for this server for up to seven session timeouts, and doesn't try another one in the
+//     meantime. The lock is Lost in time, and calls return errors.
 //
 // # What it costs
 //
-// Lock is two writes and two reads on the way in and out: the node is created, the line read and
-// the node watched at the same time, and the node removed. Who waits watches one more node, and
-// reads the line once more when it is woken. The line is read whole, so with thousands who wait for
-// one name the list of their nodes is what takes time. A refused TryLock writes nothing. A lock
-// that is held is verified every quarter of Lease, by two reads.
+// Lock and Unlock together take two writes and two reads: the node is created, then the queue is
+// read and the node watched at the same time, and in the end the node is removed. A waiting call
+// watches one more node, and reads the queue once more when it is woken. The queue is read as a
+// whole, so if thousands of calls wait for one name, the list of their nodes takes most of the
+// time. A refused TryLock writes nothing. A held lock is verified every quarter of Lease, with two
+// reads.
 //
 // # What is in ZooKeeper
 //
-// Below Options.Prefix is a node for each name, with what isn't letters, digits or a few other
-// characters as %XX; it is a container (ZooKeeper 3.5.3 or newer), which ZooKeeper removes when it
-// has been empty for about a minute. Those who want the lock are its children. Their names have the
-// form of zk.Lock and of Curator's InterProcessMutex, so such a lock on that node stands in the
-// same line. Least rights on the prefix and what is below, if Options.ACL is to give others less:
-// create, delete, read.
+// Options.Prefix has a child node for each name. Characters other than letters, digits and a few
+// more are written as %XX. The node of a name is a container (ZooKeeper 3.5.3 or newer), which
+// ZooKeeper removes when it has been empty for about a minute. Calls that want the lock have nodes
+// below it. The names of these nodes have the form of zk.Lock and of Curator's InterProcessMutex,
+// so these locks share the queue if they use the same node. If Options.ACL restricts others, the
+// least rights on the prefix and everything below are: create, delete, read.
 //
 // # Sources
 //
-// The recipe is that of ZooKeeper's documentation (Recipes and Solutions: Locks, "Recoverable
-// Errors and the GUID"), and of Hunt, Konar, Junqueira, Reed: ZooKeeper: Wait-free coordination for
-// Internet-scale systems (USENIX ATC 2010), section 2.4. On tokens and why time isn't enough:
-// Kleppmann: How to do distributed locking (2016).
+// The algorithm comes from ZooKeeper's documentation (Recipes and Solutions: Locks, "Recoverable
+// Errors and the GUID"), and from Hunt, Konar, Junqueira, Reed: ZooKeeper: Wait-free coordination
+// for Internet-scale systems (USENIX ATC 2010), section 2.4. For tokens, and why time isn't enough,
+// see Kleppmann: How to do distributed locking (2016).
 package zklock

@@ -17,12 +17,12 @@ var endedLine = report.Line{Level: slog.LevelWarn, See: "locks-cant-be-had",
 	Text:  "zklock: a session ended while a lock still counted as held: is Options.Lease more than the servers' session timeout?",
 	Means: "for that long two may have had it; a fence tells them apart"}
 
-// The time of a session runs with ZooKeeper's leader, from when that last heard of it. The server
-// that a client is connected to tells the leader whom it has heard at the leader's next ping, up to
-// half a tick later: a quarter of the least session timeout. So when the leader answers, it is
-// known to have heard of what was asked a quarter of a Lease before, and the lock counts as held
-// for one Lease from there. Before the first question there is no other, but there are the pings of
-// the client, which come at a third of the session timeout.
+// ZooKeeper's leader measures the timeout of a session from when it last heard of the session. The
+// server that a client is connected to reports its clients to the leader at the leader's next ping,
+// up to half a tick later. That is a quarter of the least session timeout. So when the leader
+// replies to a request, it knows of the session's requests of a quarter of a Lease before, and the
+// lock is valid for one Lease from there. Before the first request there is no earlier one, but
+// there are the client's pings, which are sent every third of the session timeout.
 
 // begin begins the tenure of a lock.
 func (l *Locker) begin(q *question) *tenure.Hold {
@@ -36,8 +36,8 @@ func (l *Locker) begin(q *question) *tenure.Hold {
 	return hold
 }
 
-// verify asks ZooKeeper's leader whether the session lives and the node is there, and says until
-// when that is so.
+// verify asks ZooKeeper's leader whether the session lives and the node exists, and returns how
+// long the lock is then valid.
 func (q *question) verify(ctx context.Context) (until time.Time, held bool, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -54,13 +54,13 @@ func (q *question) verify(ctx context.Context) (until time.Time, held bool, err 
 		return there && stat.Czxid == q.token, err
 	})
 	if err != nil {
-		q.alive = before // the next answer is the one after this
+		q.alive = before // the next verification counts from the same time as this one
 	}
 	return before.Add(q.l.opts.Lease), there, err
 }
 
-// guard has the lock be lost at once when its node is gone or the session is over, and removes the
-// node when a lock that was lost for another reason isn't unlocked for a Lease. It ends when the
+// guard makes the lock Lost at once when its node is gone or the session has ended. If the lock was
+// lost for another reason and isn't unlocked for a Lease, guard removes the node. It ends when the
 // lock is given back or the node is gone.
 func (q *question) guard(hold *tenure.Hold) {
 	lost := hold.Lost()
@@ -70,7 +70,7 @@ func (q *question) guard(hold *tenure.Hold) {
 		case <-q.released:
 			return
 		case event := <-q.changed:
-			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // whoever wrote there didn't end the lock
+			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // somebody wrote to the node, which doesn't end the lock
 				continue
 			}
 			if errors.Is(event.Err, zk.ErrSessionExpired) && hold.Err() == nil {
@@ -90,8 +90,8 @@ func (q *question) guard(hold *tenure.Hold) {
 	}
 }
 
-// watchAgain sets the watch again and reports whether the node is there. While that can't be known
-// there is no watch: the lock is verified all the same.
+// watchAgain sets the watch again and reports whether the node exists. If that can't be found out,
+// there is no watch from then on, but the lock is still verified.
 func (q *question) watchAgain() bool {
 	ctx, cancel := q.l.step(context.Background())
 	defer cancel()
@@ -100,7 +100,7 @@ func (q *question) watchAgain() bool {
 	return !errors.Is(err, zk.ErrNoNode)
 }
 
-// release removes the node. If ZooKeeper can't be reached that goes on in the background.
+// release removes the node. If ZooKeeper can't be reached, the removal goes on in the background.
 func (q *question) release(ctx context.Context) error {
 	close(q.released)
 	ctx, cancel := q.l.step(ctx)
@@ -108,7 +108,7 @@ func (q *question) release(ctx context.Context) error {
 	var was, doubt bool
 	err := q.l.retry(ctx, func() (err error) {
 		was, err = q.l.remove(ctx, q.path())
-		doubt = doubt || err != nil // a node that is gone then may have been removed before, and the answer lost
+		doubt = doubt || err != nil // if the node is gone after that, an earlier try may have removed it, and its reply was lost
 		return err
 	})
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// Locker implements lock.Locker on ZooKeeper. It is safe for concurrent use.
+// Locker implements [lock.Locker] on ZooKeeper. It is safe for concurrent use.
 type Locker struct {
 	conn    *zk.Conn
 	opts    Options
@@ -20,7 +20,7 @@ type Locker struct {
 	watches watches
 
 	mu    sync.Mutex // guards what follows
-	dirty int        // questions whose nodes are being removed
+	dirty int        // number of questions whose nodes are being removed
 	idle  chan struct{}
 }
 
@@ -29,9 +29,10 @@ var (
 	_ lock.Seizer = (*Locker)(nil)
 )
 
-// New makes a locker on a connection of go-zookeeper. It reports every invalid option at once and
-// asks nothing of ZooKeeper. The connection stays the caller's, may be used for other things, and
-// its events needn't be read. Its session timeout goes into Options.Lease.
+// New makes a locker on a connection of go-zookeeper. It reports all invalid options in one error
+// and sends no requests to ZooKeeper. The connection stays the caller's and may be used for other
+// things, and its events needn't be read. Set Options.Lease to the session timeout of the
+// connection.
 func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	if conn == nil {
@@ -43,14 +44,14 @@ func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	return &Locker{conn: conn, opts: opts, keeper: tenure.NewKeeper()}, nil
 }
 
-// Lock waits until it has the lock. If ZooKeeper can't be asked, that is its error, after OpTimeout
-// at the latest; when it already waits it rides that out for up to one Lease, unless the connection
-// was closed.
+// Lock waits until it has acquired the lock. If ZooKeeper can't be reached, Lock returns an error
+// after OpTimeout at the latest. A call that waits already tolerates such errors for up to one
+// Lease, unless the connection was closed.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// TryLock is Lock without the wait.
+// TryLock is like Lock, but doesn't wait.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, false)
 }
@@ -65,9 +66,9 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask gets in line until it has the lock, or gives up: then no node of it stays behind.
+// ask waits in the queue until it has the lock, or until it gives up. Then none of its nodes stays.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
-	if !wait { // a look costs less than a node that has to be removed again
+	if !wait { // reading the queue costs less than a node that has to be removed again
 		switch taken, err := q.taken(ctx); {
 		case err != nil:
 			return nil, err
@@ -88,7 +89,7 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 		within, cancel := l.step(ctx)
 		defer cancel()
 		select {
-		case <-l.tidy(q): // or the next TryLock finds the node of this one
+		case <-l.tidy(q): // otherwise the next TryLock could find the node of this call
 		case <-within.Done():
 		}
 		return nil, lock.ErrHeld
@@ -96,9 +97,10 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	return l.begin(q), nil
 }
 
-// SeizeUnsafely takes the lock of a name, whoever holds it, and breaks the promise that at most one
-// does. The nodes of all who stand before it are removed, the holder's last: the holder hears of it
-// at once, unless it is cut off, and those who wait get in line again. See lock.Seizer.
+// SeizeUnsafely takes the lock of a name even if another holder has it, and breaks the promise that
+// at most one holder has the lock. It removes all nodes before its own, the holder's last. The
+// holder learns of that at once, unless it is cut off, and the waiting calls go to the end of the
+// queue. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		q := l.question(name)
@@ -122,12 +124,12 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the calls that wait, with lock.ErrClosed, and has the locks that are held be Lost:
-// their holders have one Lease to stop, after which the nodes are removed, if Unlock hasn't done
-// so; close the connection when you are done with it, and they go with its session. Close waits
-// until nothing else is done in the background, but no longer than OpTimeout for nodes that can't
-// be removed because ZooKeeper can't be reached: this goes on until it can, or until the connection
-// is closed. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
+// one Lease to stop their work. After that their nodes are removed, if Unlock hasn't removed them
+// yet. When you no longer need the connection, close it: then the nodes are removed with its
+// session. Close waits until nothing else runs in the background. If nodes can't be removed because
+// ZooKeeper can't be reached, Close waits no longer than OpTimeout: the removal goes on until
+// ZooKeeper can be reached or the connection is closed. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	timeout := time.NewTimer(l.opts.OpTimeout)

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// dirOf is the node of a name: those who want the lock are its children. No two names have the
-// same.
+// dirOf returns the path of the node of a name. The nodes of calls that want the lock are its
+// children. No two names have the same path.
 func dirOf(prefix, name string) string {
 	escaped := url.PathEscape(name) // leaves no slash, no control character, and nothing that isn't ASCII
 	switch escaped {
-	case ".", "..": // the only ones left that are no names of nodes
+	case ".", "..": // the only results that ZooKeeper doesn't accept as names
 		escaped = strings.ReplaceAll(escaped, ".", "%2E")
 	}
 	return prefix + "/" + escaped
 }
 
-// A node in the line of a name is called after the call of Lock it belongs to, so that this can be
-// recognised when the reply to its creation was lost; ZooKeeper adds a number. The form is that of
-// zk.Lock and of Curator.
+// The name of a node in the queue contains the id of the Lock call that it belongs to, so that the
+// call can recognise the node if the reply to its creation was lost. ZooKeeper adds a number. The
+// form is that of zk.Lock and of Curator.
 const (
 	beforeCall = "_c_"
 	beforeTurn = "-lock-"
 )
 
-// turnOf is the number that ZooKeeper gave to a node in line; ok is false for nodes that are none.
+// turnOf returns the number that ZooKeeper gave to a node in the queue. ok is false for other
+// nodes.
 func turnOf(node string) (turn int32, ok bool) {
 	at := strings.LastIndex(node, "lock-")
 	if at < 0 {
@@ -35,12 +36,12 @@ func turnOf(node string) (turn int32, ok bool) {
 	return int32(n), err == nil
 }
 
-// earlier reports whether a turn comes before another one. The numbers go round: after 2147483647
-// comes -2147483648.
+// earlier reports whether a turn comes before another one. The numbers wrap around: -2147483648
+// follows 2147483647.
 func earlier(a, b int32) bool { return a-b < 0 }
 
-// beforeIn returns the node that stands directly before another one in line, or "" if none does.
-// there is false if node isn't in line itself.
+// beforeIn returns the node directly before another one in the queue, or "" if there is none. there
+// is false if node itself isn't in the queue.
 func beforeIn(nodes []string, node string) (before string, there bool) {
 	own, ok := turnOf(node)
 	if !ok {
@@ -59,7 +60,7 @@ func beforeIn(nodes []string, node string) (before string, there bool) {
 	return before, there
 }
 
-// anyIn reports whether somebody stands in line.
+// anyIn reports whether the queue has any node.
 func anyIn(nodes []string) bool {
 	for _, node := range nodes {
 		if _, ok := turnOf(node); ok {
@@ -69,7 +70,7 @@ func anyIn(nodes []string) bool {
 	return false
 }
 
-// ofCall returns the nodes that belong to a call, by what their names begin with.
+// ofCall returns the nodes that belong to a call, found by the start of their names.
 func ofCall(nodes []string, call string) []string {
 	var own []string
 	for _, node := range nodes {

@@ -12,41 +12,43 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Options configures a Locker. The zero value of a field means its default.
+// Options configures a [Locker]. The zero value of a field means its default.
 type Options struct {
-	// Prefix is the path of the node below which each name has one. It is made when it isn't there.
-	// Default "/cacheguard/locks". Lockers of different prefixes share nothing, unless one prefix
-	// is below another.
+	// Prefix is the path of the node whose children are the nodes of the names. It is created if it
+	// doesn't exist. Default "/cacheguard/locks". Lockers with different prefixes share nothing,
+	// unless one prefix is below another.
 	Prefix string
 
-	// Lease is for how long a session lives on when ZooKeeper doesn't hear of it: the session
-	// timeout that zk.Connect was given, or less. A lock that can't be verified is Lost before that
-	// time is over; what is verified is asked at a quarter of it. More than the servers really
-	// grant would have it be Lost too late, and they grant no more than their maxSessionTimeout,
-	// which is 40 s unless it is configured.
+	// Lease is how long a session lasts while ZooKeeper doesn't hear from it. Set it to the session
+	// timeout that was passed to zk.Connect, or less. A held lock is verified every quarter of
+	// Lease. If it can't be verified, it is Lost before Lease is over. If Lease is longer than the
+	// session timeout that the servers really grant, a lock would be Lost too late. The servers
+	// grant at most their maxSessionTimeout, which is 40 s by default.
 	//
-	// Default 4 s, which is right for whatever zk.Connect was given: servers grant no less than two
-	// of their ticks, and a tick is 2 s unless it is configured. With a longer session say it here,
-	// or a lock doesn't survive breaks that the session does. At least 100 ms. Two answers of
-	// ZooKeeper have to take less than an eighth of it, or there is no lock.
+	// Default 4 s, which is safe for any timeout passed to zk.Connect: servers grant at least two
+	// of their ticks, and a tick is 2 s by default. If your session timeout is longer, set Lease to
+	// it. Otherwise a lock may be lost in a break of the connection that the session survives. At
+	// least 100 ms. Two replies of ZooKeeper together have to take less than an eighth of Lease, or
+	// no lock can be acquired.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever:
-	// after that it is Lost, and it is taken away one Lease later, or when it is unlocked. Default
-	// 1 h; negative: no limit.
+	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
+	// After MaxHold the lock is Lost to its holder. In ZooKeeper it ends one Lease later, or when
+	// it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
-	// OpTimeout bounds every step in ZooKeeper, including the time in which a broken connection
-	// comes back or a leader is elected. Default 2 s, or half of Lease if that is less; at least 10
-	// ms, at most Lease.
+	// OpTimeout limits every step in ZooKeeper, including the time until a broken connection is
+	// back or a leader is elected. Default 2 s, or half of Lease if that is less; at least 10 ms,
+	// at most Lease.
 	OpTimeout time.Duration
 
-	// ACL is that of every node that is made. Lockers of one prefix need all rights on them.
-	// Default: the whole world has all rights, so whoever can reach ZooKeeper can take a lock away.
+	// ACL is the access control list of every node that the locker creates. Lockers of one prefix
+	// need all rights on these nodes. By default everybody has all rights, so every client that can
+	// reach ZooKeeper can take a lock away.
 	ACL []zk.ACL
 
-	// Logger gets a line when a node can't be removed, and when a session ends sooner than Lease
-	// says. Default slog.Default().
+	// Logger gets a line when a node can't be removed, and when a session ends before Lease is
+	// over. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -60,7 +62,8 @@ const (
 	leastOpTimeout = 10 * time.Millisecond
 )
 
-// withDefaults returns the options as they count, or all that is wrong with them.
+// withDefaults returns the options with their defaults set, or an error with everything that is
+// wrong with them.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Prefix == "" {
@@ -79,7 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
 	case o.MaxHold < 0:
-		o.MaxHold = 0 // no cap
+		o.MaxHold = 0 // no limit
 	}
 	switch {
 	case o.OpTimeout == 0:
@@ -98,8 +101,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// checkPath returns what is wrong with the path of a node. The root is wrong, too: ZooKeeper's own
-// nodes are there.
+// checkPath returns what is wrong with the path of a node. The root is not allowed either, because
+// it contains ZooKeeper's own nodes.
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return errors.New("a path begins with a slash")

@@ -10,22 +10,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// question is one call's wish for a lock. It has at most one node in line.
+// question is the request of one call for a lock. It has at most one node in the queue.
 type question struct {
 	l    *Locker
 	name string
 	dir  string // the node of the name
-	call string // begins the names of this call's nodes
+	call string // the start of the names of this call's nodes
 
-	node     string                // in line, or ""
-	creating <-chan answer[string] // a creation without an answer so far, or nil
-	doubt    bool                  // a creation may have been carried out whose answer was lost
+	node     string                // the node in the queue, or ""
+	creating <-chan answer[string] // a creation without a reply so far, or nil
+	doubt    bool                  // a creation whose reply was lost may have been carried out
 
-	// alive is when a request was sent at which ZooKeeper's leader knew that the session lives.
+	// alive is when the last request was sent whose reply showed that ZooKeeper's leader considers
+	// the session alive.
 	alive time.Time
 
 	token   int64           // the number of the transaction that created node
-	changed <-chan zk.Event // tells of the next change of node; nil if it isn't watched
+	changed <-chan zk.Event // reports the next change of node; nil if it isn't watched
 
 	released chan struct{} // closed when the lock is given back
 }
@@ -37,10 +38,10 @@ func (l *Locker) question(name string) *question {
 	}
 }
 
-// path is that of the question's node.
+// path is the path of the question's node.
 func (q *question) path() string { return q.dir + "/" + q.node }
 
-// turn is turnNow, bounded by OpTimeout.
+// turn is turnNow within OpTimeout, with retries.
 func (q *question) turn(ctx context.Context) (before string, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -48,16 +49,16 @@ func (q *question) turn(ctx context.Context) (before string, err error) {
 	return before, err
 }
 
-// turnNow gets in line, if q isn't there, and returns who is directly before it: nobody means that
-// it has the lock.
+// turnNow gets q into the queue, if it isn't there yet, and returns the node directly before it. If
+// there is none, q has the lock.
 func (q *question) turnNow(ctx context.Context) (before string, err error) {
-	var slow time.Duration // how long the answers took that came too late
+	var slow time.Duration // how long the replies took that came too late
 	defer func() {
 		if err != nil && slow > 0 {
 			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w", slow.Round(time.Millisecond), q.l.opts.Lease, err)
 		}
 	}()
-	for most := q.l.opts.Lease / 24; ; { // or too little of the first Until would be left
+	for most := q.l.opts.Lease / 24; ; { // with slower replies too little of the first Until would be left
 		fresh, err := q.enter(ctx)
 		if err != nil {
 			return "", err
@@ -71,16 +72,16 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		if err != nil {
 			return "", err
 		}
-		// Who has created a node reads of no state before that, so nobody is before q whom it
-		// doesn't see.
+		// After a client has created a node, it reads no state from before that creation, so every
+		// node before q's is in the list.
 		before, there := beforeIn(nodes, q.node)
 		took := time.Since(q.alive)
 		switch {
-		case !there || q.changed == nil: // its session ended, or somebody removed it
+		case !there || q.changed == nil: // the session of the node has ended, or somebody removed the node
 			q.node, q.changed = "", nil
 		case before != "" || took < most:
 			return before, nil
-		case !fresh: // this is how ZooKeeper answers: what is left is enough for one verification that takes as long
+		case !fresh: // ZooKeeper is always this slow: what is left is enough for one verification that takes as long
 			most, slow = q.l.opts.Lease/8, took
 		}
 	}
@@ -96,11 +97,11 @@ func (q *question) oust(ctx context.Context, node string) error {
 	})
 }
 
-// see returns the nodes that are in line. It watches q's own if that isn't watched, at the same
+// see returns the nodes in the queue. If q's own node isn't watched, see watches it at the same
 // time.
 func (q *question) see(ctx context.Context) ([]string, error) {
 	select {
-	case <-q.changed: // somebody wrote there, or it is gone
+	case <-q.changed: // somebody wrote to the node, or the node is gone
 		q.changed = nil
 	default:
 	}
@@ -124,7 +125,7 @@ func (q *question) see(ctx context.Context) ([]string, error) {
 	return nodes, nil
 }
 
-// enter gets in line. fresh says that it did so just now.
+// enter gets q into the queue. fresh says that enter has just done so.
 func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 	if q.doubt {
 		nodes, err := q.find(ctx)
@@ -141,7 +142,7 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			err = q.l.mkdir(ctx, q.dir)
 		}
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // one that was made and is gone again is made again
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // if the directory was created and is gone again, create it again
 			return false, err
 		}
 		fresh = q.node != ""
@@ -149,8 +150,8 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// create creates the node, or waits on for the answer to that: with two under way there could be
-// two nodes.
+// create creates the node. If a creation is already running, create waits for its reply instead,
+// because with two creations there could be two nodes.
 func (q *question) create(ctx context.Context) error {
 	if q.creating == nil {
 		q.alive = time.Now()
@@ -166,23 +167,23 @@ func (q *question) create(ctx context.Context) error {
 	}
 }
 
-// created notes the answer to a creation.
+// created records the reply to a creation.
 func (q *question) created(a answer[string]) error {
 	q.creating = nil
 	switch {
 	case a.err == nil:
 		q.node = a.value[len(q.dir)+1:]
-	case errors.Is(a.err, zk.ErrNoNode), errors.Is(a.err, zk.ErrNoAuth), errors.Is(a.err, zk.ErrInvalidACL): // it wasn't
+	case errors.Is(a.err, zk.ErrNoNode), errors.Is(a.err, zk.ErrNoAuth), errors.Is(a.err, zk.ErrInvalidACL): // it wasn't created
 	default:
 		q.doubt = true
 	}
 	return a.err
 }
 
-// find returns the nodes that belong to this call, as ZooKeeper's leader knows them. A creation
-// that was answered with an error, so that it may have been carried out all the same, is seen by
-// now or never: a session that has moved to another server, or another connection, hears no more of
-// the one before.
+// find returns the nodes that belong to this call, as ZooKeeper's leader knows them. If a creation
+// returned an error, it may have been carried out all the same. Then its node exists by now or
+// never will: once a session has moved to another server or another connection, ZooKeeper ignores
+// the requests of the connection before.
 func (q *question) find(ctx context.Context) ([]string, error) {
 	if err := q.sync(ctx); err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (q *question) find(ctx context.Context) ([]string, error) {
 	return ofCall(nodes, q.call), err
 }
 
-// sync has the next read be up to date, and notes that the session is alive.
+// sync makes sure that the next read is up to date, and records that the session is alive.
 func (q *question) sync(ctx context.Context) error {
 	asked := time.Now()
 	err := q.l.sync(ctx, q.dir)
@@ -201,7 +202,7 @@ func (q *question) sync(ctx context.Context) error {
 	return err
 }
 
-// taken reports whether somebody stands in line.
+// taken reports whether any call is in the queue.
 func (q *question) taken(ctx context.Context) (taken bool, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -214,7 +215,7 @@ func (q *question) takenNow(ctx context.Context) (bool, error) {
 	if err != nil || !anyIn(nodes) {
 		return false, err
 	}
-	// The server may be behind: those who were there may have gone.
+	// The server may lag behind: the nodes of this list may be gone already.
 	if err := q.l.sync(ctx, q.dir); err != nil {
 		return false, err
 	}

@@ -12,9 +12,9 @@ import (
 var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
 	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
 
-// tidy removes, aside, whatever nodes a question that is given up may have or get: another call on
-// the same session would wait for them for ever. It goes on until that is done, or the connection
-// is closed, and then closes done.
+// tidy removes in the background all nodes that a question that gave up has or may still get.
+// Otherwise another call on the same session would wait for these nodes for ever. It goes on until
+// they are removed or the connection is closed, and then closes done.
 func (l *Locker) tidy(q *question) (done <-chan struct{}) {
 	finished := make(chan struct{})
 	if q.node == "" && q.creating == nil && !q.doubt {
@@ -54,11 +54,11 @@ func (l *Locker) cleaned() <-chan struct{} {
 	return l.idle
 }
 
-// tidy removes the nodes of a question. It is the only one that uses the question.
+// tidy removes the nodes of a question. Nothing else uses the question any more.
 func (q *question) tidy() {
 	closed, said := closedConn{conn: q.l.conn}, false
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		answered := q.answered() // asked first: what was created before that is seen after it
+		answered := q.answered() // check this first: then empty sees every node that was created before
 		err := q.empty()
 		if err == nil && answered || closed.after(err) {
 			return
@@ -74,17 +74,17 @@ func (q *question) tidy() {
 	}
 }
 
-// answered reports whether no creation is under way any more.
+// answered reports whether no creation is running any more.
 func (q *question) answered() bool {
 	select {
-	case a := <-q.creating: // never of nil
+	case a := <-q.creating: // a nil channel never receives
 		_ = q.created(a)
 	default:
 	}
 	return q.creating == nil
 }
 
-// empty removes the nodes that are there now.
+// empty removes the nodes that exist now.
 func (q *question) empty() error {
 	ctx, cancel := q.l.step(context.Background())
 	defer cancel()

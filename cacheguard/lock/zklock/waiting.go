@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	firstPause = 10 * time.Millisecond // between two tries when ZooKeeper can't be reached; then twice as long each time
+	firstPause = 10 * time.Millisecond // the first pause between two tries while ZooKeeper can't be reached; each next one is twice as long
 	mostPause  = time.Second / 2
 )
 
-// await waits in line until it is q's turn. Whoever stands directly before q is watched and nobody
-// else, so that one that leaves wakes one. When ZooKeeper can't be asked, this is tried again for
-// one Lease: then the trouble is the answer. On a connection that was closed nothing is to be
-// waited for.
+// await waits in the queue until it is q's turn. It watches only the node directly before q's, so
+// that a call that leaves wakes only one other call. If ZooKeeper can't be reached, await keeps
+// trying for one Lease and then returns the error. If the connection was closed, it returns at
+// once.
 func (q *question) await(ctx context.Context, before string) error {
-	var trouble time.Time // since when there has been no answer
+	var trouble time.Time // since when there has been no reply
 	closed := closedConn{conn: q.l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		var err error
-		if before != "" { // else it isn't known who that is
+		if before != "" { // otherwise it isn't known which node is before
 			err = q.gone(ctx, before)
 		}
 		if err == nil {
@@ -61,14 +61,14 @@ func (q *question) gone(ctx context.Context, node string) error {
 		}
 	}
 	for {
-		// The watch tells of it. That it is there is asked all the same, from time to time: so a
-		// Lock also hears that ZooKeeper can't be reached any more.
+		// The watch reports the end of the node. The loop also checks from time to time whether the
+		// node still exists, so that a Lock notices when ZooKeeper can't be reached any more.
 		timer := time.NewTimer(q.l.opts.Lease/3 + rand.N(q.l.opts.Lease/3))
 		select {
 		case <-changed:
 			timer.Stop()
 			return nil
-		case <-q.changed: // its own
+		case <-q.changed: // q's own node
 			timer.Stop()
 			q.changed = nil
 			return nil
@@ -89,7 +89,7 @@ func (q *question) gone(ctx context.Context, node string) error {
 	}
 }
 
-// watch watches the node of another call. It returns nil if there is no such node any more.
+// watch watches the node of another call. It returns nil if the node doesn't exist any more.
 func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error) {
 	ctx, cancel := l.step(ctx)
 	defer cancel()
@@ -99,33 +99,33 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 		case errors.Is(err, zk.ErrNoNode):
 			return nil, nil
 		case err == nil:
-			l.watches.add(path, other.changed) // also if nobody waits for it any more
+			l.watches.add(path, other.changed) // even if nobody waits for it any more
 		}
 		return other.changed, err
 	})
 }
 
-// watches are those on the nodes of others. go-zookeeper can't take a watch back, so a call that is
-// given up leaves its own, and the next one that waits for the same node uses it: or a lock that is
-// asked for again and again, while another holds it, would leave one each time.
+// watches are the watches on the nodes of other calls. go-zookeeper can't remove a watch, so a call
+// that gives up leaves its watch here, and the next call that waits for the same node uses it.
+// Otherwise repeated requests for a lock that another holder has would leave one watch each.
 type watches struct {
 	mu sync.Mutex                 // guards m
 	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it
 }
 
-// on returns a watch on a node that has not seen anything, or nil.
+// on returns a watch on a node that has not reported anything yet, or nil.
 func (w *watches) on(path string) <-chan zk.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case <-w.m[path]: // never of nil
+	case <-w.m[path]: // a nil channel never receives
 		delete(w.m, path)
 	default:
 	}
 	return w.m[path]
 }
 
-// add adds a watch, and forgets those that are over.
+// add adds a watch, and removes the watches that are over.
 func (w *watches) add(path string, changed <-chan zk.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
