@@ -1,9 +1,10 @@
--- Invalidates what has one of the tags, or without tags the whole cache.
+-- Invalidates every value that has one of the tags, or the whole cache if there are no tags.
 -- KEYS: generations, a sorted set in which '' is the whole cache, and that one alone, for values without tags
 -- ARGV: the cache's channel, the common one, message without its generation, most tags to remember, tags
 -- Returns the generation: microseconds since 1970
 local now, last = later(KEYS[1], KEYS[2])
--- A removal comes first, for after one Redis takes what follows, also when memory is short.
+-- A removal comes first: after a removal Redis accepts the following writes even if memory is
+-- short.
 if #ARGV == 4 then
   redis.call('DEL', KEYS[1], KEYS[2])
 elseif string.find(last.err or '', 'WRONGTYPE', 1, true) then

@@ -1,4 +1,5 @@
--- Ends a lease without a value and leaves the outcome in its place, if the lease is still the load's own.
+-- Ends a lease without a value and leaves the outcome in its place, if the load still has its
+-- lease.
 -- KEYS: lease, value, and where there are inboxes the waiters
 -- ARGV: token .. number, record, ms to keep it or 0, '1' to remove the value, message, the cache's channel, the common one
 -- Returns 1 if it was

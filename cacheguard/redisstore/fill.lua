@@ -1,4 +1,4 @@
--- Stores what a load returned, if the lease is still its own.
+-- Stores what a load returned, if the load still has its lease.
 -- KEYS: value, lease, and where there are inboxes the waiters; of a claim then all names of the key's other versions
 -- ARGV: token .. number, frame, ms to keep, message without its frame, most bytes of a frame in a message, the cache's channel, the
 -- common one; of a claim where the names of the other versions begin, and the message that a key has changed
@@ -20,7 +20,7 @@ if lease and string.sub(lease, 2) == ARGV[1] then
   wake(string.sub(lease, 1, 1), waiters and both[2], ARGV[6], ARGV[7], ARGV[4] .. carried)
   return 'stored'
 end
--- The first answer to this fill may have been lost: the frame carries the id of its load.
+-- The first answer to this fill may have been lost: then the stored frame has the id of this load.
 local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
 if type(id) == 'string' and id == string.sub(ARGV[2], 3, 18) then
   return 'stored'

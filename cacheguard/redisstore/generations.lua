@@ -1,5 +1,6 @@
--- Returns what the clock says, and the generations of a cache and of tags of it. Where nothing is known of the cache, it is
--- as old as this moment: all that is known may have been evicted.
+-- Returns the time on the clock of the generations, and the generations of a cache and of its tags.
+-- If nothing is known of the cache, its generation is the present time: everything known may have
+-- been evicted.
 -- KEYS: generations, a sorted set in which '' is the whole cache, and that one alone, for values without tags
 -- ARGV: tags
 -- Returns microseconds since 1970, generation of the cache, of each tag or false

@@ -9,15 +9,16 @@
 --       of the cache and of the tags
 --       | outcome, load, ms left of the back-off, kind, payload
 --
--- A lease is a mark ('+' somebody waits on the common channel, else '-'), the token in 32 hex digits and the number of the grant in 16.
--- If the digits have capitals its holder looks at the waiters when he ends it, else at the mark alone.
--- In its place may stand the outcome of the last load:
--- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
--- The waiters are '*' for all processes that have the cache open, or how many these were and after each space an inbox. They stay for
--- longer than any lease that they can belong to.
+-- A lease is a mark ('+' if a program waits on the common channel, else '-'), the token in 32 hex
+-- digits and the number of the grant in 16. If the token has capital letters, its holder reads the
+-- list of waiters when it ends the lease; otherwise it looks only at the mark. In the lease's place
+-- the outcome of the last load may be stored: '!', kind, load, ':', ms kept, ':', ms of back-off,
+-- ':', failures in a row, ':', payload. The waiters are '*' for all processes that have the cache
+-- open, or the number of these processes, and after each space an inbox. The list of waiters
+-- outlives any lease that it can belong to.
 
--- note adds the asker to the waiters, and returns an error if it can't. Once most processes wait, or very many, or where there are few,
--- one message for all is cheaper.
+-- note adds the asker to the waiters, and returns an error if it can't. If at least half of the
+-- processes wait, if very many wait, or if there are few processes, one message for all is cheaper.
 local function note(waiters, ms)
   if waiters == '*' or waiters and string.find(waiters, ARGV[5], 1, true) then
     return {}
@@ -35,7 +36,8 @@ local function note(waiters, ms)
   return redis.pcall('SET', KEYS[5], list, 'PX', ms)
 end
 
--- generations are those of the cache and of the tags, or nil: then the asker reads them.
+-- generations returns the generations of the cache and of the tags, or nil: then the asker reads
+-- them.
 local function generations()
   local of = KEYS[3] and redis.pcall('ZMSCORE', KEYS[3], '', unpack(ARGV, 8))
   return of and not of.err and of or nil
@@ -57,7 +59,8 @@ else -- something unusable is there, perhaps large: read it only if it is anothe
   end
 end
 
--- A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed to.
+-- A value that the asker hasn't seen is returned first, even if it is being refreshed or a refresh
+-- of it has failed.
 if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
   if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
     return {'value'}
@@ -98,8 +101,8 @@ if lease then
       end
     end
   end
-  -- What is left is no lease, or one without an end, or with an end that no load has: somebody else wrote it. It is
-  -- overwritten.
+  -- What is stored is not a lease, or a lease without an end or with an end that no load asks for:
+  -- somebody else wrote it. It is overwritten.
 end
 
 local number, last

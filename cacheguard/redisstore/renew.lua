@@ -1,4 +1,4 @@
--- Sets a lease's remaining time, if it is still the load's own.
+-- Sets the remaining time of a lease, if the load still has its lease.
 -- KEYS: lease, and where there are inboxes the waiters
 -- ARGV: token .. number, ms, how many ms longer the waiters stay
 -- Returns mine | gone | other
