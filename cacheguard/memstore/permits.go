@@ -10,7 +10,7 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// budget is who holds a permit, until when.
+// budget says who holds a permit, and until when.
 type budget struct {
 	held   map[cacheguard.ID]time.Duration
 	wanted bool
