@@ -6,12 +6,12 @@
 //
 //   - A caller that wants to insert a value takes a Stamp before it asks the store. Put inserts the
 //     value only if the key was not dropped since, and it checks this and inserts in one step.
-//   - Drop, which reports an invalidation, first makes the stamps invalid and then removes the entry:
-//     in the other order an old value could be inserted between the two. An invalidation by this
-//     process is reported when the store has done it, or has failed to.
-//   - While the subscription to invalidations is down, messages are lost, and any entry may be older
-//     than one of the lost invalidations. So after Distrust there are no hits and no insertions; the
-//     entries may be served as stale, see Distrusted.
+//   - Drop, which reports an invalidation, first makes the stamps invalid and then removes the
+//     entry: in the other order an old value could be inserted between the two. An invalidation by
+//     this process is reported when the store has done it, or has failed to.
+//   - While the subscription to invalidations is down, messages are lost, and any entry may be
+//     older than one of the lost invalidations. So after Distrust there are no hits and no
+//     insertions; the entries may be served as stale, see Distrusted.
 //   - Trust is called when the subscription is confirmed, and not before. It forgets everything and
 //     makes all stamps invalid. Only then there are hits again.
 //
