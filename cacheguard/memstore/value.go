@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
-// Invalidate removes all that is known about the keys. See cacheguard.Store.
+// Invalidate removes everything that is stored for the keys. See cacheguard.Store.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
 		t.drop(k)

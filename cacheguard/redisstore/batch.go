@@ -54,7 +54,7 @@ func newBatch(names int) *batch {
 // names returns the names to read.
 func (b *batch) names() []any { return b.args[1:] }
 
-// scores are the generations that a batch's readers want of one cache.
+// scores are the generations of one cache that a batch's readers want.
 type scores struct {
 	cache string
 	tags  []string               // the tags whose generations are wanted besides the cache's

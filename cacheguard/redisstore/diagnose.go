@@ -225,7 +225,7 @@ func (d *diagnosing) answer() error {
 	return d.s.explained(err)
 }
 
-// identity is what a server says of itself.
+// identity is what a server says about itself.
 type identity struct {
 	server, mode, role, eviction string
 	used, most                   int64 // bytes of memory

@@ -10,7 +10,7 @@ local lease = both[1]
 if lease and string.sub(lease, 2) == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   redis.call('DEL', KEYS[2], waiters or KEYS[2])
-  if KEYS[others] and redis.call('DEL', unpack(KEYS, others)) > 0 then -- made of what was so before, perhaps
+  if KEYS[others] and redis.call('DEL', unpack(KEYS, others)) > 0 then -- perhaps loaded from the state before this change
     change(ARGV[6], ARGV[7], ARGV[9])
   end
   local carried = ''
@@ -28,4 +28,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, or nothing that is ours
+return 'gone' -- an outcome, nothing, or not written by us

@@ -10,8 +10,8 @@ if not string.find(last.err or '', 'WRONGTYPE', 1, true) then -- else somebody e
   whole = redis.call('ZSCORE', KEYS[1], '')
 end
 if not whole then
-  whole = string.format('%.0f', now - 1) -- a load that is granted from now on counts
-  redis.call('DEL', KEYS[1]) -- after which Redis takes what follows, also when memory is short
+  whole = string.format('%.0f', now - 1) -- so that a load that is granted from now on is valid
+  redis.call('DEL', KEYS[1]) -- after a removal Redis accepts the following writes even if memory is short
   redis.call('ZADD', KEYS[1], whole, '')
   redis.call('SET', KEYS[2], whole, 'NX')
 end

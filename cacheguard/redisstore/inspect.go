@@ -225,7 +225,7 @@ type sight struct {
 	now                   time.Time
 	value, lease, waiters entry
 	version               int
-	newer                 time.Duration // how long the value of the next format stays; 0: there is none
+	newer                 time.Duration // how long the value of the next format stays in Redis; 0: there is no such value
 
 	whole  string                 // the generation of the cache as it is stored by itself
 	scores cacheguard.Generations // generations of the cache and of the value's tags

@@ -22,7 +22,7 @@ local function later(set, whole)
       redis.pcall('SET', whole, score)
     end
   end
-  if last and not (last <= now + 86400e6) then -- a day ahead: nobody knows since when
+  if last and not (last <= now + 86400e6) then -- more than a day ahead, which can't be true
     last = now + 86400e6
     top = {'', string.format('%.0f', last)}
     redis.call('DEL', set, whole)

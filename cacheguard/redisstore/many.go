@@ -86,7 +86,7 @@ func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheg
 	return replies
 }
 
-// LeaseMany asks for many leases of one cache.
+// LeaseMany asks for the leases of many keys of one cache.
 func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.LeaseAnswer], len(keys))
 	if err := s.readyToLease(ctx); err != nil {
@@ -138,7 +138,7 @@ func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cach
 	return replies
 }
 
-// RenewMany prolongs many leases.
+// RenewMany renews many leases.
 func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
 	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
 	for i, r := range pipelined(ctx, s, look, renewScript, len(keys), func(i int) ([]string, []any) {

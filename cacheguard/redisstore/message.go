@@ -51,8 +51,8 @@ func encodeMessage(kind byte, k cacheguard.Key, load cacheguard.ID, payload ...b
 	return append(b, payload...)
 }
 
-// decodeMessage reports false for anything that is no message: whoever can publish there may send
-// anything.
+// decodeMessage reports false for anything that is not a message: a client that can publish there
+// may send anything.
 func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
 	if len(b) < 1+16 {
 		return "", m, false

@@ -14,4 +14,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, or nothing that is ours
+return 'gone' -- an outcome, nothing, or not written by us

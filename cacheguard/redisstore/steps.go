@@ -263,12 +263,12 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, nil
 }
 
-// Invalidate removes everything known about the keys.
+// Invalidate removes everything that is stored for the keys.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.changeAll(ctx, keys, invalidateScript)
 }
 
-// MarkStale marks values stale and ends leases.
+// MarkStale marks the values of the keys stale and ends the keys' leases.
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	return s.changeAll(ctx, keys, markScript, at, mark, cacheguard.Versions)
 }
@@ -326,7 +326,7 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 // way is one of the functions call, look and change.
 type way[T any] func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (T, error)) (T, error)
 
-// run runs a script whose answer doesn't matter.
+// run runs a script and ignores its answer.
 func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script, keys []string, args ...any) error {
 	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()

@@ -32,7 +32,7 @@ type hearing struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string][]*listener
 	hears     map[string]bool         // caches whose messages arrive
-	sub       *redislink.Subscription // nil until the first lease is asked for
+	sub       *redislink.Subscription // nil until the subscription is started
 }
 
 // subscribe starts the subscription if it isn't started yet, and doesn't wait for it.

@@ -9,7 +9,7 @@ local function change(channel, common, message)
   redis.call('PUBLISH', channel, message)
   if common ~= channel then
     local subscribed = redis.pcall('PUBSUB', 'NUMSUB', common)
-    if subscribed[2] ~= 0 then -- also when there is no right to ask
+    if subscribed[2] ~= 0 then -- also if the user has no right to ask
       redis.call('PUBLISH', common, message)
     end
   end

@@ -20,7 +20,8 @@ type Value struct {
 	Word string
 }
 
-// Metrics has no OTel name for loads: there, the histogram of their durations counts them.
+// Metrics are the metrics. Loads have no name in OpenTelemetry, because the histogram of their
+// durations counts them there.
 var Metrics = []Metric{
 	{Name{"requests_total", "requests", "{request}"},
 		"Answers to callers, by how they were found; failed: an error that is no 'not found'.",

@@ -29,7 +29,7 @@ type Group[T any] struct {
 }
 
 type shard[T any] struct {
-	mu   sync.Mutex // guards open and the fields of all flights of this shard that say so
+	mu   sync.Mutex // guards open, and the fields of this shard's flights that are marked
 	open map[string]*Flight[T]
 	_    [48]byte // a cache line for each lock
 }
@@ -38,7 +38,7 @@ type shard[T any] struct {
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
-	born  uint64 // when it was begun, on the clock of Now: nothing of what it brings was found before
+	born  uint64 // when the flight was begun, as a moment of Now: its result was not found before that
 
 	// guarded by shard.mu
 	members int32         // how many want the result: callers, with the leader, and work that holds itself
