@@ -70,7 +70,7 @@ func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Dur
 	was := slot
 	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
 	t.keep(k, &was, &slot)
-	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // perhaps loaded from the state before this change
+	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // these values may be from before the change
 		t.changed(k, cacheguard.ID{})
 	}
 	if tells != protocol.TellsNothing {

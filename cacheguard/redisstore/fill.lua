@@ -10,7 +10,7 @@ local lease = both[1]
 if lease and string.sub(lease, 2) == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   redis.call('DEL', KEYS[2], waiters or KEYS[2])
-  if KEYS[others] and redis.call('DEL', unpack(KEYS, others)) > 0 then -- perhaps loaded from the state before this change
+  if KEYS[others] and redis.call('DEL', unpack(KEYS, others)) > 0 then -- these values may be from before the change
     change(ARGV[6], ARGV[7], ARGV[9])
   end
   local carried = ''
