@@ -18,7 +18,7 @@ for i = 5, #ARGV do
   redis.call('ZADD', KEYS[1], 'GT', now, ARGV[i])
 end
 local many = redis.call('ZCARD', KEYS[1]) - ARGV[4]
-if many > 0 then -- forget the oldest tenth: every value that is older than the forgotten tags is invalid
+if many > 0 then -- forget the oldest tenth: every value that is older than the last of these becomes invalid
   local to = many + math.floor(ARGV[4] / 10)
   local oldest = redis.call('ZRANGE', KEYS[1], to, to, 'WITHSCORES')[2]
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', oldest)

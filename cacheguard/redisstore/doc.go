@@ -166,7 +166,8 @@
 // from the last score, unless that score is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. If there are more, the oldest tenth is
-// forgotten, and every value that is older than the forgotten invalidations becomes invalid.
+// forgotten, and every value that is older than the latest of the forgotten invalidations becomes
+// invalid.
 //
 // In a cluster one node has the set, so each process keeps what it has read from the set for as
 // long as messages arrive. A grant costs one trip more. While that node is away, the last known
