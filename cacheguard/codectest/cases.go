@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// encode is a value in bytes.
+// encode returns a value in encoded form.
 func encode[V any](t TB, s Subject[V], v V) []byte {
 	t.Helper()
 	src, err := s.Codec.Append(nil, v)
@@ -89,7 +89,7 @@ func newValues[V any](t TB, s Subject[V]) {
 	}
 }
 
-// same reports whether a change of one would be seen in the other one.
+// same reports whether a change of one value would change the other one.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -104,7 +104,7 @@ func same(a, b reflect.Value) bool {
 
 func goroutines[V any](t TB, s Subject[V]) {
 	const many, rounds, large = 16, 20, 64 << 10
-	var values []V // all that don't take too long
+	var values []V // all values that are small enough
 	for _, v := range s.Values {
 		if len(encode(t, s, v)) <= large {
 			values = append(values, v)
@@ -155,8 +155,9 @@ func garbage[V any](t TB, s Subject[V]) {
 	}
 }
 
-// Refuses has a codec decode bytes that are no value. It must return an error, and take at most
-// this many bytes of memory. The machine must do nothing else in this process meanwhile.
+// Refuses has a codec decode bytes that are not a value. Decode must return an error and allocate
+// at most this many bytes of memory. Meanwhile nothing else may run in this process, because all
+// allocations count.
 func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, most uint64) {
 	t.Helper()
 	_, _ = decodeAny(codec, src[:0]) // the first Decode fills tables of types
@@ -175,8 +176,8 @@ func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, mo
 	}
 }
 
-// Allocated is how many bytes of memory a function allocates, if nothing else runs in this process
-// meanwhile.
+// Allocated returns how many bytes of memory a function allocates. Meanwhile nothing else may run
+// in this process, because all allocations count.
 func Allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -189,7 +190,7 @@ type panicError struct{ value any }
 
 func (p panicError) Error() string { return fmt.Sprint(p.value) }
 
-// decodeAny decodes whatever it is. A panic is an error.
+// decodeAny decodes any bytes. It returns a panic as an error.
 func decodeAny[V any](codec cacheguard.Codec[V], src []byte) (v V, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -199,7 +200,7 @@ func decodeAny[V any](codec cacheguard.Codec[V], src []byte) (v V, err error) {
 	return codec.Decode(src)
 }
 
-// tries are the values whose bytes are few enough for each of them to be tried.
+// tries returns the encoded values that are short enough to vary each of their bytes.
 func tries[V any](t TB, s Subject[V]) (all [][]byte) {
 	const most = 8 << 10
 	for _, v := range s.Values {
@@ -280,7 +281,7 @@ func stable[V any](t TB, s Subject[V]) {
 	for _, v := range s.Values {
 		first := encode(t, s, v)
 		rounds := 10
-		if len(first) > 64<<10 { // which takes long
+		if len(first) > 64<<10 { // would take too long
 			rounds = 1
 		}
 		for range rounds {

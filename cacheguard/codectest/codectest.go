@@ -7,43 +7,44 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Subject is a codec and what to try it with. Only Codec and Values are required: a case that lacks
-// what it needs is skipped.
+// Subject is a codec and what to try it with. Only Codec and Values are required: cases that need a
+// field that isn't set are skipped.
 type Subject[V any] struct {
 	Codec cacheguard.Codec[V]
 
-	// Values are stored and come back as they were.
+	// Values must be equal to the original after they were encoded and decoded.
 	Values []V
 
-	// Equal compares values. Nil: reflect.DeepEqual.
+	// Equal compares two values. Default [reflect.DeepEqual].
 	Equal func(a, b V) bool
 
-	// Losses are values of which it is documented that they come back as others.
+	// Losses are values that, as documented, are decoded as other values.
 	Losses map[string]Loss[V]
 
-	// Refused are values that Append has to refuse.
+	// Refused are values that Append must refuse.
 	Refused map[string]V
 
-	// Garbage is bytes that are no value.
+	// Garbage are bytes that Decode must refuse.
 	Garbage map[string][]byte
 
-	// Memory is how many bytes of memory Decode may take to refuse n bytes. Nil: 256 KiB and 2 n.
+	// Memory returns how many bytes of memory Decode may allocate when it refuses n bytes. Default:
+	// 256 KiB and 2 n.
 	Memory func(n int) uint64
 
-	// Largest is how many bytes a value may become. Nil: there is no bound.
+	// Largest returns the most bytes that a value may be encoded to. Default: no limit.
 	Largest func(v V) int
 
-	// Stable says that the same value becomes the same bytes each time.
+	// Stable says that a value is encoded to the same bytes each time.
 	Stable bool
 
-	// Delimited says that no beginning of the bytes of a value is a value.
+	// Delimited says that no proper prefix of an encoded value is an encoded value.
 	Delimited bool
 
-	// Shares says that what Decode returns may lie in its source, as []byte may.
+	// Shares says that a decoded value may share memory with the source, as a []byte may.
 	Shares bool
 }
 
-// Loss is a value and what it comes back as.
+// Loss is a value and what it becomes when it is encoded and decoded.
 type Loss[V any] struct{ Value, Becomes V }
 
 func (s Subject[V]) equal(a, b V) bool {
@@ -53,7 +54,8 @@ func (s Subject[V]) equal(a, b V) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// TB is the part of testing.TB that cases use. Fatalf and Skipf end the goroutine that calls them.
+// TB is the part of [testing.TB] that cases use. Fatalf and Skipf end the goroutine that calls
+// them.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -64,11 +66,11 @@ type TB interface {
 // Case is one test of a codec.
 type Case[V any] struct {
 	Name    string
-	Promise string // what a codec that fails the case would break
+	Promise string // what a codec that fails the case breaks
 	Run     func(t TB, s Subject[V])
 }
 
-// Run runs all cases as subtests, one after another: they measure memory.
+// Run runs all cases as subtests, one after another because they measure memory.
 func Run[V any](t *testing.T, s Subject[V]) {
 	for _, c := range Cases[V]() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, s) })
@@ -120,7 +122,7 @@ func Cases[V any]() []Case[V] {
 	return all
 }
 
-// naming has failures say what the case protects.
+// naming adds the promise of the case to the text of failures.
 type naming struct {
 	TB
 	promise string

@@ -1,7 +1,7 @@
-// Package codectest is the conformance suite for implementations of cacheguard.Codec. Each case
-// says what it protects when it fails.
+// Package codectest is the conformance suite for implementations of [cacheguard.Codec]. When a case
+// fails, it says what it protects.
 //
-// The test of a codec hands Run the codec, and values and bytes of its own to try it with:
+// The test of a codec passes the codec to [Run], with values and bytes to try it with:
 //
 //	func TestConformance(t *testing.T) {
 //		codectest.Run(t, codectest.Subject[Product]{
@@ -11,6 +11,7 @@
 //		})
 //	}
 //
-// Cases has the same cases one by one, for a codec that is broken on purpose and must fail. Refuses
-// is what the case "garbage" does, for codecs that have bytes to refuse for many types.
+// [Cases] returns the same cases one by one, for a codec that is broken on purpose and must fail.
+// [Refuses] is what the case "garbage" does; use it for a codec that must refuse bytes for many
+// types.
 package codectest

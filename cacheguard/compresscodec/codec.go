@@ -19,7 +19,7 @@ const (
 	zstdBody  = 2
 )
 
-// maxScratch is the largest buffer that is kept for the next value.
+// maxScratch is the size of the largest buffer that is kept and reused.
 const maxScratch = 1 << 20
 
 var (
@@ -27,14 +27,14 @@ var (
 	errUnknown = errors.New("compresscodec: unknown first byte")
 )
 
-// Codec compresses what another codec encodes. It is made by New, and safe for concurrent use.
+// Codec compresses what another codec encodes. Make it with [New]. It is safe for concurrent use.
 type Codec[V any] struct {
 	inner                 cacheguard.Codec[V]
 	name                  string
 	algorithm             Algorithm
 	threshold, maxDecoded int
 
-	encoder *zstd.Encoder // nil unless it is needed
+	encoder *zstd.Encoder // nil if it is not needed
 	decoder *zstd.Decoder
 	scratch sync.Pool // of *[]byte
 }
@@ -57,7 +57,7 @@ func New[V any](opts Options[V]) (*Codec[V], error) {
 		c.encoder, err = zstd.NewWriter(nil,
 			zstd.WithEncoderCRC(false), // the frame has one
 			zstd.WithLowerEncoderMem(true),
-			zstd.WithSingleSegment(true), // always with the content size, which small frames do without otherwise
+			zstd.WithSingleSegment(true), // always writes the content size, which small frames would otherwise not have
 		)
 		if err != nil {
 			return nil, fmt.Errorf("compresscodec: %w", err)
@@ -100,8 +100,8 @@ func (c *Codec[V]) compress(room, value []byte) (kind byte, packed []byte) {
 	return s2Body, s2.Encode(slices.Grow(room, s2.MaxEncodedLen(len(value))), value)
 }
 
-// Decode returns the value that src holds, whichever algorithm it was compressed with. If it was
-// stored as it is, the inner codec gets a part of src, and must not keep it.
+// Decode returns the value that src holds, whichever algorithm it was compressed with. If the value
+// was stored uncompressed, the inner codec gets a part of src and must not keep it.
 func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 	if len(src) == 0 {
 		return v, errEmpty
@@ -122,6 +122,6 @@ func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 	return c.inner.Decode(body)
 }
 
-// Name marks the format, and that of the inner codec. The algorithm is not part of it: each value
-// says its own.
+// Name returns the name of the format and of the inner codec. The algorithm is not part of the
+// name, because each stored value says its own.
 func (c *Codec[V]) Name() string { return c.name }

@@ -1,47 +1,50 @@
-// Package compresscodec is a cacheguard.Codec that compresses what another codec encodes, with S2
-// or Zstandard, by github.com/klauspost/compress. It is a module of its own:
+// Package compresscodec is a [cacheguard.Codec] that compresses what another codec encodes, with S2
+// or Zstandard, using github.com/klauspost/compress. It is a module of its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/compresscodec
 //
 //	codec, err := compresscodec.New(compresscodec.Options[Catalog]{Algorithm: compresscodec.Zstd})
 //	catalogs, err := cacheguard.New(store, cacheguard.Options[Catalog]{Name: "catalog", Codec: codec})
 //
-// A value is stored as it is below Options.Threshold, and where compressing doesn't make it
-// smaller. The first byte says which it is:
+// A value is stored uncompressed if it is smaller than [Options.Threshold], or if compression
+// doesn't make it smaller. The first byte says how it is stored:
 //
 //	0  what the inner codec wrote
 //	1  one S2 block
 //	2  one Zstandard frame, with its content size and without a dictionary
 //
-// So whatever the algorithm of a codec is, it reads what one with the other wrote: programs can
-// change over one by one. The inner codec's name is part of this one's: when that changes, or when
-// compression begins or ends, what was stored before is a miss. While programs with the old name
-// and with the new one run side by side, they overwrite each other's values in turn; where those
-// loads are too many, give the cache another Name too. If the inner codec has no name, its changes
-// go unseen, as they do without compression.
+// A codec reads what was written with either algorithm, so programs can change the algorithm one by
+// one. The name of the inner codec is part of this codec's name. So if the inner codec's name
+// changes, or if you start or stop using compression, what was stored before is a miss. While
+// programs with the old name and with the new one run side by side, they overwrite each other's
+// values in turn; if this causes too many loads, give the cache another Name, too. If the inner
+// codec has no name, changes of that codec are not noticed, as without compression.
 //
 // # Sizes
 //
-// cacheguard's MaxValueSize counts what is stored, so here the compressed bytes, with the first
-// one. Options.MaxDecoded counts what the inner codec writes and reads, in both directions: a
-// larger value goes to its callers and is not stored, with an error that wraps
-// cacheguard.ErrTooLarge, and larger bytes are an error. All programs that share a cache should
-// have the same MaxDecoded: to one with less, the largest values are misses.
+// cacheguard's MaxValueSize limits what is stored, which is the compressed bytes and the first
+// byte. [Options.MaxDecoded] limits what the inner codec writes and reads. If a value is larger
+// when it is written, its callers get it, but it is not stored, and the error wraps
+// cacheguard.ErrTooLarge. Larger bytes that are read are an error. All programs that share a cache
+// should have the same MaxDecoded: for a program with a smaller MaxDecoded the largest values are
+// misses.
 //
 // # What is guaranteed
 //
-// What is too large to decompress is an error before any memory is taken for it: the size that the
-// bytes declare is checked first, for Zstandard also against what so many bytes could hold at most.
-// What turns out to hold more than it declared, by further frames too, is cut off there. Bytes that
-// declare too much take next to nothing. Whatever they are, Decode takes no more than two and a
-// half times MaxDecoded, and once MaxDecoded if they hold what they declare; then comes what the
-// inner codec needs. Nothing runs in the background, and there is nothing to close.
+// Bytes that declare too large a size are an error before memory is allocated for them: the
+// declared size is checked first, for Zstandard also against the most that so many bytes can hold.
+// If the bytes hold more than they declare, also in further frames, decompression stops at the
+// declared size. Bytes that declare too much need almost no memory. Whatever the bytes are, Decode
+// takes at most two and a half times MaxDecoded, and at most MaxDecoded if they hold what they
+// declare, plus what the inner codec needs. The codec runs nothing in the background and needn't be
+// closed.
 //
 // # What is not
 //
-//   - An S2 block can declare up to MaxDecoded without holding it, and the memory is taken before
-//     that is seen.
-//   - MaxDecoded is for one Decode. As many run at once as there are callers that read.
-//   - Checksums: none is written, for the frame around each value has one.
-//   - Secrets: what a value holds beside what others can choose may show in its compressed size.
+//   - An S2 block can declare up to MaxDecoded without holding it. The memory is allocated before
+//     that is noticed.
+//   - MaxDecoded limits one Decode. As many calls of Decode run at once as callers read.
+//   - No checksum is written, because the frame around each value has one.
+//   - The compressed size can reveal secrets: if others can choose a part of a value, they may learn
+//     something about the rest of it.
 package compresscodec

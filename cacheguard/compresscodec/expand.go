@@ -14,25 +14,25 @@ var (
 	errSize  = errors.New("compresscodec: bytes don't hold what they declare")
 )
 
-// What RFC 8878 says about blocks, which a frame consists of.
+// Limits of the blocks in a Zstandard frame, from RFC 8878.
 const (
-	zstdBlockMost  = 128 << 10 // bytes that come out of one, section 3.1.1.2.4
-	zstdBlockLeast = 4         // bytes that one takes which has any: its head and one to be repeated, section 3.1.1.2
+	zstdBlockMost  = 128 << 10 // most bytes that one block holds, section 3.1.1.2.4
+	zstdBlockLeast = 4         // fewest bytes of a block that holds any: its header and one byte to repeat, section 3.1.1.2
 )
 
-// newDecoder makes a decoder for whole frames, not for streams: it has no goroutines.
+// newDecoder makes a decoder for whole frames. It doesn't decode streams, so it has no goroutines.
 func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
-	window := uint64(max(maxDecoded, zstd.MinWindowSize)) // no frame has less, however little it holds
+	window := uint64(max(maxDecoded, zstd.MinWindowSize)) // no frame has a smaller window, however little it holds
 	return zstd.NewReader(nil,
-		zstd.WithDecoderConcurrency(0), // as many at a time as there are processors; the others wait
+		zstd.WithDecoderConcurrency(0), // as many at a time as there are processors; further calls wait
 		zstd.WithDecoderMaxMemory(window),
 		zstd.WithDecoderMaxWindow(window),
-		zstd.WithDecodeAllCapLimit(true), // stops where the room is full, whatever the bytes say
+		zstd.WithDecodeAllCapLimit(true), // stops when the buffer is full, whatever the bytes declare
 	)
 }
 
-// expandS2 decompresses a block. What that holds is not known before it is done, but it can't be
-// more than declared.
+// expandS2 decompresses a block. How much the block holds is not known before that, but it can't be
+// more than it declares.
 func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 	size, err := s2.DecodedLen(src)
 	switch {
@@ -48,9 +48,9 @@ func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// expandZstd decompresses one frame. Those written here say how much they hold, so no other is
-// read: one that doesn't say so may hold anything, and where there are several each can claim the
-// memory anew.
+// expandZstd decompresses one frame. This package writes only frames that declare their content
+// size, so all others are refused: a frame without a content size may hold anything, and each of
+// several frames can claim the memory again.
 func (c *Codec[V]) expandZstd(src []byte) ([]byte, error) {
 	var head zstd.Header
 	if err := head.Decode(src); err != nil {
@@ -65,7 +65,7 @@ func (c *Codec[V]) expandZstd(src []byte) ([]byte, error) {
 	case size > uint64(len(src))/zstdBlockLeast*zstdBlockMost:
 		return nil, errSize
 	}
-	const slack = 16 // with less behind them, the decoder takes the last bytes one by one
+	const slack = 16 // with less free room, the decoder writes the last bytes one by one
 	out, err := c.decoder.DecodeAll(src, make([]byte, 0, int(size)+slack))
 	switch {
 	case err != nil:

@@ -7,36 +7,36 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options are the options of New. The zero Options are ready to use.
+// Options are the options of [New]. The zero value of a field means its default.
 type Options[V any] struct {
-	// Inner turns values into the bytes that are compressed, and back. Default: that of
-	// cacheguard.Options, JSON, and string and []byte as they are.
+	// Inner encodes values into the bytes that are compressed, and decodes them. Default: the
+	// default codec of cacheguard.Options, which is JSON, but stores string and []byte unchanged.
 	Inner cacheguard.Codec[V]
 
-	// Algorithm is what new values are compressed with; whatever it is, both are read. Default S2.
+	// Algorithm compresses new values. Values of both algorithms can be read. Default [S2].
 	Algorithm Algorithm
 
-	// Threshold is the size in bytes, encoded, below which a value is stored as it is. Default 1
-	// KiB; negative: none, every value is tried.
+	// Threshold is the size of an encoded value in bytes below which the value is stored
+	// uncompressed. Default 1 KiB. Negative: every value is compressed if that makes it smaller.
 	Threshold int
 
-	// MaxDecoded is the size in bytes, encoded and not compressed, above which a value is given to
-	// its callers but not stored, and which nothing is decompressed beyond. Default 64 MiB; at most
-	// 1 GiB.
+	// MaxDecoded is the largest size of an encoded value in bytes, before compression. If a value
+	// is larger, its callers get it, but it is not stored; bytes that decompress to more are
+	// refused. Default 64 MiB; at most 1 GiB.
 	MaxDecoded int
 }
 
-// Algorithm is a way to compress.
+// Algorithm is a compression algorithm.
 type Algorithm uint8
 
 const (
-	// S2 costs the least time.
+	// S2 is the faster algorithm.
 	S2 Algorithm = iota
-	// Zstd makes the smallest bytes.
+	// Zstd gives the smaller size.
 	Zstd
 )
 
-// String is the algorithm's name.
+// String returns the algorithm's name.
 func (a Algorithm) String() string {
 	switch a {
 	case S2:
@@ -50,11 +50,11 @@ func (a Algorithm) String() string {
 const (
 	defaultThreshold  = 1 << 10
 	defaultMaxDecoded = 64 << 20
-	mostMaxDecoded    = 1 << 30 // below what any of the formats and a 32-bit int can count
+	mostMaxDecoded    = 1 << 30 // less than any of the formats and a 32-bit int can represent
 )
 
-// withDefaults returns the options with every default in place, or everything that is wrong with
-// them.
+// withDefaults returns the options with every default filled in, or an error with everything that
+// is wrong with them.
 func (o Options[V]) withDefaults() (Options[V], error) {
 	var errs []error
 	wrong := func(format string, args ...any) {

@@ -1,23 +1,23 @@
-// Package memstore is a cacheguard.Store inside one process: for development without Redis, and for
-// tests, also in a testing/synctest bubble, whose clock it follows.
+// Package memstore is a [cacheguard.Store] inside one process. It is for development without Redis
+// and for tests. It also works in a testing/synctest bubble, whose clock it follows.
 //
 //	store := memstore.New(memstore.Options{})
 //	defer store.Close()
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product"})
 //
-// It keeps the whole contract of the port, with one mutex in the place of Redis' single thread:
-// every step is atomic, late fills are refused, failures leave a record, messages come in the order
-// of the steps they tell of. Several caches of the same name on one Store play the processes of a
-// fleet, and all of them get every message.
+// It fulfils the whole contract of cacheguard.Store, with one mutex in the place of Redis' single
+// thread: every step is atomic, late fills are refused, failed loads leave a record, and messages
+// arrive in the order of the steps that they report. Several caches of the same name on one Store
+// behave like the processes of a fleet, and all of them get every message.
 //
-// What it doesn't promise: anything beyond this process. Two processes with a memstore each know
-// nothing of each other, so each of them loads every key for itself, and an invalidation in one
-// doesn't reach the other. Nothing survives the end of the process. Memory is bounded by
-// Options.MaxBytes; a store that is full drops what would expire next, and never a lease that is
-// held.
+// It promises nothing beyond this process. Two processes that have a memstore each know nothing of
+// each other: each process loads every key for itself, and an invalidation in one doesn't reach the
+// other. Nothing survives the end of the process. [Options.MaxBytes] limits the memory. A full
+// store drops what would expire next, but never a lease that is held.
 //
-// Frames are copied when they are handed in and when they are handed out, in answers and in
-// messages, as if they had come from another machine: what one reader does with its bytes is seen
-// by nobody else. A context that is already done makes a step an error and nothing is done; after
-// that the context doesn't matter, for no step waits for anything.
+// Frames are copied when they are passed to the store and when the store returns them, in answers
+// and in messages, as if they had come from another machine: a reader that changes its bytes
+// changes them for nobody else. If a step's context is done before the step begins, the step
+// returns an error and does nothing. After that the context doesn't matter, because no step waits
+// for anything.
 package memstore

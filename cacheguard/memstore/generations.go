@@ -8,17 +8,18 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxTags is how many invalidated tags are remembered for a cache. One more and all of its values
-// are invalidated, which forgets them.
+// maxTags is how many invalidated tags are remembered for a cache. If there are more, the whole
+// cache is invalidated and the tags are forgotten.
 const maxTags = 100_000
 
-// generations are the times of a cache's invalidations.
+// generations are the times of the last invalidations of a cache and of its tags.
 type generations struct {
 	whole int64
 	tags  map[string]int64
 }
 
-// generations returns those of a cache. One that was never invalidated is as old as the store.
+// generations returns the generations of a cache. The generation of a cache that was never
+// invalidated is the time when the store was made.
 func (t *turn) generations(cache string) *generations {
 	g := t.invalidated[cache]
 	if g == nil {
@@ -28,14 +29,14 @@ func (t *turn) generations(cache string) *generations {
 	return g
 }
 
-// stamp is the time on the clock of the generations, which moves with each reading, so that no two
-// are the same.
+// stamp returns the time on the clock of the generations. The clock moves with each reading, so
+// that no two stamps are the same.
 func (s *Store) stamp(now time.Duration) int64 {
 	s.stamped = s.nextStamp(now)
 	return s.stamped
 }
 
-// nextStamp is the stamp that would be given out now. That of a grant is its number, too.
+// nextStamp returns the stamp that stamp would return now. The stamp of a grant is also its number.
 func (s *Store) nextStamp(now time.Duration) int64 {
 	return max(s.stamped+1, s.began.Add(now).UnixMicro())
 }
@@ -55,13 +56,14 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (o
 	return of, err
 }
 
-// Clock is a stamp like that of a grant.
+// Clock returns a stamp like that of a grant.
 func (s *Store) Clock(ctx context.Context, cache string) (now int64, err error) {
 	err = s.step(ctx, func(t *turn) { now = t.stamp(t.now) })
 	return now, err
 }
 
-// InvalidateTags invalidates what has one of the tags, or everything. See cacheguard.Store.
+// InvalidateTags invalidates every value that has one of the tags, or the whole cache if there are
+// no tags. See [cacheguard.Store].
 func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
 	err = s.step(ctx, func(t *turn) {
 		g := t.generations(cache)
@@ -80,7 +82,8 @@ func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string)
 	return generation, err
 }
 
-// MarkStale writes into the frames of the keys and ends their leases. See cacheguard.Store.
+// MarkStale writes the mark into the frames of the keys and ends the keys' leases. See
+// [cacheguard.Store].
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
 		for k.Version = range uint8(cacheguard.Versions) {
@@ -93,7 +96,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 	})
 }
 
-// each does a step for each key.
+// each runs one step for each key.
 func (s *Store) each(ctx context.Context, keys []cacheguard.Key, do func(*turn, cacheguard.Key)) error {
 	failed := cacheguard.KeyErrors{}
 	for _, k := range keys {

@@ -6,27 +6,28 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxQueue is how many messages wait for a listener that is slower than they come. One more and
-// they are lost, which the listener is told.
+// maxQueue is how many messages may wait for a slow listener. If there is one more, all of them are
+// dropped, and the listener is told that messages were lost.
 const maxQueue = 1024
 
 // listener delivers messages one after another, in the order in which they were pushed, without a
-// goroutine: the step that pushed a message also delivers it, after the store's mutex is free,
-// unless another step is delivering to the same listener at that moment; then that one delivers it
-// too. So nobody waits for a listener but the one step that is calling it, a listener may lock what
-// it likes as long as its holders don't call the store, and one that calls the store although it
-// must not finds its own messages delivered after it returned instead of a deadlock.
+// goroutine. The step that pushed a message also delivers it, after the store's mutex is unlocked.
+// If another step is delivering to the same listener at that moment, that step delivers the
+// message, too. So only the one step that is calling a listener waits for it. A listener may lock a
+// mutex if no holder of that mutex calls the store. A listener must not call the store; if it does,
+// there is no deadlock, but the messages of that call are delivered only after the listener has
+// returned.
 type listener struct {
 	tell func(cacheguard.Message)
 
-	mu      sync.Mutex // guards the rest; never held while telling
+	mu      sync.Mutex // guards the fields below; never held while telling
 	queue   []cacheguard.Message
 	telling bool
 	stopped bool
 }
 
-// push queues a message, or drops it with all that are queued and reports false. It is called with
-// the store's mutex held, which makes the order of messages that of the steps.
+// push queues a message. If the queue is full, it drops the message and all queued ones and reports
+// false. The caller holds the store's mutex, so messages are queued in the order of the steps.
 func (l *listener) push(m cacheguard.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,14 +42,14 @@ func (l *listener) push(m cacheguard.Message) bool {
 	return true
 }
 
-// deliver tells what is queued, unless somebody else does.
+// deliver tells the listener the queued messages, unless another goroutine is doing so.
 func (l *listener) deliver() {
 	if !l.begin() {
 		return
 	}
 	over := false
 	defer func() {
-		if !over { // tell panicked or called Goexit: the next message finds a listener that works
+		if !over { // tell panicked or called Goexit: the next message must be delivered all the same
 			l.mu.Lock()
 			l.telling = false
 			l.mu.Unlock()
@@ -70,8 +71,8 @@ func (l *listener) begin() bool {
 	return true
 }
 
-// next takes a message from the queue. That there is none and that nobody is telling any more is
-// one fact: a message pushed after it is delivered by whoever pushed it.
+// next takes a message from the queue. If the queue is empty, it clears telling while it still
+// holds the mutex: a message that is pushed later is delivered by the step that pushed it.
 func (l *listener) next() (cacheguard.Message, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +86,8 @@ func (l *listener) next() (cacheguard.Message, bool) {
 	return m, true
 }
 
-// stop drops what is queued. No call of tell begins after it; one may still be running.
+// stop drops the queued messages. No call of tell begins after stop has returned; one may still be
+// running.
 func (l *listener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// maxTold is the largest frame that travels in a message. The others are read from the store by
-// those who want them.
+// maxTold is the largest frame that a message carries. Listeners that want a larger frame read it
+// from the store.
 const maxTold = 4 << 10
 
 // Lease asks for the right to load a key. See cacheguard.Store.
@@ -43,7 +43,7 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 	return answer
 }
 
-// inbox is the same for all: one process has all caches.
+// inbox returns the same inbox for all waiters: all caches are in one process.
 func inbox(waits bool) uint64 {
 	if waits {
 		return 1
@@ -51,7 +51,8 @@ func inbox(waits bool) uint64 {
 	return 0
 }
 
-// granted is a grant whose number is the stamp that it got, perhaps a moment ago.
+// granted returns a grant whose number is its stamp. The stamp may have been given out a moment
+// ago.
 func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 	t.stamped = max(t.stamped, number)
 	return cacheguard.Grant{Token: token, Number: number, Stamp: number}
@@ -59,7 +60,7 @@ func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 
 // Fill stores a load's frame and ends its lease. See cacheguard.Store.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (answer cacheguard.FillAnswer, err error) {
-	frame := string(f) // before the mutex is taken, so that large ones hold nobody up
+	frame := string(f) // copied before the mutex is locked, so that large frames delay nobody
 	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, frame, ttl) })
 	return answer, err
 }
@@ -69,7 +70,7 @@ func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Dur
 	was := slot
 	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
 	t.keep(k, &was, &slot)
-	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // made of what was so before, perhaps
+	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // these values may be from before the change
 		t.changed(k, cacheguard.ID{})
 	}
 	if tells != protocol.TellsNothing {
@@ -104,7 +105,7 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	})
 }
 
-// outcome is what others get to know of how a load ended.
+// outcome returns what other callers are told of how a load ended.
 func outcome(e protocol.Ending) cacheguard.Outcome {
 	o := cacheguard.Outcome{Kind: cacheguard.OutcomeKind(e.Kind), Text: e.Text}
 	if e.Frame != "" {

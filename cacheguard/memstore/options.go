@@ -1,19 +1,19 @@
 package memstore
 
-// Options are the options of New. The zero Options are ready to use.
+// Options are the options of [New]. The zero value of a field means its default.
 type Options struct {
-	// MaxBytes bounds the memory for values and for the records of failed loads, with their keys
-	// and about what it takes to keep account of them. Above it what expires next is dropped first;
-	// that is a miss, or one more try of a load that failed. A value that is larger than all of it
-	// is not kept. Leases are not counted: there is one for each running load. Default 256 MiB;
-	// negative: no bound.
+	// MaxBytes limits the memory for values and for the records of failed loads, including their
+	// keys and an estimate of what it takes to manage them. Above the limit, what would expire next
+	// is dropped first: a dropped value is a miss, a dropped record allows one more try of a load
+	// that failed. A value that is larger than the limit is not stored. Leases are not counted:
+	// there is one for each running load. Default 256 MiB. Negative: no limit.
 	MaxBytes int64
 }
 
 const defaultMaxBytes = 256 << 20
 
-// limits are the shares of values and records. Records have their own: neither a burst of failures
-// nor a store full of values may push the other out.
+// limits returns the shares of values and of records. Records have a share of their own, so that
+// neither a burst of failures nor a store full of values can push the other out.
 func (o Options) limits() (values, records int64) {
 	all := o.MaxBytes
 	switch {

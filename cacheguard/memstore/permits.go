@@ -10,7 +10,7 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// budget is who holds a permit, until when.
+// budget says who holds a permit, and until when.
 type budget struct {
 	held   map[cacheguard.ID]time.Duration
 	wanted bool
@@ -41,7 +41,7 @@ func (s *Store) TakePermit(ctx context.Context, name string, token cacheguard.ID
 	return taken, wait, err
 }
 
-// ReturnPermit ends a permit. See cacheguard.Permits.
+// ReturnPermit returns a permit. See cacheguard.Permits.
 func (s *Store) ReturnPermit(ctx context.Context, name string, token cacheguard.ID) error {
 	return s.step(ctx, func(t *turn) {
 		b := s.budgets[name]

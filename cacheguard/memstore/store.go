@@ -14,11 +14,11 @@ import (
 
 var errClosed = errors.New("cacheguard: memstore is closed")
 
-// Store is a cacheguard.Store for the caches of one process. It is safe for concurrent use.
+// Store is a [cacheguard.Store] for the caches of one process. It is safe for concurrent use.
 type Store struct {
-	began time.Time // all instants are durations since then, so that the wall clock doesn't matter
+	began time.Time // all times are durations since then, so that the wall clock doesn't matter
 
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex // guards the fields below
 	values    table[string]
 	leases    table[protocol.Lease]
 	records   table[protocol.Record]
@@ -49,8 +49,8 @@ func New(opts Options) *Store {
 	}
 }
 
-// Close drops everything. All steps after it are errors, and nobody is told anything any more. It
-// returns nil.
+// Close drops everything. After Close all steps return an error and no messages are delivered.
+// Close returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Now is the time at which the store was made and what the monotonic clock counted since.
+// Now returns the time at which the store was made plus what the monotonic clock has counted since
+// then.
 func (s *Store) Now() time.Time { return s.began.Add(s.age()) }
 
 func (s *Store) age() time.Duration { return time.Since(s.began) }
@@ -74,8 +75,8 @@ func (s *Store) age() time.Duration { return time.Since(s.began) }
 // Warm does nothing.
 func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn) {}) }
 
-// Listen has tell called, by whoever does the step that the message is about. See cacheguard.Store.
-// No call begins after stop returned; one may still be running.
+// Listen registers tell, which is called by the step that the message is about. No call begins
+// after stop has returned; one may still be running. See [cacheguard.Store].
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()
@@ -107,14 +108,14 @@ func (s *Store) Listening() bool {
 	return !s.closed
 }
 
-// turn is one atomic step in the making.
+// turn is one atomic step under way.
 type turn struct {
 	*Store
 	now  time.Duration
 	told []*listener
 }
 
-// step does one atomic step and then delivers its messages.
+// step runs one atomic step and then delivers its messages.
 func (s *Store) step(ctx context.Context, do func(*turn)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (s *Store) locked(do func(*turn)) ([]*listener, error) {
 	return t.told, nil
 }
 
-// slot is what there is of a key.
+// slot returns everything that is stored for a key.
 func (t *turn) slot(k cacheguard.Key) (s protocol.Slot) {
 	if it := t.values.get(k, t.now); it != nil {
 		s.Frame, s.Until = it.what, it.until
@@ -158,7 +159,7 @@ func (t *turn) slot(k cacheguard.Key) (s protocol.Slot) {
 	return s
 }
 
-// keep writes back what a step has made of a slot.
+// keep writes back the changes that a step has made to a slot.
 func (t *turn) keep(k cacheguard.Key, was, is *protocol.Slot) {
 	if is.Until != was.Until || is.Frame != was.Frame {
 		t.values.set(k, is.Frame, len(is.Frame), is.Until)
@@ -174,7 +175,7 @@ func (t *turn) keep(k cacheguard.Key, was, is *protocol.Slot) {
 	}
 }
 
-// tell queues a message about the key for everybody who listens.
+// tell queues a message about the key for all listeners.
 func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 	m.Key = k.Key
 	for _, l := range t.listeners[k.Cache] {
@@ -185,7 +186,7 @@ func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 	}
 }
 
-// ownCopy is the message with memory that nobody else has, as if it had come from another process.
+// ownCopy returns the message in memory of its own, as if it had come from another process.
 func ownCopy(m cacheguard.Message) cacheguard.Message {
 	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame), slices.Clone(m.Tags)
 	return m

@@ -10,12 +10,12 @@ import (
 
 const (
 	noLimit  = math.MaxInt64
-	overhead = 200 // about what an item costs beside its key and its value
-	sweepMax = 64  // items dropped by one sweep, so that no step pays for an avalanche
+	overhead = 200 // about what an item costs besides its key and its value
+	sweepMax = 64  // most items that one sweep drops, so that no step takes long
 )
 
-// table is a map whose items expire, and which drops those that would expire next when they are too
-// many bytes. Instants are durations since the store began.
+// table is a map whose items expire. When its items have too many bytes, it drops those that would
+// expire next. Times are durations since the store was made.
 type table[T any] struct {
 	limit    int64
 	bytes    int64
@@ -26,9 +26,9 @@ type table[T any] struct {
 type item[T any] struct {
 	key   cacheguard.Key
 	what  T
-	until time.Duration // the item is there before this instant
+	until time.Duration // the item exists before this time
 	size  int64
-	index int // in byExpiry
+	index int // index in byExpiry
 }
 
 func newTable[T any](limit int64) table[T] {
@@ -43,7 +43,7 @@ func (t *table[T]) get(k cacheguard.Key, now time.Duration) *item[T] {
 	return nil
 }
 
-// set replaces the key's item. One that is there until instant 0 is not there.
+// set replaces the key's item. An item with until 0 doesn't exist.
 func (t *table[T]) set(k cacheguard.Key, what T, size int, until time.Duration) {
 	it := t.items[k]
 	if it != nil && it.size == t.cost(k, size) && until > 0 {
@@ -61,7 +61,7 @@ func (t *table[T]) cost(k cacheguard.Key, size int) int64 {
 	return int64(size+len(k.Cache)+len(k.Key)) + overhead
 }
 
-// put adds an item in the place of those that would expire next, as far as there is no room.
+// put adds an item. If there isn't enough room, it drops the items that would expire next.
 func (t *table[T]) put(k cacheguard.Key, what T, size int64, until time.Duration) {
 	if size > t.limit {
 		return
@@ -85,7 +85,7 @@ func (t *table[T]) remove(k cacheguard.Key) {
 	heap.Remove(&t.byExpiry, it.index)
 }
 
-// sweep drops some of what has expired. With a sweep in every step no goroutine is needed to free
+// sweep drops some of the expired items. Every step sweeps, so no goroutine is needed to free
 // memory.
 func (t *table[T]) sweep(now time.Duration) {
 	for range sweepMax {
@@ -96,7 +96,7 @@ func (t *table[T]) sweep(now time.Duration) {
 	}
 }
 
-// expiries is a heap for container/heap, the item that expires next first.
+// expiries is a heap for container/heap, whose first item is the one that expires next.
 type expiries[T any] []*item[T]
 
 func (e expiries[T]) Len() int           { return len(e) }

@@ -20,12 +20,12 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []b
 		}
 	})
 	if found {
-		f = []byte(frame) // an empty frame is not the same as none
+		f = []byte(frame) // an empty frame is not nil
 	}
 	return f, of, err
 }
 
-// Claim removes the value and takes the lease over. See cacheguard.Store.
+// Claim removes the value and takes over the lease. See [cacheguard.Store].
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (g cacheguard.Grant, err error) {
 	err = s.step(ctx, func(t *turn) {
 		slot := t.slot(k)
@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
-// Invalidate removes all that is known about the keys. See cacheguard.Store.
+// Invalidate removes everything that is stored for the keys. See cacheguard.Store.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
 		t.drop(k)
@@ -49,8 +49,7 @@ func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	})
 }
 
-// drop removes all that is known about a key in its version, and reports whether there was
-// something.
+// drop removes everything stored for a key in its version, and reports whether anything was stored.
 func (t *turn) drop(k cacheguard.Key) bool {
 	slot := t.slot(k)
 	was := slot
@@ -68,7 +67,7 @@ func (t *turn) dropOthers(k cacheguard.Key) (some bool) {
 	return some
 }
 
-// changed tells of a change, and of a claim whose it is.
+// changed queues the message that a key changed, and which claim changed it if it was one.
 func (t *turn) changed(k cacheguard.Key, claim cacheguard.ID) {
 	t.tell(k, cacheguard.Message{Kind: cacheguard.MessageChanged, Load: claim})
 }

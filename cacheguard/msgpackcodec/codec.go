@@ -7,7 +7,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Codec stores values as MessagePack. The zero Codec is ready to use, by any number of goroutines.
+// Codec stores values as MessagePack. The zero Codec is ready to use, and safe for concurrent use.
 type Codec[V any] struct{}
 
 // Append appends the encoded value to dst.
@@ -23,10 +23,10 @@ func (Codec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	if err := enc.Encode(v); err != nil {
 		return dst, err
 	}
-	msgpack.PutEncoder(enc) // not one that failed or panicked
+	msgpack.PutEncoder(enc) // an encoder that failed or panicked is not reused
 	out = to.Bytes()
 	if _, err := sound(out[len(dst):]); err != nil {
-		return dst, err // a type with methods of its own may write anything
+		return dst, err // a type with methods of its own may have written anything
 	}
 	return out, nil
 }
@@ -39,7 +39,7 @@ func (Codec[V]) Decode(src []byte) (v V, err error) {
 		}
 		if err != nil {
 			var zero V
-			v = zero // and not half a value
+			v = zero // no partly decoded value is returned
 		}
 	}()
 	src, err = sound(src)
@@ -54,10 +54,10 @@ func (Codec[V]) Decode(src []byte) (v V, err error) {
 	}
 	msgpack.PutDecoder(dec)
 	if rest.Len() > 0 {
-		return v, errTrailing // a type with methods of its own may have read less than there is
+		return v, errTrailing // a type with methods of its own may have read too little
 	}
 	return v, nil
 }
 
-// Name marks the format.
+// Name returns the name of the format, "msgpack".
 func (Codec[V]) Name() string { return "msgpack" }

@@ -15,21 +15,21 @@ var (
 )
 
 const (
-	maxDepth = 10000 // that of encoding/json
+	maxDepth = 10000 // like encoding/json
 	maxNanos = 999_999_999
 )
 
-// sound walks over src and returns bytes that the library can be given: one whole object, with all
-// it declares.
+// sound checks src and returns bytes that can be passed to the library: one whole object with
+// everything that it declares.
 //
-// The bytes are src, unless they have a short timestamp whose first byte could be the head of a
-// map. Where it expects a map, the library skips the head of an extension and takes its body for a
-// map, and would then read the rest of src from another place than the walk did. Such a timestamp
-// is written in its longest form, whose first byte can't be that.
+// These bytes are src, unless src has a short timestamp whose first byte could be the head of a
+// map. Where the library expects a map, it skips the head of an extension and reads the extension's
+// body as a map, so it would read the rest of src from another position than sound did. Such a
+// timestamp is rewritten in its longest form, whose first byte can't be the head of a map.
 func sound(src []byte) ([]byte, error) {
 	var (
 		few   [32]uint64
-		lacks = append(few[:0], 1) // objects that each open array or map still lacks, the innermost last
+		lacks = append(few[:0], 1) // for each open array or map the number of missing objects, the innermost last
 		fixed []byte               // a copy of src[:done] with longer timestamps, if there are any
 		done  int
 	)
@@ -73,18 +73,18 @@ func sound(src []byte) ([]byte, error) {
 	}
 }
 
-// object returns how many bytes the object at the start of b has, without the objects inside it,
-// and the number of those.
+// object returns the size in bytes of the object at the start of b without the objects inside it,
+// and the number of these inner objects.
 func object(b []byte) (size int, inner uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, errShort
 	}
 	var head, body uint64 = 1, 0
-	// length reads the big-endian length of n bytes that follows the first byte.
+	// length returns the big-endian number in the n bytes after the first byte.
 	length := func(n int) (v uint64) {
 		head += uint64(n)
 		if head > uint64(len(b)) {
-			return 0 // head alone is too long now
+			return 0 // then even the object's head is too long
 		}
 		for _, c := range b[1 : 1+n] {
 			v = v<<8 | uint64(c)
@@ -128,8 +128,8 @@ func object(b []byte) (size int, inner uint64, err error) {
 
 func isExtension(c byte) bool { return c >= 0xc7 && c <= 0xc9 || c >= 0xd4 && c <= 0xd8 }
 
-// timestamp returns the longest form of a timestamp that must not be left as it is, nil for any
-// other timestamp, and an error for any other extension.
+// timestamp returns the longest form of a timestamp that must be rewritten, nil for any other
+// timestamp, and an error for any other extension.
 func timestamp(ext []byte) (long []byte, err error) {
 	const kind = 0xff // -1
 	var nanos, seconds uint64
@@ -150,7 +150,7 @@ func timestamp(ext []byte) (long []byte, err error) {
 	switch {
 	case nanos > maxNanos:
 		return nil, errTimestamp
-	case ext[0] <= 0x7f: // a small integer, and no head of anything
+	case ext[0] <= 0x7f: // a small integer, which is not the head of anything
 		return nil, nil
 	}
 	long = binary.BigEndian.AppendUint32([]byte{0xc7, 12, kind}, uint32(nanos))

@@ -1,6 +1,6 @@
-// Package otelobserver traces loads and the waits for them with OpenTelemetry, and measures what
-// caches do. It uses the API only; which SDK and which exporter there are is the program's to
-// choose. It is a module of its own:
+// Package otelobserver traces loads and the waits for them with OpenTelemetry, and exports metrics
+// of caches. It uses only the API; the program chooses the SDK and the exporter. It is a module of
+// its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/otelobserver
 //
@@ -9,21 +9,22 @@
 //
 // # Traces
 //
-// A load has a span, cacheguard.load, below that of the caller who began it, and the load's context
-// carries it: what the origin is asked for is below it in turn. A caller that waited for a load
-// that was not its own has a span of that time, cacheguard.wait, in its own trace, linked to the
-// load's span, in whatever process that ran: the result of a load, a failure too, takes the span's
-// identity along, in 26 bytes. So of a stampede on a fleet one span shows the load and each of the
-// others a link to it.
+// Each load has a span, cacheguard.load. Its parent is the span of the caller that began the load,
+// and the load's context carries it, so requests to the origin are below it. A caller that waited
+// for the load of another caller has a span of that time, cacheguard.wait, in its own trace. This
+// span is linked to the load's span, even if the load ran in another process: the result of a load,
+// also a failure, carries the identity of the load's span, in 26 bytes. So for a stampede on a
+// fleet one span shows the load, and the spans of all other callers link to it.
 //
-// Spans have the attribute cacheguard.cache; cacheguard.not_found if there was nothing;
-// cacheguard.stale if the wait ended with a stale value; and cacheguard.key with Options.Keys only.
-// A load or a wait that failed has the error as its status and, the load, as an event.
+// Spans have the attribute cacheguard.cache. They have cacheguard.not_found if the load found
+// nothing, cacheguard.stale if the wait ended with a stale value, and cacheguard.key only if
+// Options.Keys is set. The span of a failed load or wait has the error as its status; a load's span
+// also has it as an event.
 //
 // # Metrics
 //
-// All have the attribute cacheguard.cache. A cache is one series of each, whatever the number of
-// its keys.
+// All metrics have the attribute cacheguard.cache. The number of a cache's series doesn't depend on
+// the number of its keys.
 //
 //	cacheguard.requests             {request}  by cacheguard.result: hit, negative_hit, local_hit, local_negative_hit,
 //	                                           stale, coalesced, loaded, failed
@@ -45,21 +46,23 @@
 //
 // # What it costs
 //
-// A hit takes so many times as long as without (medians of 41 rounds in turn, 1 and 2 processors, 1
-// and 256 goroutines; two caches without an observer differ by 0.97 to 1.07), and allocates nothing
-// more:
+// The table compares the time of a hit with the observer to the time without it, as a ratio. The
+// numbers are medians of 41 alternating rounds, with 1 and 2 processors and with 1 and 256
+// goroutines; by the same measure two caches without an observer differ by 0.97 to 1.07. The
+// observer allocates nothing more for a hit.
 //
 //	hit of the process-local tier, 35 to 70 ns    1.00 to 1.06
 //	hit in Redis                                  0.97 to 1.07
 //
 //	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|otel)' -benchtime 1x -cpu 1,2 ./internal/alltest
 //
-// A load costs one span, its metrics and, if it is sampled, 27 bytes in the store; a wait one span.
+// A load costs one span, its metrics and, if the span is sampled, 27 bytes in the store. A wait
+// costs one span.
 //
 // # What is not guaranteed
 //
-// A link where the load was not sampled: then there is nothing to link to. The caller whose load it
-// was, and callers who left before its end, have no span of a wait. Callers who are led to a
-// failure that was remembered, without a wait, have none either. A value that is found later
-// doesn't lead to its load.
+// There is no link if the load was not sampled, because then there is no span to link to. The
+// caller that ran the load, and callers that left before its end, have no span of a wait. Callers
+// that got a remembered failure without waiting have none either. A value that is found later has
+// no link to its load.
 package otelobserver

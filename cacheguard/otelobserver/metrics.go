@@ -33,7 +33,7 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 			m.counters = append(m.counters, nil)
 			continue
 		}
-		if c.OTel == "leases.renewed" { // it counts renewals, not leases
+		if c.OTel == "leases.renewed" { // its unit is renewals, not leases
 			c.Help = "Renewals of leases."
 		}
 		made, err := meter.Int64ObservableCounter(prefix+c.OTel,
@@ -60,7 +60,8 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 	return m, errors.Join(errs...)
 }
 
-// labels are the attributes of one cache: alone, and with the word of each number that has one.
+// labels are the attribute sets of one cache: one with the cache alone, and one for each result of
+// each number that has results.
 type labels struct {
 	cache metric.MeasurementOption
 	of    [eventcount.Numbers]metric.MeasurementOption
@@ -84,8 +85,8 @@ func newLabels(cache string) *labels {
 	return l
 }
 
-// read is called when metrics are collected. An instrument that is told of each hit would cost more
-// than the counting.
+// read is called when metrics are collected. To update an instrument at each hit would cost more
+// than the cache's own counting.
 func (o *Observer) read(_ context.Context, to metric.Observer) error {
 	o.caches.Each(func(c *eventcount.Cache[*labels], s cacheguard.Stats, attached bool) {
 		for i, counter := range o.metrics.counters {

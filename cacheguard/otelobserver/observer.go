@@ -30,8 +30,8 @@ var (
 	_ cacheguard.HitsUntold = (*Observer)(nil)
 )
 
-// New returns an Observer. Give it to the caches' Options; one for all caches of a process will do.
-// The error is the meter's.
+// New returns an Observer. Set it in the options of the caches. One Observer is enough for all
+// caches of a process. The error is an error of the meter.
 func New(opts Options) (*Observer, error) {
 	o := &Observer{opts: opts.withDefaults()}
 	o.tracer = o.opts.TracerProvider.Tracer(scope)
@@ -45,7 +45,7 @@ func New(opts Options) (*Observer, error) {
 	return o, err
 }
 
-// Close ends the reading of metrics. Close the caches first. Spans are made all the same.
+// Close stops the collection of metrics. Close the caches first. The Observer still makes spans.
 func (o *Observer) Close() error {
 	if err := o.reading.Unregister(); err != nil {
 		return errors.Join(errors.New("otelobserver: metrics are still read"), err)
@@ -53,7 +53,7 @@ func (o *Observer) Close() error {
 	return nil
 }
 
-// Observe counts an event, and makes a span of a caller's wait. See cacheguard.Observer.
+// Observe counts an event, and makes a span for a caller's wait. See [cacheguard.Observer].
 func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	c := o.caches.Of(e.Cache)
 	n := c.Count(&e)
@@ -71,11 +71,12 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// Attach has gauges of a cache read when metrics are collected. See cacheguard.Attacher.
+// Attach registers a function that returns the gauges of a cache when metrics are collected. See
+// [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
-// cacheguard.HitsUntold.
+// LocalHitsUntold says that the observer needs no events for hits of the process-local tier,
+// because it reads their number from Stats. See [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }

@@ -14,8 +14,9 @@ type Options struct {
 	// MeterProvider makes the metrics. Default: the global one at the time of New.
 	MeterProvider metric.MeterProvider
 
-	// Keys has spans say the key, as cacheguard.key. Default: they don't, for keys often have what
-	// belongs into no trace: names, addresses, tokens. A metric never has it.
+	// Keys adds the key to spans, as the attribute cacheguard.key. Metrics never have it. Default:
+	// spans have no key, because keys often contain what doesn't belong in a trace: names,
+	// addresses, tokens.
 	Keys bool
 }
 

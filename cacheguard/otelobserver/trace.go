@@ -19,7 +19,7 @@ const (
 	staleKey    = attribute.Key("cacheguard.stale")
 )
 
-// StartLoad begins the span of a load. See cacheguard.LoadTracer.
+// StartLoad begins the span of a load. See [cacheguard.LoadTracer].
 func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(err error, notFound bool)) {
 	ctx, span := o.tracer.Start(ctx, "cacheguard.load", trace.WithAttributes(o.attributes(cache, key)...))
 	return ctx, note(span.SpanContext()), func(err error, notFound bool) {
@@ -31,7 +31,8 @@ func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Co
 	}
 }
 
-// waited makes the span of a wait that is over, linked to the load that was waited for.
+// waited makes the span of a wait that has ended, with a link to the load that the caller waited
+// for.
 func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
 	now := time.Now()
 	opts := []trace.SpanStartOption{
@@ -44,7 +45,7 @@ func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
 	if e.NotFound {
 		span.SetAttributes(notFoundKey.Bool(true))
 	}
-	if e.Kind == cacheguard.EventStale { // the load may have failed, but not for this caller
+	if e.Kind == cacheguard.EventStale { // the load may have failed, but this caller got a value
 		span.SetAttributes(staleKey.Bool(true))
 	} else {
 		fail(span, e.Err)
@@ -60,7 +61,8 @@ func (o *Observer) attributes(cache, key string) []attribute.KeyValue {
 	return all
 }
 
-// fail notes an error. That of a panic has the stack as its text, which is too much for a status.
+// fail records an error in a span. The error of a panic has the stack in its text, which is too
+// long for a status.
 func fail(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
@@ -73,11 +75,12 @@ func fail(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text)
 }
 
-// A note is a version, 0, the trace's id, the span's id and the flags: what a traceparent says (W3C
-// Trace Context), in half of the bytes, for it goes with each value.
+// A note is a version, 0, the trace's id, the span's id and the flags: the content of a traceparent
+// (W3C Trace Context) in half of the bytes, because each value has a note.
 const noteSize = 1 + 16 + 8 + 1
 
-// note leads to a span. Only to one that is sampled: nobody would find another one.
+// note returns the note of a span. A span that isn't sampled has no note, because nobody could find
+// the span.
 func note(span trace.SpanContext) []byte {
 	if !span.IsValid() || !span.IsSampled() {
 		return nil
@@ -89,7 +92,8 @@ func note(span trace.SpanContext) []byte {
 	return append(b, byte(span.TraceFlags()))
 }
 
-// loadOf is the span that a note leads to; it is not valid if the note is none of this package's.
+// loadOf returns the span that a note identifies. It is not valid if the note is not one of this
+// package.
 func loadOf(note []byte) trace.SpanContext {
 	if len(note) != noteSize || note[0] != 0 {
 		return trace.SpanContext{}

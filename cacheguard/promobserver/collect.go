@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// Describe names all metrics. See prometheus.Collector.
+// Describe describes all metrics. See [prometheus.Collector].
 func (o *Observer) Describe(descs chan<- *prometheus.Desc) {
 	m := &o.metrics
 	for _, d := range m.counters {
@@ -24,7 +24,7 @@ func (o *Observer) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads all metrics. See prometheus.Collector.
+// Collect reads all metrics. See [prometheus.Collector].
 func (o *Observer) Collect(out chan<- prometheus.Metric) {
 	o.caches.Each(func(c *eventcount.Cache[durations], s cacheguard.Stats, gauges bool) {
 		tell := func(d *prometheus.Desc, t prometheus.ValueType, n float64, labels ...string) {
@@ -54,6 +54,6 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is a cache's name as a label: a registry refuses all metrics of a collector for one that is
-// not UTF-8.
+// label returns a cache's name as the value of a label. A value that is not UTF-8 would make a
+// registry refuse all metrics of the collector.
 func label(cache string) string { return strings.ToValidUTF8(cache, "\ufffd") }

@@ -6,7 +6,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// metrics describes all that is exported.
+// metrics describes all exported metrics.
 type metrics struct {
 	counters  []*prometheus.Desc // as in eventcount.Metrics
 	gauges    []*prometheus.Desc // as in eventcount.Gauges
@@ -39,7 +39,7 @@ func newMetrics(opts Options) (m metrics) {
 	return m
 }
 
-// durations are those of one cache.
+// durations are the histograms of one cache.
 type durations []prometheus.Observer
 
 func (m *metrics) of(cache string) (d durations) {

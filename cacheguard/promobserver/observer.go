@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// Observer counts what caches do. It is a prometheus.Collector, and safe for concurrent use.
+// Observer counts the events of caches. It is a [prometheus.Collector], and safe for concurrent
+// use.
 type Observer struct {
 	metrics  metrics
 	exemplar func(context.Context, cacheguard.Event) prometheus.Labels
@@ -23,8 +24,8 @@ var (
 	_ prometheus.Collector  = (*Observer)(nil)
 )
 
-// New returns an Observer. Give it to the caches' Options and register it with a registry; one for
-// all caches of a process will do. It reports every invalid option at once.
+// New returns an Observer. Set it in the options of the caches and register it with a registry. One
+// Observer is enough for all caches of a process. New reports all invalid options at once.
 func New(opts Options) (*Observer, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -35,7 +36,7 @@ func New(opts Options) (*Observer, error) {
 	return o, nil
 }
 
-// Observe counts an event. See cacheguard.Observer.
+// Observe counts an event. See [cacheguard.Observer].
 func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	c := o.caches.Of(e.Cache)
 	c.Count(&e)
@@ -45,21 +46,22 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// time notes how long something took, with what leads to its trace.
+// time records how long something took, with the labels that lead to its trace.
 func (o *Observer) time(ctx context.Context, h prometheus.Observer, e cacheguard.Event) {
 	var labels prometheus.Labels
 	if o.exemplar != nil {
 		labels = o.exemplar(ctx, e)
 	}
-	defer func() { _ = recover() }() // labels that it doesn't take: it has counted the value by then
+	defer func() { _ = recover() }() // labels that Prometheus refuses: the value has been counted by then
 	h.(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels)
 }
 
-// Attach has gauges of a cache read when metrics are collected. See cacheguard.Attacher.
+// Attach registers a function that returns the gauges of a cache when metrics are collected. See
+// [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
-// cacheguard.HitsUntold.
+// LocalHitsUntold says that the observer needs no events for hits of the process-local tier,
+// because it reads their number from Stats. See [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }

@@ -17,21 +17,22 @@ import (
 
 // Options configures an Observer. The zero value of a field means its default.
 type Options struct {
-	// Namespace begins the name of each metric. Default "cacheguard". The dashboard in grafana.json
-	// has the default.
+	// Namespace is the first part of each metric's name. The dashboard in grafana.json uses the
+	// default. Default "cacheguard".
 	Namespace string
 
-	// ConstLabels are on each metric. Default none. They can't be named as those of this package
-	// are: cache, result, outcome, le.
+	// ConstLabels are added to every metric. They must not have the names of this package's own
+	// labels: cache, result, outcome, le. Default none.
 	ConstLabels prometheus.Labels
 
-	// Buckets are those of the histograms, in seconds, ascending. Default: from 1 ms to 30 s.
+	// Buckets are the upper bounds of the histograms' buckets, in seconds, ascending. Default: from
+	// 1 ms to 30 s.
 	Buckets []float64
 
-	// Exemplar returns labels by which an observation of a histogram leads to its trace, such as
-	// {"trace_id": ...} of the span in ctx, or nil. It is called for each load and each wait; ctx
-	// is the load's, or that of the caller who has waited. Labels that Prometheus doesn't take, of
-	// more than 128 characters say, are left out. Default: there are none.
+	// Exemplar returns labels that lead from an observation in a histogram to its trace, such as
+	// {"trace_id": ...} of the span in ctx, or nil. It is called for each load with the load's ctx,
+	// and for each wait with the ctx of the caller that waited. Labels that Prometheus refuses, for
+	// example because they have more than 128 characters, are left out. Default: no exemplars.
 	Exemplar func(ctx context.Context, e cacheguard.Event) prometheus.Labels
 }
 
@@ -40,8 +41,8 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
-// withDefaults returns the options with every default in place, or everything that is wrong with
-// them.
+// withDefaults returns the options with every default filled in, or an error with everything that
+// is wrong with them.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Namespace == "" {
@@ -64,7 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Buckets = slices.Clone(o.Buckets)
 	for i, b := range o.Buckets {
-		if i > 0 && !(b > o.Buckets[i-1]) { // also not a number
+		if i > 0 && !(b > o.Buckets[i-1]) { // true also if a bound is NaN
 			errs = append(errs, fmt.Errorf("promobserver: Options.Buckets %v don't ascend", o.Buckets))
 			break
 		}

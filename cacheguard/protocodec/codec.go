@@ -13,7 +13,7 @@ var (
 )
 
 // Codec stores messages of type V, the pointer to a generated message. The zero Codec is ready to
-// use, by any number of goroutines.
+// use, and safe for concurrent use.
 type Codec[V proto.Message] struct{}
 
 // Append appends the encoded message to dst. A nil message is an error.
@@ -41,7 +41,8 @@ func (Codec[V]) Decode(src []byte) (V, error) {
 	return m, nil
 }
 
-// Name marks the format and the type of the message, for the wire format doesn't.
+// Name returns the name of the format and of the message's type. The wire format doesn't say the
+// type.
 func (Codec[V]) Name() string {
 	m, err := blank[V]()
 	if err != nil {
@@ -50,8 +51,8 @@ func (Codec[V]) Name() string {
 	return "protobuf " + string(m.ProtoReflect().Descriptor().FullName())
 }
 
-// blank returns a new message. A V that says nothing about its type, such as proto.Message itself,
-// is an error.
+// blank returns a new message. It returns an error if V doesn't say the message's type, for example
+// if V is proto.Message itself.
 func blank[V proto.Message]() (m V, err error) {
 	defer func() {
 		if recover() != nil {

@@ -15,53 +15,54 @@ import (
 
 const (
 	batchReads  = 128 // most reads in one trip
-	mostSenders = 4   // batches of a lane that are under way at a time, if they are full
-	mostBatches = 512 // full ones that wait for their trip: many more reads than callers come at once, and a little memory
+	mostSenders = 4   // most batches of a lane that are under way at a time, if they are full
+	mostBatches = 512 // most full batches that wait for their trip: many more reads than callers come at once, and a little memory
 )
 
-// errManyReads turns reads away that would have to wait behind thousands of others.
+// errManyReads is returned for a read that would have to wait behind thousands of others.
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
 
-// lane is the batches for one node, or for the only server. Each node of a cluster has its own, so
-// that one that is dead keeps nobody from reading what the others have. It is there as long as
-// somebody sends its batches: one goroutine, so that reads collect meanwhile, and more while full
-// batches wait, or thousands of reads would take one trip after the other.
+// lane is the batches for one node, or for the only server. Each node of a cluster has its own
+// lane, so that a dead node doesn't keep reads from the other nodes. A lane exists as long as a
+// goroutine sends its batches. Usually that is one goroutine, so that further reads are collected
+// while it waits. While full batches wait, there are more goroutines: otherwise thousands of reads
+// would wait for one trip after another.
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
-	waiting []*batch // full ones
+	waiting []*batch // full batches
 	senders int
 }
 
-// batch is reads that go in one trip.
+// batch is a number of reads that are sent in one trip.
 type batch struct {
-	args    []any         // MGET and the names of what is read
-	scores  []*scores     // one for each cache: there are few
-	readers atomic.Int32  // who still wait for it
+	args    []any         // MGET and the names to read
+	scores  []*scores     // one for each cache, so there are few
+	readers atomic.Int32  // how many readers still wait for the batch
 	done    chan struct{} // closed when the fields below are set
 
 	frames
-	err error // of all of them
+	err error // the error of all reads
 }
 
-// newBatch has room for so many names, and the generation of a cache.
+// newBatch makes a batch with room for this many names and for the generation of a cache.
 func newBatch(names int) *batch {
 	b := &batch{args: make([]any, 1, 2+names)}
 	b.args[0] = "mget"
 	return b
 }
 
-// names are those of what is read.
+// names returns the names to read.
 func (b *batch) names() []any { return b.args[1:] }
 
-// scores are the generations that a batch's readers want of one cache.
+// scores are the generations of one cache that a batch's readers want.
 type scores struct {
 	cache string
-	tags  []string               // besides the cache itself
-	at    map[string]int         // in tags
+	tags  []string               // the tags whose generations are wanted besides the cache's
+	at    map[string]int         // index of each tag in tags
 	of    cacheguard.Generations // nil if they can't be read
 }
 
-// of returns what is wanted of a cache, nil if that is nothing.
+// of returns the generations that the batch reads for a cache, or nil if it reads none.
 func (b *batch) of(cache string) *scores {
 	for _, all := range b.scores {
 		if all.cache == cache {
@@ -71,7 +72,7 @@ func (b *batch) of(cache string) *scores {
 	return nil
 }
 
-// want adds the cache itself and these tags.
+// want adds the generations of the cache and of these tags to what the batch reads.
 func (b *batch) want(cache string, tags []string) {
 	all := b.of(cache)
 	if all == nil {
@@ -90,14 +91,14 @@ func (b *batch) want(cache string, tags []string) {
 	}
 }
 
-// generations are what was read of the cache itself and of these tags, or nil.
+// generations returns what the batch has read of the cache and of these tags, or nil.
 func (b *batch) generations(cache string, tags []string) cacheguard.Generations {
 	all := b.of(cache)
 	switch {
 	case all == nil || len(all.of) != 1+len(all.tags):
 		return nil
 	case len(tags) == 0:
-		return all.of[:1:1] // nobody changes it
+		return all.of[:1:1] // shared, but nobody changes it
 	}
 	of := make(cacheguard.Generations, 1, 1+len(tags))
 	of[0] = all.of[0]
@@ -107,7 +108,7 @@ func (b *batch) generations(cache string, tags []string) cacheguard.Generations 
 	return of
 }
 
-// batched adds the read to the next batch and waits for it, for ctx and limit at most.
+// batched adds the read to the next batch and waits for it, until ctx is done or limit has passed.
 func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]byte, cacheguard.Generations, error) {
 	b, i := r.join(w)
 	if b == nil {
@@ -138,7 +139,7 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	return frame, b.generations(w.cache, w.tags), nil
 }
 
-// join returns no batch when too many wait.
+// join adds a read to the lane's next batch, and returns no batch if too many wait already.
 func (r *reader) join(w want) (*batch, int) {
 	node, name := r.s.link.Node(w.name), any(w.name)
 	r.mu.Lock()
@@ -176,8 +177,9 @@ func (r *reader) join(w want) (*batch, int) {
 	return b, reads - 1
 }
 
-// send sends a lane's batches until there is none that is full, and the last one of several until
-// there is none at all.
+// send sends the full batches of a lane. When no full batch is left, it ends if other senders of
+// the lane are running; the last sender also sends the batches that aren't full, until there is
+// none.
 func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
@@ -197,17 +199,17 @@ func (r *reader) send(node *redis.Client, l *lane) {
 			return
 		}
 		r.mu.Unlock()
-		if b.readers.Load() > 0 { // or all have left while it waited
+		if b.readers.Load() > 0 { // otherwise all readers have left while the batch waited
 			r.read(b)
 		}
 		close(b.done)
 	}
 }
 
-// frames are what a batch has read.
+// frames is what a batch has read.
 type frames struct {
-	texts []string // "" where nothing stands, or an empty string; or else
-	bytes [][]byte // nil where nothing stands
+	texts []string // "" for an empty string or where nothing is stored; used instead of bytes
+	bytes [][]byte // nil where nothing is stored
 	errs  []error
 }
 
@@ -234,7 +236,7 @@ func (r *reader) read(b *batch) {
 	})
 	took := time.Since(began)
 	var last *breaker
-	for i, name := range names { // those of one breaker together count once, if they are neighbours
+	for i, name := range names { // consecutive names of one breaker count once
 		name := name.(string)
 		of := r.s.health.of(name)
 		if of == last {
@@ -249,8 +251,9 @@ func (r *reader) read(b *batch) {
 	}
 }
 
-// manyAtOnce is one command for all, and one for each cache of which the generations of tags are
-// wanted. MGET gives nothing for a value of a wrong type, which is a miss like any other.
+// manyAtOnce sends one command for all names, and one more for each cache if generations of its
+// tags are wanted. MGET returns nothing for a value of a wrong type, which is a miss like any
+// other.
 func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 	reads := len(b.names())
 	args := b.args
@@ -293,7 +296,8 @@ func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.Univers
 	}
 }
 
-// readEach is a pipeline, which a cluster client sends to the nodes that have the keys.
+// readEach reads the names with a pipeline, which a cluster client sends to the nodes that have the
+// keys.
 func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []any) (frames, error) {
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, len(names))

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// tolerance is how many steps in a row may fail for want of an answer until no more are sent.
+	// tolerance is how many steps in a row may fail without an answer before the breaker opens.
 	tolerance = 3
 
-	firstProbe = 50 * time.Millisecond // after the breaker has opened; then twice as long each time
+	firstProbe = 50 * time.Millisecond // pause after the breaker has opened; it doubles after each probe
 	mostProbe  = time.Second / 2
 
-	// slotsTogether is how many slots of a cluster share a breaker. A node has a range of them, so
-	// one that is down opens its own breakers and few others.
+	// slotsTogether is how many neighbouring slots of a cluster share a breaker. A node has ranges
+	// of slots, so a node that is down opens its own breakers and few others.
 	slotsTogether = 256
 )
 
-// errOpen is what a step gets that is not sent.
+// errOpen is the error of a step that is not sent.
 var (
 	errOpen    = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
 	errNoWrite = errors.New("redisstore: not asked, because Redis has taken no writes and doesn't yet")
@@ -44,20 +44,21 @@ var (
 	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
 )
 
-// breakers keeps callers from each paying OpTimeout for a Redis that doesn't answer: one breaker
-// for a server, one for each few slots of a cluster. A store has them twice, for all steps and for
-// those that write: a replica that was a master a moment ago answers reads, while the client goes
-// on trying to write until the step's time is over.
+// breakers keeps callers from each waiting OpTimeout for a Redis that doesn't answer. There is one
+// breaker for a single server, and one for every few slots of a cluster. A store has two sets of
+// breakers: for all steps, and for the steps that write. The steps that write need their own,
+// because a node that has become a replica still answers reads, while the client keeps trying to
+// write until the step's time is over.
 type breakers struct {
 	s      *Store
 	all    []breaker
 	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
 	writes bool  // these are for steps that write
-	errs   error // what a step gets that is not sent
+	errs   error // error of a step that is not sent
 
 	opens, closes report.Line
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	open    int
 	spell   report.Spell
 	ended   bool
@@ -65,22 +66,23 @@ type breakers struct {
 	probing sync.WaitGroup
 }
 
-// breaker is closed while steps get answers. After tolerance failures in a row it is open: steps
-// fail at once, and a goroutine asks Redis from time to time, so that no caller has to find out
-// whether it is back. The first answer, also to a change, which is sent all the same, closes it.
+// breaker is closed while steps get answers, and opens after tolerance failures in a row. While it
+// is open, steps fail at once, and a goroutine asks Redis from time to time, so that no caller has
+// to find out whether Redis is back. The first answer closes the breaker. That may be the answer to
+// a change, because changes are sent even while the breaker is open.
 type breaker struct {
 	all    *breakers
-	failed atomic.Int32 // in a row
+	failed atomic.Int32 // failures in a row
 	open   atomic.Bool
-	why    atomic.Pointer[redislink.Trouble] // what a step gets that is not sent
-	since  atomic.Int64                      // when it was opened last, in nanoseconds since the clock's base
-	until  atomic.Int64                      // and when it was closed
+	why    atomic.Pointer[redislink.Trouble] // error of a step that is not sent
+	since  atomic.Int64                      // when the breaker was last opened, in nanoseconds since the clock's base
+	until  atomic.Int64                      // when the breaker was last closed, in nanoseconds since the clock's base
 
-	closing chan struct{} // ends the probe; guarded by all.mu
+	closing chan struct{} // closed to end the probe; guarded by all.mu
 }
 
-// initHealth makes the breakers for all steps. The probe is a script, as nearly every step is, that
-// looks at the clock.
+// initHealth makes the breakers for all steps. Their probe is a script, like nearly every step; it
+// reads the clock.
 func (bs *breakers) initHealth(s *Store, cluster bool) {
 	bs.errs, bs.opens, bs.closes = errOpen, silentLine, answersLine
 	bs.probe = func(ctx context.Context, rdb redis.UniversalClient, name string) error {
@@ -89,7 +91,7 @@ func (bs *breakers) initHealth(s *Store, cluster bool) {
 	bs.init(s, cluster)
 }
 
-// initWrites makes the breakers for steps that write.
+// initWrites makes the breakers for the steps that write.
 func (bs *breakers) initWrites(s *Store, cluster bool) {
 	bs.errs, bs.opens, bs.closes = errNoWrite, noWritesLine, writesLine
 	bs.writes = true
@@ -111,7 +113,7 @@ func (bs *breakers) init(s *Store, cluster bool) {
 	}
 }
 
-// count returns how many are open, and how many there are.
+// count returns how many breakers are open, and how many there are.
 func (bs *breakers) count() (open, all int) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -126,9 +128,10 @@ func (bs *breakers) of(name string) *breaker {
 	return &bs.all[slotOf(name)/slotsTogether]
 }
 
-// answered notes how a step ended that was sent for a name. Redis' own word, an error too, is an
-// answer if it came soon: what is wrong then costs callers no time. That it turns the client or its
-// user away is an answer however long that took. Neither shows that Redis takes writes, though.
+// answered records how a step for a name ended. An error that Redis itself returns counts as an
+// answer if it came quickly, because it costs callers no time. If Redis turns the client or its
+// user away, that counts as an answer however long it took. But neither of these shows that Redis
+// takes writes.
 func (b *breaker) answered(name string, err error, took time.Duration) {
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
@@ -136,16 +139,16 @@ func (b *breaker) answered(name string, err error, took time.Duration) {
 		return
 	}
 	if err == nil || said {
-		if b.failed.Load() != 0 { // no write to shared memory for each step
+		if b.failed.Load() != 0 { // checked first, so that not every step writes to shared memory
 			b.failed.Store(0)
 		}
-		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) { // not one that was on its way
+		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) { // unless the step was sent before the breaker opened
 			b.close()
 		}
 		return
 	}
 	if b.all.s.clock.elapsed()-took < time.Duration(b.until.Load()) {
-		return // it was sent before Redis answered again
+		return // the step was sent before Redis answered again
 	}
 	if b.failed.Add(1) >= tolerance && !b.open.Load() {
 		b.trip(name, err)
@@ -184,8 +187,8 @@ func (b *breaker) close() {
 	}
 }
 
-// tell has the log say that some are open. Where Redis doesn't answer at all, nothing is said of
-// writes. mu is held.
+// tell logs that breakers are open. If Redis doesn't answer at all, nothing is logged about writes.
+// The caller holds mu.
 func (bs *breakers) tell(name string, err error) {
 	if !bs.ended && bs.open > 0 && (!bs.writes || !bs.s.health.of(name).open.Load()) {
 		opens := bs.opens
@@ -196,7 +199,7 @@ func (bs *breakers) tell(name string, err error) {
 	}
 }
 
-// probe asks Redis, where the name is, ever more seldom, until the breaker is closed.
+// probe asks the node that has the name, at growing intervals, until the breaker is closed.
 func (b *breaker) probe(name string, closing <-chan struct{}) {
 	for pause := firstProbe; ; pause = min(2*pause, mostProbe) {
 		timer := time.NewTimer(pause/2 + rand.N(pause))
@@ -222,7 +225,7 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 	}
 }
 
-// stop ends the probes, and waits for them for as long as a step may take.
+// stop ends the probes and waits for them, for as long as a step may take.
 func (bs *breakers) stop() {
 	bs.mu.Lock()
 	if !bs.ended {
@@ -233,7 +236,8 @@ func (bs *breakers) stop() {
 	bs.probing.Wait()
 }
 
-// refused is the error of steps that are not sent, for that error of one that was.
+// refused returns the error for steps that are not sent, made from the error of a step that was
+// sent.
 func (bs *breakers) refused(err error) *redislink.Trouble {
 	why := &redislink.Trouble{Server: bs.s.link.Server(), Cause: "no answer", Err: bs.errs}
 	var told *redislink.Trouble
@@ -243,7 +247,7 @@ func (bs *breakers) refused(err error) *redislink.Trouble {
 	return why
 }
 
-// refusal is the error of a step that is not sent.
+// refusal returns the error of a step that is not sent.
 func (b *breaker) refusal() error {
 	if b.open.Load() {
 		return b.why.Load()

@@ -12,9 +12,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// call runs one step in Redis within OpTimeout. When no answer came within half of the time, the
-// step is sent once more; every step recognises what it did before. The step gets the client to
-// use. name is where it goes; while Redis doesn't answer there, or takes no writes, it is not sent.
+// call runs one step in Redis within OpTimeout, with the client that it passes to step. If no
+// answer comes within half of OpTimeout, the step is sent once more; every step recognises what its
+// first copy did. name says which node the step is for. While that node doesn't answer or takes no
+// writes, the step is not sent.
 func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if err := cmp.Or(s.health.of(name).refusal(), s.writes.of(name).refusal()); err != nil {
 		return v, err
@@ -22,8 +23,8 @@ func call[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return change(ctx, s, name, step)
 }
 
-// look is call for a step that writes nothing, or perhaps nothing: that it went well doesn't show
-// that Redis takes writes.
+// look is call for a step that writes nothing, or perhaps nothing: its success doesn't show that
+// Redis takes writes.
 func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {
@@ -37,8 +38,8 @@ func look[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return v, err
 }
 
-// change is call for a step that must be tried whatever has been heard of Redis last: something has
-// changed, and it is not the cache that says whether that is known.
+// change is call for a step that is sent even while the breaker is open: the step tells Redis of a
+// change, so it must be tried.
 func change[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)
@@ -50,7 +51,7 @@ func change[T any](ctx context.Context, s *Store, name string, step func(context
 	return v, err
 }
 
-// twice sends a step, and once more if no answer came.
+// twice sends a step, and sends it once more if no answer came.
 func twice[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if s.closed.Load() {
 		return v, errClosed

@@ -13,24 +13,24 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// clock is an estimate of the server's clock: its offset to this process' monotonic clock.
+// clock is an estimate of the server's clock, as an offset to this process' monotonic clock.
 type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
 
-	tried    atomic.Int64 // when it was measured last, or failed to be, as a time.Duration since base
-	borrowed atomic.Int64 // when another node's was asked for last, in nanoseconds since base
-	refused  atomic.Int32 // how often in a row without success
+	tried    atomic.Int64 // when the clock was last measured, or could not be, as a time.Duration since base
+	borrowed atomic.Int64 // when another node's clock was last asked for, in nanoseconds since base
+	refused  atomic.Int32 // failed measurements in a row
 }
 
-// measurement is what the server's clock said when this process' clock was at base, and when that
-// was found out.
+// measurement says what the server's clock showed when this process' clock was at base, and when
+// that was measured.
 type measurement struct{ server, taken time.Time }
 
-// clockAge is how long a measurement is good: clocks that drift by 50 ppm differ by 3 ms after it.
+// clockAge is how long a measurement is used: clocks that drift by 50 ppm differ by 3 ms after it.
 const clockAge = time.Minute
 
-// retryAge is how long a measurement that failed is not repeated.
+// retryAge is the pause after a failed measurement.
 const retryAge = clockAge / 6
 
 func (c *clock) now() time.Time {
@@ -41,7 +41,7 @@ func (c *clock) now() time.Time {
 	return m.server.Add(time.Since(c.base))
 }
 
-// elapsed is the time since base.
+// elapsed returns the time since base.
 func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
 
 func (c *clock) due() bool {
@@ -49,7 +49,7 @@ func (c *clock) due() bool {
 	return m != nil && time.Since(m.taken) > clockAge && time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
 }
 
-// sample is one reading: the server read its clock somewhere between sent and received.
+// sample is one reading of the server's clock: the server read it between sent and received.
 type sample struct{ server, sent, received time.Time }
 
 func (m sample) trip() time.Duration { return m.received.Sub(m.sent) }
@@ -63,17 +63,17 @@ func (c *clock) of(m sample) *measurement {
 	}
 }
 
-// borrowPause is how long a node's clock that could not be had is not asked for again.
+// borrowPause is the pause before a node's clock is asked for again after a failure.
 const borrowPause = time.Second
 
 const (
-	samples  = 3                     // at most, for one measurement
-	goodTrip = 20 * time.Millisecond // a sample this quick is good enough
+	samples  = 3                     // most samples for one measurement
+	goodTrip = 20 * time.Millisecond // a sample with a trip this short is good enough
 )
 
-// remeasure reads the server's clock within OpTimeout for each sample. An answer that took long
-// says little about the time, so it asks again, and takes the quickest. It returns what the clock
-// said last.
+// remeasure reads the server's clock, with OpTimeout for each sample. A sample with a slow trip
+// says little about the time, so remeasure takes up to three samples and uses the quickest. It
+// returns the last time that the clock has shown.
 func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
@@ -81,7 +81,7 @@ func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 		m, err := look(ctx, s, s.names.clock(), s.readClock)
 		if err != nil {
 			if n > 0 {
-				break // it is better than nothing
+				break // use the samples that there are
 			}
 			return said, err
 		}
@@ -97,7 +97,7 @@ func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	return said, nil
 }
 
-// readClock reads the server's clock: in a cluster always that of the same node.
+// readClock reads the server's clock, in a cluster always that of the same node.
 func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sample, err error) {
 	m.sent = time.Now()
 	reply, err := clockScript.Run(ctx, rdb, []string{s.names.clock()}).StringSlice()
@@ -118,7 +118,7 @@ func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sam
 	return m, nil
 }
 
-// knowTime measures the clock before the first value is looked at.
+// knowTime measures the clock before the first value is checked.
 func (s *Store) knowTime(ctx context.Context) error {
 	if s.clock.last.Load() != nil {
 		return nil
@@ -130,11 +130,11 @@ func (s *Store) knowTime(ctx context.Context) error {
 	return err
 }
 
-// borrowTime reads the clock of any node of a cluster, for as long as the one that has the time is
-// away: clocks that differ by a little are no reason to do without the nodes that are there.
+// borrowTime reads the clock of any node of a cluster while the usual node is away. The nodes'
+// clocks differ a little, but that is no reason to do without the nodes that are there.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
-	// A cluster that doesn't answer at all is asked once in a while: callers needn't each wait for
-	// another node of it.
+	// If no node of the cluster answers, it is asked only once in a while, so that callers don't
+	// each wait for another node.
 	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
 		return &redislink.Trouble{Server: s.link.Server(), Cause: "no answer", Err: errOpen}
 	}
@@ -154,7 +154,7 @@ func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
 	if err == nil {
 		s.clock.refused.Store(0)
 		m := s.clock.of(m)
-		m.taken = time.Time{} // the right one is asked again
+		m.taken = time.Time{} // the usual node is asked again next time
 		s.clock.last.Store(m)
 	}
 	return err

@@ -22,27 +22,27 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// Diagnosis is what Diagnose has found out.
+// Diagnosis is the result of [Store.Diagnose].
 type Diagnosis struct {
-	Addr   string // of the server, as the client has it
-	User   string // of Redis; empty if a credentials provider of the client says it
-	Prefix string // of the store
+	Addr   string // address of the server, as the client has it
+	User   string // Redis user; empty if the client has a credentials provider
+	Prefix string // prefix of the store
 
-	Server   string // its name and version, such as "redis 7.0.15"; empty if it doesn't say
-	Mode     string // standalone, cluster or sentinel, as it calls itself; empty if it doesn't say
+	Server   string // name and version of the server, such as "redis 7.0.15"; empty if it doesn't say
+	Mode     string // standalone, cluster or sentinel, as the server calls itself; empty if it doesn't say
 	Role     string // master or replica; empty if it doesn't say
 	Eviction string // its maxmemory-policy; empty if it doesn't say
 
 	UsedMemory int64 // bytes; 0 if it doesn't say
-	MaxMemory  int64 // maxmemory; 0: there is no limit, or it doesn't say
+	MaxMemory  int64 // maxmemory in bytes; 0: there is no limit, or the server doesn't say
 
-	Trip    time.Duration // the shortest of a few commands
-	Clock   time.Duration // by how much the server's clock is ahead of this machine's
-	Message time.Duration // from a change to the message about it; 0 if none came
+	Trip    time.Duration // time of the shortest of a few commands
+	Clock   time.Duration // how far the server's clock is ahead of this machine's
+	Message time.Duration // time from a change to the message about it; 0 if no message came
 
 	Parts []Part // what the store does, in the order in which it was tried
 
-	Mend string // the command for an administrator that gives the user all rights which it was seen to lack; empty: none
+	Mend string // command with which an administrator gives the user all rights that were missing; empty: none were
 }
 
 // Part is one thing that a store does.
@@ -52,7 +52,7 @@ type Part struct {
 	Err   error  // why it doesn't work; nil: it does
 }
 
-// MarshalJSON has Err as text, and works, which says that there is none.
+// MarshalJSON writes Err as text, and adds the member Works, which says whether Err is nil.
 func (p Part) MarshalJSON() ([]byte, error) {
 	text := ""
 	if p.Err != nil {
@@ -66,7 +66,7 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	}{p.Name, p.Err == nil, text, p.Means})
 }
 
-// Err is what doesn't work, or nil.
+// Err returns everything that doesn't work as one error, or nil.
 func (d Diagnosis) Err() error {
 	var errs []error
 	for _, p := range d.Parts {
@@ -77,7 +77,7 @@ func (d Diagnosis) Err() error {
 	return errors.Join(errs...)
 }
 
-// String is a report of a few lines, for people.
+// String returns a report of a few lines for people.
 func (d Diagnosis) String() string {
 	const unknown = "unknown"
 	var text bytes.Buffer
@@ -112,7 +112,8 @@ func (d Diagnosis) String() string {
 	return text.String()
 }
 
-// memory says how full the server is. One that is nearly full takes one write and not the next.
+// memory says how full the server is. A server that is nearly full accepts one write and refuses
+// the next.
 func (d Diagnosis) memory() string {
 	const mib = 1 << 20
 	switch used := float64(d.UsedMemory); {
@@ -132,14 +133,15 @@ func (d Diagnosis) memory() string {
 
 const almostFull = 95 // percent
 
-// oldest is the first version of Redis that has all commands. Servers of other names count from a
-// later one.
+// oldest is the first version of Redis that has all commands that are needed. Servers with other
+// names start their version numbers above it.
 const oldest = "6.2"
 
-// Diagnose tries each thing that the store does, on names of its own, and says what works, what
-// doesn't, why, and what that means. It is bounded by ctx, and takes a few trips, or some seconds
-// if nothing is answered. What it writes goes with a TTL of a minute, or is removed at the end. It
-// is for the start of a program, for a command, or for whoever wonders; a cache needs it not.
+// Diagnose tries each thing that the store does, on names of its own. It returns what works, what
+// doesn't, why, and what that means for callers. It takes a few trips, or some seconds if the
+// server doesn't answer, and ends when ctx is done. What it writes has a TTL of a minute or is
+// removed at the end. Call it at the start of a program, from a command, or when something looks
+// wrong; caches don't need it.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
@@ -171,7 +173,7 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 
 var lackedRights = regexp.MustCompile(`the Redis user lacks ((?:[+~&]\S+?(?: |:(?: |$)))+)`)
 
-// mend is the command that gives the user what it lacks.
+// mend returns the command that gives the user the missing rights.
 func (d *diagnosing) mend() string {
 	var all []string
 	for _, p := range d.Parts {
@@ -193,7 +195,7 @@ func (d *diagnosing) mend() string {
 	return "ACL SETUSER " + cmp.Or(d.User, "USER") + " " + strings.Join(all, " ")
 }
 
-// diagnosing is a diagnosis that is being made.
+// diagnosing is a diagnosis under way.
 type diagnosing struct {
 	Diagnosis
 	ctx   context.Context
@@ -206,7 +208,7 @@ func (d *diagnosing) try(name, means string, do func() error) {
 	d.Parts = append(d.Parts, Part{Name: name, Means: means, Err: do()})
 }
 
-// answer reports whether the server answers, and how fast.
+// answer tries whether the server answers, and measures how fast.
 func (d *diagnosing) answer() error {
 	const pings = 5
 	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) { return rdb.Ping(ctx).Result() }
@@ -223,14 +225,14 @@ func (d *diagnosing) answer() error {
 	return d.s.explained(err)
 }
 
-// identity is what a server says of itself.
+// identity is what a server says about itself.
 type identity struct {
 	server, mode, role, eviction string
 	used, most                   int64 // bytes of memory
 }
 
-// identify asks the server who it is: in HELLO, which everybody may, and for what isn't there in
-// INFO. It takes silence for an answer.
+// identify asks the server for its identity with HELLO, which every user may run, and with INFO for
+// what HELLO doesn't say. If the server refuses both or doesn't answer, the identity is empty.
 func (s *Store) identify(ctx context.Context) (found identity) {
 	said, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
 		return pairs(rdb.Do(ctx, "hello").Result())
@@ -274,11 +276,12 @@ func (d *diagnosing) suit() error {
 	return d.s.suits(found)
 }
 
-// rights names all that the user lacks. What else goes wrong the other parts say.
+// rights returns all rights that the user lacks as an error. It ignores other errors, because other
+// parts of the diagnosis report them.
 func (d *diagnosing) rights() error {
 	rules := d.s.rules()
 	if _, ok := d.s.link.Client().(*redis.ClusterClient); ok {
-		return nil // a command may be for another node: the parts say what it lacks
+		return nil // the command may be for another node: the other parts report missing rights
 	}
 	err := rules.Try(d.ctx, d.s.link.Client(), d.s.names.value(d.key("value")), d.s.names.inbox("try"), d.s.commands(d.key("value"))...)
 	if redislink.Refused(err) {
@@ -305,7 +308,7 @@ func (d *diagnosing) read() error {
 	return cmp.Or(err, plain)
 }
 
-// diagnosisTTL is how long what a diagnosis writes stays, if nobody removes it.
+// diagnosisTTL is how long the data that a diagnosis writes stays if nobody removes it.
 const diagnosisTTL = time.Minute
 
 func (d *diagnosing) lease() error {
@@ -378,7 +381,8 @@ func (d *diagnosing) tags() error {
 	return cmp.Or(err, whole, read)
 }
 
-// message waits for a subscription for as long as its first try may take, and then for a message.
+// message waits until the subscription works, for as long as its first try may take, and then for a
+// message.
 func (d *diagnosing) message() error {
 	sub, err := d.s.subscribe()
 	if err != nil {
@@ -387,7 +391,7 @@ func (d *diagnosing) message() error {
 	const patience = 4 // times OpTimeout
 	ctx, cancel := context.WithTimeout(d.ctx, patience*d.s.opts.OpTimeout)
 	defer cancel()
-	go func() { // a refusal is said each time: there is nothing to wait for
+	go func() { // if the subscription is refused, there is nothing to wait for
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for !redislink.TurnsAway(d.s.explained(sub.Last())) {
@@ -448,7 +452,7 @@ func (d *diagnosing) permits() error {
 	return cmp.Or(err, d.s.ReturnPermit(d.ctx, d.cache, token))
 }
 
-// tidy removes what has no TTL.
+// tidy removes the data that has no TTL.
 func (d *diagnosing) tidy() {
 	for _, name := range []string{d.s.names.generations(d.cache), d.s.names.whole(d.cache)} {
 		_, _ = call(d.ctx, d.s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
@@ -463,7 +467,7 @@ func randomID() (id cacheguard.ID) {
 	return id
 }
 
-// pairs is the reply to HELLO, in either protocol.
+// pairs reads the reply to HELLO, in either version of the protocol.
 func pairs(reply any, err error) (map[string]string, error) {
 	said := make(map[string]string)
 	switch reply := reply.(type) {
@@ -479,7 +483,7 @@ func pairs(reply any, err error) (map[string]string, error) {
 	return said, err
 }
 
-// fields is what INFO says.
+// fields reads the reply to INFO.
 func fields(text string) map[string]string {
 	said := make(map[string]string)
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -490,7 +494,7 @@ func fields(text string) map[string]string {
 	return said
 }
 
-// older reports whether a version is one before another. What isn't a version isn't older.
+// older reports whether one version is before another. A text that isn't a version is not older.
 func older(version, than string) bool {
 	for {
 		a, restA, _ := strings.Cut(version, ".")

@@ -18,17 +18,18 @@ import (
 
 const (
 	maxTags      = 100_000 // invalidated tags that are remembered for each cache, about 10 MB
-	tagsInAStep  = 256     // invalidated by one script
-	maxKnownTags = 1 << 16 // generations that a client of a cluster knows, for each cache
+	tagsInAStep  = 256     // most tags that one script invalidates
+	maxKnownTags = 1 << 16 // generations that a cluster client keeps for each cache
 
-	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or one and its estimate
+	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or a clock and its estimate
 
-	// pastAll is above every generation, stamp and number of a grant: a float64, which is Lua's
-	// number and a score in Redis, counts every microsecond below it, up to the year 2255.
+	// pastAll is above every generation, stamp and number of a grant. Numbers in Lua and scores in
+	// Redis are float64, which represent every microsecond below pastAll exactly, up to the year
+	// 2255.
 	pastAll = 1 << 53
 )
 
-// Generations reads the generations of a cache and of tags of it.
+// Generations returns the generations of a cache and of tags of it.
 func (s *Store) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
 	if s.cluster == nil {
 		if of := s.lookAtGenerations(ctx, cache, tags); of != nil {
@@ -42,9 +43,9 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 	}
 	since := s.cluster.since()
 	_, of, err := s.readGenerations(ctx, cache, tags)
-	if err != nil { // one node that is away must not take all values along
+	if err != nil { // a node that is away must not make all values unusable
 		if of := s.cluster.find(cache, tags, false); of != nil {
-			return of, nil // as it was known last
+			return of, nil // the last known generations
 		}
 		if len(tags) == 0 && ctx.Err() == nil {
 			return cacheguard.Generations{1}, nil // as if the whole cache had never been invalidated
@@ -55,8 +56,8 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 	return of, nil
 }
 
-// known are the generations that a client of a cluster needn't read, or nil. It begins to listen if
-// nothing has yet.
+// known returns the generations that a cluster client needn't read, or nil. It starts the
+// subscription if that hasn't been started yet.
 func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 	if !s.Listening() {
 		return nil
@@ -64,12 +65,13 @@ func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 	return s.cluster.find(cache, tags, true)
 }
 
-// lookAtGenerations reads what is there, in one command, and returns nil if that is not all.
+// lookAtGenerations reads the stored generations with one command, and returns nil if some are
+// missing.
 func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []string) cacheguard.Generations {
 	if len(tags) == 0 {
 		name := s.names.whole(cache)
 		whole, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-			all := redis.NewStringSliceCmd(ctx, "mget", name) // to which nothing, or what is no string, is no error
+			all := redis.NewStringSliceCmd(ctx, "mget", name) // MGET returns no error if nothing or something other than a string is stored
 			_ = rdb.Process(ctx, all)
 			return strings.Join(all.Val(), ""), all.Err()
 		})
@@ -91,8 +93,8 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 	return nil
 }
 
-// wholeOf is the generation of a whole cache as it stands by itself, or 0 if it is none: then the
-// script that is asked repairs it.
+// wholeOf returns the separately stored generation of a whole cache, or 0 if the text is not a
+// generation: then the script that is run next repairs it.
 func wholeOf(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
@@ -101,8 +103,8 @@ func wholeOf(text string) int64 {
 	return n
 }
 
-// generationsOf takes everything for unknown when one of the scores can't be a generation: the
-// script that is asked then repairs what is there.
+// generationsOf returns nil if one of the scores can't be a generation: the script that is run next
+// then repairs what is stored.
 func generationsOf(scores []float64) cacheguard.Generations {
 	of := make(cacheguard.Generations, len(scores))
 	for i, score := range scores {
@@ -115,7 +117,7 @@ func generationsOf(scores []float64) cacheguard.Generations {
 	return of
 }
 
-// generationsIn is generationsOf for what a script was answered by ZMSCORE.
+// generationsIn is generationsOf for the reply that a script got from ZMSCORE.
 func generationsIn(answer any) cacheguard.Generations {
 	all, _ := answer.([]any)
 	if len(all) == 0 {
@@ -133,7 +135,7 @@ func generationsIn(answer any) cacheguard.Generations {
 	return generationsOf(scores)
 }
 
-// readGenerations asks Redis, also for the time at the node that has them.
+// readGenerations asks Redis for generations, and for the time at the node that has them.
 func (s *Store) readGenerations(ctx context.Context, cache string, tags []string) (now int64, of cacheguard.Generations, err error) {
 	name := s.names.generations(cache)
 	args := make([]any, len(tags))
@@ -150,7 +152,7 @@ func (s *Store) readGenerations(ctx context.Context, cache string, tags []string
 		return 0, nil, fmt.Errorf("redisstore: the generations script answered %q", reply)
 	}
 	of = make(cacheguard.Generations, 1+len(tags))
-	for i, v := range reply { // Lua's list ends where the last tags were never invalidated
+	for i, v := range reply { // Lua's list ends early if the last tags were never invalidated
 		n := generation(v)
 		if i == 0 {
 			now = n
@@ -161,7 +163,7 @@ func (s *Store) readGenerations(ctx context.Context, cache string, tags []string
 	return now, of, nil
 }
 
-// generation makes 0 of what is none.
+// generation returns 0 if v is not a generation.
 func generation(v any) int64 {
 	s, _ := v.(string)
 	n, err := strconv.ParseFloat(s, 64)
@@ -171,7 +173,7 @@ func generation(v any) int64 {
 	return int64(n)
 }
 
-// Clock asks what the clock of a cache's generations says.
+// Clock returns the time on the clock of a cache's generations.
 func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 	now, _, err := s.readGenerations(ctx, cache, nil)
 	if err == nil && now == 0 {
@@ -180,8 +182,9 @@ func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 	return now, err
 }
 
-// stamp is the time on the clock of a cluster's generations. While the node that has them is away
-// it is an estimate, and rather too early: then a load may count for nothing that needn't.
+// stamp returns the time on the clock of a cluster's generations. While the node that has the
+// generations is away, the stamp is an estimate that is too early rather than too late: then a
+// load's result may be invalid although it needn't be.
 func (s *Store) stamp(ctx context.Context, cache string) int64 {
 	now, _, err := s.readGenerations(ctx, cache, nil)
 	if err != nil {
@@ -190,7 +193,8 @@ func (s *Store) stamp(ctx context.Context, cache string) int64 {
 	return now
 }
 
-// InvalidateTags makes now the generation of tags, or of a whole cache.
+// InvalidateTags invalidates these tags, or the whole cache if there are none: it sets their
+// generation to the present time.
 func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
 	if len(tags) == 0 {
 		return s.bump(ctx, cache, nil)
@@ -229,29 +233,30 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 	return n, nil
 }
 
-// latest is the latest generation that can be made by now, as far as this process knows the time.
+// latest returns the latest generation that can exist by now, as far as this process knows the
+// time.
 func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 
-// generationsKnown are what a client of a cluster knows of generations. There they lie in one slot
-// for each cache, so that to read them with every value would cost another command, and all of them
-// one node. So they are read once, and what changes is heard of in messages. They only ever grow,
-// so the larger of two is the newer one, whatever came first.
+// generationsKnown is what a cluster client knows of generations. In a cluster the generations of
+// each cache are in one slot, so reading them with every value would cost another command, and one
+// node would get all these commands. So the client reads them once and learns of changes from
+// messages. Generations only ever grow, so the larger of two is the newer one, whatever came first.
 //
-// A message says what anybody has published. One that can't be true, later than the clock or
-// earlier than what is known, is not believed: the generation is read again, and what was read
-// counts although it may be smaller. So a forged message, a clock that was set back and a repair by
-// hand cost one more read, and nothing for ever.
+// Anybody may have published a message. A generation that can't be true, because it is later than
+// the clock or earlier than the known one, is not believed: the generation is read again, and what
+// was read is used even if it is smaller. So a forged message, a clock that was set back and a
+// repair by hand cost one more read, and have no lasting effect.
 type generationsKnown struct {
-	trust atomic.Int64 // counts breaks of the subscription
+	trust atomic.Int64 // number of breaks of the subscription
 
-	mu      sync.RWMutex // guards what follows and what is in it
+	mu      sync.RWMutex // guards the fields below and what they contain
 	caches  map[string]*cacheGenerations
-	cleared int // counts what was forgotten
-	doubts  int // counts what was not believed
+	cleared int // how often something was forgotten
+	doubts  int // how often a message was not believed
 }
 
-// moment is from before generations were read: what was heard or forgotten since must not be
-// undone.
+// moment is taken before generations are read. The answer must not undo what was heard or forgotten
+// since.
 type moment struct {
 	trust           int64
 	cleared, doubts int
@@ -269,16 +274,17 @@ type cacheGenerations struct {
 	tags  map[string]known
 }
 
-// known is a generation, and the stretch of listening in which it was read, or unread.
+// known is a generation. trust is the value of generationsKnown.trust when the generation was read,
+// or unread.
 type known struct {
 	generation, trust int64
-	doubted           int // which doubt it was that only a read from after it can settle; 0: none
+	doubted           int // number of the last doubt, which only a read that began after it can settle; 0: none
 }
 
 const unread = -1 // an invalidation was heard of, and may not be the last one
 
-// find returns nil for what it doesn't know. If sure, all was read while messages have arrived ever
-// since.
+// find returns the known generations, or nil if some are not known. If sure is set, it returns only
+// generations that were read since messages began to arrive without a break.
 func (g *generationsKnown) find(cache string, tags []string, sure bool) cacheguard.Generations {
 	now := g.trust.Load()
 	g.mu.RLock()
@@ -299,7 +305,7 @@ func (g *generationsKnown) find(cache string, tags []string, sure bool) cachegua
 	return of
 }
 
-// learn takes note of what Redis answered.
+// learn stores generations that Redis answered.
 func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, since moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -313,7 +319,7 @@ func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Gene
 	}
 	g.makeRoom(in, len(tags))
 	trust := since.trust
-	if since.cleared != g.cleared { // perhaps what was heard while this was on its way
+	if since.cleared != g.cleared { // an invalidation may have been heard of and forgotten while the answer was on its way
 		trust = unread
 	}
 	in.whole = in.whole.read(of[0], trust, since.doubts)
@@ -329,12 +335,12 @@ func (g *generationsKnown) makeRoom(in *cacheGenerations, n int) {
 	}
 }
 
-// heard takes note of an invalidation. latest is how late it can have been.
+// heard notes an invalidation. latest is the latest time that its generation can be.
 func (g *generationsKnown) heard(cache string, tags []string, generation, latest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.caches[cache]
-	if in == nil { // nothing is known yet; an answer from before may be on its way
+	if in == nil { // nothing is known yet; the answer to an earlier read may be on its way
 		g.cleared++
 		return
 	}
@@ -343,7 +349,7 @@ func (g *generationsKnown) heard(cache string, tags []string, generation, latest
 		return
 	}
 	g.makeRoom(in, len(tags))
-	for _, tag := range tags { // also of what isn't known: an answer from before may be on its way
+	for _, tag := range tags { // also tags that aren't known: the answer to an earlier read may be on its way
 		one, ok := in.tags[tag]
 		if !ok {
 			one.trust = unread
@@ -352,21 +358,21 @@ func (g *generationsKnown) heard(cache string, tags []string, generation, latest
 	}
 }
 
-// told returns what is known after a message.
+// told returns what is known of a generation after a message.
 func (g *generationsKnown) told(k known, generation, latest int64) known {
 	believed := generation >= k.generation-doubt.Microseconds() && generation <= latest
-	if believed { // also a message that came later than a younger one, or than the answer to a read
+	if believed { // also if the message came after a later one, or after the answer to a read
 		k.generation = max(k.generation, generation)
 	}
-	if !believed || k.doubted != 0 { // a read that has begun already may have missed this, too
+	if !believed || k.doubted != 0 { // a read that has begun already may have missed this invalidation, too
 		g.doubts++
 		k.trust, k.doubted = unread, g.doubts
 	}
 	return k
 }
 
-// read returns what is known after Redis has answered a question from before which there were so
-// many doubts.
+// read returns what is known of a generation after Redis has answered a read. doubts is the number
+// of doubts when the read began.
 func (k known) read(generation, trust int64, doubts int) known {
 	switch {
 	case k.doubted == 0:

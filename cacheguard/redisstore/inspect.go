@@ -15,28 +15,29 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// Inspection is what Inspect has found under a key. Its JSON has durations as integers of
-// nanoseconds, in members whose names end in _ns. What ends by itself and has no end has -1 there.
+// Inspection is what [Store.Inspect] has found under a key. In its JSON durations are integers of
+// nanoseconds, in members whose names end in _ns. The remaining time of something that never ends
+// by itself is -1 there.
 type Inspection struct {
 	Cache string    `json:"cache"`
 	Key   string    `json:"key"`
-	Name  string    `json:"name"` // of the value in Redis
-	Now   time.Time `json:"now"`  // the clock by which values age
+	Name  string    `json:"name"` // name of the value's key in Redis
+	Now   time.Time `json:"now"`  // time on the clock by which values age
 
 	State State    `json:"state"`
-	Why   []string `json:"why"` // what that means for callers, of the value and of the lease
+	Why   []string `json:"why"` // what the value and the lease mean for callers
 
-	Value   *InspectedValue   `json:"value,omitempty"` // nil: nothing is there
-	Tags    []InspectedTag    `json:"tags,omitempty"`  // first the cache as a whole, without a name
-	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing stands under its name
+	Value   *InspectedValue   `json:"value,omitempty"` // nil: no value is stored
+	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name
+	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing is stored under the lease's name
 	Waiters *InspectedWaiters `json:"waiters,omitempty"`
 
-	// NewerLeft is how long the value of a later program stays, which stands beside this one. Zero:
-	// there is none.
+	// NewerLeft is how long the value of a later program stays in Redis, which is stored beside
+	// this one. Zero: there is no such value.
 	NewerLeft time.Duration `json:"newer_left_ns,omitempty"`
 }
 
-// State is what a value is good for.
+// State says who can still get a value.
 type State string
 
 // The states of a value.
@@ -45,33 +46,34 @@ const (
 	StateFresh      State = "fresh"
 	StateStale      State = "stale"          // served at once while it is refreshed
 	StateOnError    State = "stale on error" // served when a load fails
-	StateExpired    State = "expired"        // shown to the next load, no more
+	StateExpired    State = "expired"        // only shown to the next load
 	StateInvalid    State = "invalid"        // its cache or one of its tags was invalidated after its load began
 	StateUnshared   State = "unshared"       // each caller loads for itself (hit-for-miss)
 	StateRemnant    State = "remnant"        // the tags of a value that a writer has removed
 	StateUnreadable State = "unreadable"     // not a value: the next load overwrites it
 )
 
-// InspectedValue is what stands under the name of a value.
+// InspectedValue is what is stored under the name of a value.
 type InspectedValue struct {
-	Size    int           `json:"size"`            // in Redis, in bytes
-	Left    time.Duration `json:"left_ns"`         // until Redis removes it
+	Size    int           `json:"size"`            // size in Redis, in bytes
+	Left    time.Duration `json:"left_ns"`         // time until Redis removes it
 	Err     string        `json:"error,omitempty"` // why it is unreadable; then only Version, Flags and Load may mean something
-	Version byte          `json:"version"`         // of the frame
+	Version byte          `json:"version"`         // version of the frame
 	Flags   byte          `json:"flags"`
-	Load    string        `json:"load,omitempty"` // the load that made it, in hexadecimal
+	Load    string        `json:"load,omitempty"` // id of the load that made it, in hexadecimal
 
 	NotFound    bool   `json:"not_found"`
-	Fingerprint uint32 `json:"fingerprint"`     // of the codec; 0: it has no name
-	Codec       string `json:"codec,omitempty"` // its name, if it is one of this module's
+	Fingerprint uint32 `json:"fingerprint"`     // fingerprint of the codec; 0: the codec has no name
+	Codec       string `json:"codec,omitempty"` // name of the codec, if it is one of this module's
 
 	Made time.Time     `json:"made,omitzero"`
 	Age  time.Duration `json:"age_ns"`
-	Took time.Duration `json:"took_ns"` // the load
+	Took time.Duration `json:"took_ns"` // how long the load took
 
-	// For so long after Made it is fresh, and after that served at once while it is refreshed, and
-	// served when a load fails. What is left of each counts marks and invalidated soft tags;
-	// FreshLeft below zero says since when it is over.
+	// The value is fresh for Fresh after Made. After that it is served at once while it is
+	// refreshed for Revalidate, and served when a load fails for IfError. The remaining times take
+	// marks and invalidated soft tags into account. A negative FreshLeft says for how long the
+	// value hasn't been fresh.
 	Fresh          time.Duration `json:"fresh_ns"`
 	FreshLeft      time.Duration `json:"fresh_left_ns"`
 	Revalidate     time.Duration `json:"revalidate_ns"`
@@ -79,67 +81,68 @@ type InspectedValue struct {
 	IfError        time.Duration `json:"if_error_ns"`
 	IfErrorLeft    time.Duration `json:"if_error_left_ns"`
 
-	Marked time.Time `json:"marked,omitzero"` // stale, by MarkStale
+	Marked time.Time `json:"marked,omitzero"` // when MarkStale marked it
 	Stamp  time.Time `json:"stamp,omitzero"`  // when its load began, on the clock of the generations
-	Note   string    `json:"note,omitempty"`  // an observer's, in hexadecimal
+	Note   string    `json:"note,omitempty"`  // note of an observer, in hexadecimal
 
-	Body []byte `json:"-"` // as the codec wrote it; of what is unreadable all there is
+	Body []byte `json:"-"` // as the codec wrote it; of an unreadable value everything that is stored
 }
 
-// InspectedTag is a tag of a value, or the whole of its cache, and what invalidations of it do to
-// the value.
+// InspectedTag is a tag of a value, or the whole cache, and says what its invalidations do to the
+// value.
 type InspectedTag struct {
 	Name        string    `json:"name"`
 	Soft        bool      `json:"soft"`
-	Invalidated time.Time `json:"invalidated,omitzero"` // last; of a whole cache also when it was first used. Zero: never, or not known
-	State       State     `json:"state,omitempty"`      // fresh: it takes nothing from the value; stale, or invalid. Empty: it doesn't matter
+	Invalidated time.Time `json:"invalidated,omitzero"` // last time; of a whole cache perhaps its first use. Zero: never, or not known
+	State       State     `json:"state,omitempty"`      // fresh: the value is not affected; stale, or invalid. Empty: it doesn't matter
 }
 
-// InspectedLease is what stands under the name of a lease: the lease, or in its place the record of
-// how the last load ended.
+// InspectedLease is what is stored under the name of a lease: the lease, or in its place the record
+// of how the last load ended.
 type InspectedLease struct {
 	Left    time.Duration `json:"left_ns"`
-	Err     string        `json:"error,omitempty"` // why it is neither; then the rest is empty
-	Load    string        `json:"load,omitempty"`  // who has it, or whose end it is, in hexadecimal
+	Err     string        `json:"error,omitempty"` // why it is neither a lease nor a record; then the rest is empty
+	Load    string        `json:"load,omitempty"`  // id of the load that has the lease, or that left the record, in hexadecimal
 	Granted time.Time     `json:"granted,omitzero"`
-	Awaited bool          `json:"awaited"` // somebody waits on the common channel
-	Inboxes bool          `json:"inboxes"` // its end is told to the Waiters
+	Awaited bool          `json:"awaited"` // a program waits on the common channel
+	Inboxes bool          `json:"inboxes"` // the Waiters are told of the lease's end
 
 	Outcome *InspectedOutcome `json:"outcome,omitempty"` // nil: it is a lease
 }
 
-// InspectedOutcome is how a load ended that left no value.
+// InspectedOutcome says how a load ended that left no value.
 type InspectedOutcome struct {
-	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: a later program's
-	Text        string        `json:"text,omitempty"`     // of a load that failed: its error
-	Size        int           `json:"size,omitempty"`     // of a result that could not be stored, in bytes
-	Failures    int           `json:"failures,omitempty"` // in a row
-	Backoff     time.Duration `json:"backoff_ns"`         // for so long after its end everybody who would load gets this outcome
+	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: written by a later program
+	Text        string        `json:"text,omitempty"`     // error of a load that failed
+	Size        int           `json:"size,omitempty"`     // size of a result that could not be stored, in bytes
+	Failures    int           `json:"failures,omitempty"` // failures in a row
+	Backoff     time.Duration `json:"backoff_ns"`         // for this long after the load's end every call that would load gets this outcome
 	BackoffLeft time.Duration `json:"backoff_left_ns"`
 }
 
 // InspectedWaiters are the processes that are told when a lease ends.
 type InspectedWaiters struct {
-	Err       string        `json:"error,omitempty"`     // why it is no note of them; then the rest is empty
-	All       bool          `json:"all"`                 // all that have the cache open
-	Processes int           `json:"processes,omitempty"` // that had it open when the first of them came
+	Err       string        `json:"error,omitempty"`     // why it is not a list of waiters; then the rest is empty
+	All       bool          `json:"all"`                 // all processes that have the cache open are told
+	Processes int           `json:"processes,omitempty"` // how many processes had the cache open when the first of them began to wait
 	Inboxes   []string      `json:"inboxes,omitempty"`
 	Left      time.Duration `json:"left_ns"`
 }
 
-// Inspect says what stands in Redis under a key of a cache, and what follows for callers, as
-// Cache.Get would judge it. What processes know besides is not in it: their local tiers, and
-// changes that Redis could not be told of yet. It only reads, in up to three trips, and asks Redis
-// whatever its breakers say. The error says why Redis can't be asked; whatever stands there is
-// none.
+// Inspect returns what is stored in Redis under a key of a cache and what a call of
+// [cacheguard.Cache.Get] would do with it. Inspect doesn't know what processes keep to themselves:
+// their local tiers, and changes that they could not tell Redis yet. It only reads, in up to three
+// trips, and asks Redis even if the store's breakers are open. The error says why Redis can't be
+// asked; damaged or foreign data under the key is no error.
 //
-// The documentation of the package has the rights that it needs.
+// The documentation of the package lists the rights that Inspect needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
 	return s.InspectVersion(ctx, cache, key, 0)
 }
 
-// InspectVersion is Inspect for caches with this Options.Version. What was made for another one is
-// unreadable to them; of the module's own codecs it says so, and of others it can't know.
+// InspectVersion is [Store.Inspect] for caches with this [cacheguard.Options.Version]. Such caches
+// can't read a value that was made for another version. InspectVersion says so if the value was
+// written by one of the module's own codecs; of other codecs it can't know.
 func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:
@@ -158,7 +161,7 @@ func (s *Store) InspectVersion(ctx context.Context, cache, key string, version i
 	return i, nil
 }
 
-// checkCache returns why no cache has this name.
+// checkCache returns an error if no cache can have this name.
 func checkCache(cache string) error {
 	if cache == "" || strings.ContainsAny(cache, "{}") {
 		return fmt.Errorf("redisstore: no cache can have the name %q", cache)
@@ -166,7 +169,7 @@ func checkCache(cache string) error {
 	return nil
 }
 
-// blind adds to an error of a step that only reads what its reader may want to know of the server.
+// blind adds to the error of a read-only step what the user may want to know of the server.
 func (s *Store) blind(ctx context.Context, err error) error {
 	if !redislink.NoAnswer(err) && s.identify(ctx).mode == "sentinel" {
 		return fmt.Errorf("redisstore: %w: %w", errSentinel, err)
@@ -174,16 +177,16 @@ func (s *Store) blind(ctx context.Context, err error) error {
 	return err
 }
 
-// entry is what stands under one name.
+// entry is what is stored under one name.
 type entry struct {
-	b       []byte // nil: nothing
-	foreign bool   // no string
+	b       []byte // nil: nothing is stored
+	foreign bool   // not a string
 	left    time.Duration
 }
 
 func (e entry) there() bool { return e.b != nil || e.foreign }
 
-// reading is an entry that is being read.
+// reading is an entry whose read is under way.
 type reading struct {
 	get  *redis.StringCmd
 	pttl *redis.DurationCmd
@@ -193,7 +196,7 @@ func read(ctx context.Context, pipe redis.Pipeliner, name string) reading {
 	return reading{pipe.Get(ctx, name), pipe.PTTL(ctx, name)}
 }
 
-// entry returns what was read, and an error if nothing was.
+// entry returns what was read, or the error if the read failed.
 func (r reading) entry() (e entry, err error) {
 	e.b, err = r.get.Bytes()
 	switch {
@@ -210,30 +213,30 @@ func (r reading) entry() (e entry, err error) {
 	return e, err
 }
 
-// remaining is what PTTL says: go-redis has its -1 and -2, no end and nothing, as so many
-// nanoseconds.
+// remaining returns what PTTL answered. The answers -1 (no expiry) and -2 (no such name) are
+// returned by go-redis as durations of so many nanoseconds; remaining returns -1 ns for both.
 func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 	d, err := cmd.Result()
 	return max(d, -1), err
 }
 
-// sight is all that was read for one key.
+// sight is everything that was read for one key.
 type sight struct {
 	now                   time.Time
 	value, lease, waiters entry
 	version               int
-	newer                 time.Duration // how long the value of the next format stays; 0: there is none
+	newer                 time.Duration // how long the value of the next format stays in Redis; 0: there is no such value
 
-	whole  string                 // the generation of the cache as it stands alone
-	scores cacheguard.Generations // that of the cache, and those of the value's tags
+	whole  string                 // the generation of the cache as it is stored by itself
+	scores cacheguard.Generations // generations of the cache and of the value's tags
 }
 
-// sight reads what stands under the names of a key, at one moment, and then when its cache and its
-// tags were invalidated.
+// sight reads all names of a key at one moment, and then when the key's cache and the value's tags
+// were invalidated.
 func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err error) {
 	pipeline := redis.UniversalClient.TxPipeline
 	found, err = s.sightOf(ctx, k, pipeline)
-	if isTryAgain(err) || answered(err, "ASK") { // on its way to another node each name alone is found
+	if isTryAgain(err) || answered(err, "ASK") { // while the slot is moving to another node, each name must be read alone
 		found, err = s.sightOf(ctx, k, redis.UniversalClient.Pipeline)
 	}
 	if err != nil {
@@ -267,7 +270,8 @@ func (s *Store) sightOf(ctx context.Context, k cacheguard.Key, pipeline func(red
 	})
 }
 
-// firstAnswer is the error of a transaction, if it says more than that it was aborted.
+// firstAnswer returns the error of a transaction, unless it says only that the transaction was
+// aborted.
 func firstAnswer(err error) error {
 	if err == nil || errors.Is(err, redis.Nil) || answered(err, "EXECABORT") {
 		return nil
@@ -275,8 +279,8 @@ func firstAnswer(err error) error {
 	return err
 }
 
-// scores reads the generations of a cache and of tags, and changes nothing: where something is lost
-// or wrong, there is less.
+// scores reads the generations of a cache and of tags, and changes nothing: it leaves out what is
+// lost or damaged.
 func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole string, of cacheguard.Generations, err error) {
 	_, err = twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
 		pipe := rdb.Pipeline()
@@ -297,7 +301,7 @@ func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole 
 	return whole, of, err
 }
 
-// serverTime reads the clock by which values age, without a script.
+// serverTime reads the clock by which values age, without using a script.
 func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	return twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (time.Time, error) {
 		if c, ok := rdb.(*redis.ClusterClient); ok {

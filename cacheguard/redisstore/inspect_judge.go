@@ -15,14 +15,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// codecNames are those of the codecs of this module that have a name each. protocodec's have one
-// for each type.
+// codecNames are the names of this module's codecs, except protocodec, which has a name for each
+// type.
 var codecNames = []string{
 	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
 }
 
-// codecName is the name of the codec that a fingerprint is of, with a version of the type; "" if
-// that is none of those.
+// codecName returns the name of the codec with this fingerprint for this version of the type, or ""
+// if it is not in codecNames.
 func codecName(fingerprint uint32, version int) string {
 	for _, name := range codecNames {
 		if frame.Fingerprint(name, version) == fingerprint {
@@ -32,12 +32,12 @@ func codecName(fingerprint uint32, version int) string {
 	return ""
 }
 
-// versionsTried are those of Options.Version that Inspect knows a value of: releases count up from
-// one.
+// versionsTried is how many values of Options.Version Inspect tries in order to find the version
+// that a value was made for: releases count up from one.
 const versionsTried = 1000
 
-// madeFor is the version of the type that a value was made for, if that is another one than the
-// cache's, and the codec is one of this module's.
+// madeFor returns the version of the type that a value was made for, if that is another version
+// than the cache's and the codec is one of this module's.
 func madeFor(fingerprint uint32, version int) (other int, ok bool) {
 	if codecName(fingerprint, version) != "" {
 		return 0, false
@@ -56,7 +56,7 @@ var outcomeNames = map[cacheguard.OutcomeKind]string{
 	cacheguard.OutcomeUnshared: "unshared",
 }
 
-// judged says what was found, and what follows.
+// judged returns what was found, and what it means for callers.
 func (found sight) judged() Inspection {
 	i := Inspection{Now: sane(found.now), State: StateAbsent, NewerLeft: found.newer}
 	i.Why = []string{"nothing is stored"}
@@ -76,7 +76,7 @@ func (found sight) judged() Inspection {
 	return i
 }
 
-// judgeValue fills in what is said of a value, and returns what it means for callers.
+// judgeValue fills in the fields about the value, and returns what the value means for callers.
 func (i *Inspection) judgeValue(found sight) string {
 	v, b := i.Value, found.value.b
 	if len(b) > 0 {
@@ -105,7 +105,7 @@ func (i *Inspection) judgeValue(found sight) string {
 	return i.judgeHeader(h, found)
 }
 
-// judgeHeader is judgeValue for a value that can be read.
+// judgeHeader is judgeValue for a readable value.
 func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
 	v := i.Value
 	v.NotFound, v.Fingerprint, v.Codec = h.Null, h.Codec, codecName(h.Codec, found.version)
@@ -128,7 +128,7 @@ func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
 	return i.means(h, good)
 }
 
-// tagsOf is a list of tags of which no more is known.
+// tagsOf returns a list of tags whose invalidations are not known.
 func tagsOf(tags frame.Tags) (all []InspectedTag) {
 	for n, tag := range tags.All() {
 		all = append(all, InspectedTag{Name: strings.TrimPrefix(tag, "\x00"), Soft: tags.Soft(n)})
@@ -136,8 +136,8 @@ func tagsOf(tags frame.Tags) (all []InspectedTag) {
 	return all
 }
 
-// judgeTags says what invalidations have done to a value, and returns why it is none any more, if
-// so. A soft tag that was invalidated marks it.
+// judgeTags fills in what invalidations have done to a value. If they have made the value invalid,
+// it returns the reason. The invalidation of a soft tag marks the value stale in h.
 func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	of := found.generations(len(h.Tags) > 0)
 	i.Tags = append([]InspectedTag{{State: StateFresh}}, tagsOf(h.Tags)...)
@@ -177,8 +177,9 @@ func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	return invalid
 }
 
-// generations are those that a cache goes by: of a value without tags that which stands alone,
-// unless it is lost. None: nobody knows.
+// generations returns the generations by which a value is judged: for a value without tags the
+// separately stored generation of the cache, unless that is lost. It returns nil if the generations
+// are not known.
 func (found sight) generations(tagged bool) cacheguard.Generations {
 	if whole := wholeOf(found.whole); whole != 0 && !tagged {
 		return cacheguard.Generations{whole}
@@ -189,7 +190,7 @@ func (found sight) generations(tagged bool) cacheguard.Generations {
 	return found.scores
 }
 
-// means says what a value is good for whose age was judged.
+// means returns what a value means for callers, and sets its State.
 func (i *Inspection) means(h frame.Header, good protocol.Use) string {
 	v, gets := i.Value, "a caller gets it"
 	if h.Null {
@@ -219,7 +220,7 @@ func (i *Inspection) means(h frame.Header, good protocol.Use) string {
 	return "expired: only the next load sees it"
 }
 
-// sane is the zero Time for one that can't be: none of these, and no JSON.
+// sane returns the zero Time for a time that JSON can't represent.
 func sane(t time.Time) time.Time {
 	if year := t.UTC().Year(); year < 1 || year > 9999 {
 		return time.Time{}
@@ -251,7 +252,7 @@ func leaseIn(e entry) *InspectedLease {
 	return l
 }
 
-// means says what follows for callers that would load.
+// means returns what happens to callers that would load.
 func (l *InspectedLease) means() string {
 	switch o := l.Outcome; {
 	case l.Err != "":

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// String is a report of some lines, for people. What others have written stands in quotes.
+// String returns a report of some lines for people. Texts that others have written are quoted.
 func (i Inspection) String() string {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -143,7 +143,7 @@ func (l *InspectedLease) lines(line func(name, format string, args ...any)) {
 	line("back-off", "%s, %s left", spell(o.Backoff), spell(o.BackoffLeft))
 }
 
-// String is who waits.
+// String says who waits.
 func (w *InspectedWaiters) String() string {
 	switch {
 	case w.Err != "":
@@ -154,7 +154,7 @@ func (w *InspectedWaiters) String() string {
 	return fmt.Sprintf("%d processes of %d, with the inboxes %s; noted %s", len(w.Inboxes), w.Processes, strings.Join(w.Inboxes, " "), end(w.Left))
 }
 
-// end says when something ends by itself.
+// end returns a text that says when something ends by itself.
 func end(left time.Duration) string {
 	if left < 0 {
 		return "never"
@@ -169,7 +169,7 @@ func instant(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05.000000 MST")
 }
 
-// spell is a duration with about three digits.
+// spell returns a duration with about three digits.
 func spell(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, 100 * time.Millisecond, time.Millisecond} {
 		if d.Abs() >= 100*unit {

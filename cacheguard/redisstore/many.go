@@ -13,11 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// inOneTrip is the most steps in one pipeline.
+// inOneTrip is the largest number of steps in one pipeline.
 const inOneTrip = 256
 
-// GetMany reads many keys of one cache, and the generations of the cache and these tags, in one
-// trip.
+// GetMany reads many keys of one cache in one trip, together with the generations of the cache and
+// of these tags.
 func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -61,8 +61,8 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
-// getManyEach has the batches of a cluster's nodes read the keys: what each node has goes in one
-// trip.
+// getManyEach reads keys of a cluster through the batches of its nodes: all keys of one node are
+// read in one trip.
 func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheguard.Reply[[]byte] {
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	if err := s.knowTime(ctx); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheg
 	return replies
 }
 
-// LeaseMany asks for many leases of one cache.
+// LeaseMany asks for the leases of many keys of one cache.
 func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.LeaseAnswer], len(keys))
 	if err := s.readyToLease(ctx); err != nil {
@@ -110,7 +110,7 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 		if err == nil && ans.State == cacheguard.LeaseGranted {
 			ans.Grant.Stamp = ans.Grant.Number
 			if s.cluster != nil {
-				if stamp == 0 { // one for all: no load has begun
+				if stamp == 0 { // one stamp for all: none of the loads has begun yet
 					stamp = s.stamp(ctx, keys[i].Cache)
 				}
 				ans.Grant.Stamp = stamp
@@ -121,7 +121,7 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 	return replies
 }
 
-// FillMany stores what a load of many keys returned.
+// FillMany stores the results of a load of many keys.
 func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.FillAnswer], len(fills))
 	for i, r := range pipelined(ctx, s, call, fillScript, len(fills), func(i int) ([]string, []any) {
@@ -138,7 +138,7 @@ func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cach
 	return replies
 }
 
-// RenewMany prolongs many leases.
+// RenewMany renews many leases.
 func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
 	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
 	for i, r := range pipelined(ctx, s, look, renewScript, len(keys), func(i int) ([]string, []any) {
@@ -154,8 +154,8 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 	return replies
 }
 
-// pipelined runs a script many times, in pipelines: in a cluster one for each node, at the same
-// time, so that one that is dead fails its own keys only.
+// pipelined runs a script many times, in pipelines. In a cluster each node gets its own pipeline,
+// all at the same time, so that a dead node fails only its own keys.
 func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script *redis.Script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
 	byNode := make(map[*redis.Client][]int)
@@ -185,9 +185,10 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	return replies
 }
 
-// atOnce is one pipeline. Its first step brings the script along, for after a SCRIPT FLUSH nothing
-// in a pipeline would send it again. What another node of a cluster has to do all the same is done
-// step by step. An error is that of all of it: then it is sent once more, which is harmless.
+// atOnce runs one pipeline. Its first step sends the script's text, because after a SCRIPT FLUSH
+// nothing in the pipeline would send it again. Steps that end up at another node of a cluster are
+// repeated one by one. An error is that of the whole pipeline: then the pipeline is sent once more,
+// which is harmless.
 func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {

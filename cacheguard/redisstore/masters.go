@@ -9,12 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masters notices that other nodes of a cluster are masters than a moment ago. Who takes over from
-// a master that died may not have the last changes it was told of, and the subscription, which is
-// at some other node, doesn't break. go-redis knows the masters, as it asks for them when a command
-// goes wrong: looking at what it knows costs no trip. It is for one goroutine.
+// masters notices that a cluster has other masters than a moment ago. The replica that takes over
+// from a dead master may lack the last changes, and the subscription doesn't break, because it is
+// usually at another node. go-redis asks for the masters when a command goes wrong, so looking at
+// what go-redis knows costs no trip. A masters is used by one goroutine.
 type masters struct {
-	probes []string // names in slots all over the cluster; made at the first look
+	probes []string // names in slots all over the cluster; made by the first call of changed
 	last   []string
 	looked time.Time
 	asked  time.Time
@@ -25,8 +25,8 @@ const (
 	mastersAsked  = 3 * time.Second
 )
 
-// probesEach is how many names there are for each breaker. A node with fewer slots than lie between
-// two of them is missed.
+// probesEach is the number of names for each breaker's slots. A node whose slots all lie between
+// two of these names is missed.
 const probesEach = 4
 
 func (m *masters) choose() {
@@ -40,15 +40,16 @@ func (m *masters) choose() {
 	}
 }
 
-// changed reports, now and then, whether a part of the slots has another master than when it was
-// looked last. doubt: a master has been told of changes that its replicas may not have.
+// changed reports whether some slots have another master than at the last look; it looks at most
+// once a second. doubt says that a master may have been told of changes that its replicas don't
+// have.
 func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt bool) bool {
 	if time.Since(m.looked) < mastersLooked {
 		return false
 	}
 	if doubt && time.Since(m.asked) >= mastersAsked {
 		m.asked = time.Now()
-		_ = c.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks one node first
+		_ = c.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks one node for the masters first
 	}
 	m.looked = time.Now()
 	if m.probes == nil {
@@ -58,7 +59,7 @@ func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt boo
 	for i, name := range m.probes {
 		node, err := c.MasterForKey(ctx, name)
 		if err != nil {
-			return false // somebody will be: that is seen then
+			return false // no master at the moment: the next look sees the new one
 		}
 		now[i] = node.Options().Addr
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A message on the channel:
+// A message on a channel:
 //
 //	1 byte kind, 16 bytes load, 2 bytes length of the cache's name, name, 2 bytes length of the key, key, payload
 //
-// The payload of "filled" is the frame, or nothing if it is large. Of "outcome" it is a letter and,
-// as in records, a frame, or for the other letters 1 byte length of an observer's note, the note,
-// and a text. Of "tags" it is each of them with its length in one byte before it, and then the
+// The payload of "filled" is the frame, or nothing if the frame is large. The payload of "outcome"
+// is a letter and then, as in records, a frame, or for the other letters 1 byte length of an
+// observer's note, the note, and a text. The payload of "tags" is the tags, each after one byte
+// with its length, and then the generation in 16 digits.
 // generation in 16 digits.
 const (
 	kindChanged  = 'c'
@@ -50,8 +51,8 @@ func encodeMessage(kind byte, k cacheguard.Key, load cacheguard.ID, payload ...b
 	return append(b, payload...)
 }
 
-// decodeMessage reports false for anything that is no message: whoever can publish there may send
-// anything.
+// decodeMessage reports false for anything that is not a message: a client that can publish there
+// may send anything.
 func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
 	if len(b) < 1+16 {
 		return "", m, false

@@ -17,26 +17,28 @@ import (
 //	permits  <prefix>:{<budget>}:permits, and <prefix>:{<budget>}:permits:wanted
 //	channels  <prefix>:messages, <prefix>:messages:{<cache>}, <prefix>:messages:<inbox>
 //
-// The braces keep the names of a key in one slot of a cluster: Redis takes the part between the
-// first "{" and the first "}" after it, unless that part is empty. It is empty for an empty key and
-// for one that begins with "}"; those get a backslash in front, and so does a key that begins with
-// a backslash, so that no two keys have one name.
+// The braces keep the names of a key in one slot of a cluster: Redis computes the slot from the
+// part between the first "{" and the first "}" after it, unless that part is empty. Without an
+// escape that part would be empty for an empty key and for a key that begins with "}". These keys
+// get a backslash in front, and so does a key that begins with a backslash, so that no two keys
+// have the same name.
 //
-// A prefix has no braces, so the first one ends it, or it and the cache. There a cache's name must
-// not have a colon, or nobody could say where the prefix ends: one that has stands as segment says,
-// with two colons behind it, which no other name of a value has.
+// A prefix has no braces. So the first brace of a name follows either the prefix or the prefix and
+// the cache's name. In the second case the cache's name must not have a colon, or the end of the
+// prefix would be ambiguous. If a cache's name has a colon, segment escapes it and adds a colon; no
+// other name of a value has two colons there.
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
 	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}" + versions[k.Version]
 }
 
-// versions end the names of values.
+// versions are the endings of the names of values.
 var versions = [cacheguard.Versions]string{"", ":odd"}
 
-// segment is a cache's name inside the name of a value. Names without colon and braces stand as
-// they are; in the others these and "%" are escaped, and a colon comes behind. A usual name that
-// has a "%" so is no other one's escape.
+// segment returns a cache's name as it is used inside the name of a value. Names without colons and
+// braces are not changed. In other names colons, braces and "%" are escaped, and a colon is added
+// at the end. This colon keeps an escaped name different from an unescaped name that has a "%".
 func segment(cache string) string {
 	if cache != "" && !strings.ContainsAny(cache, ":{}") {
 		return cache
@@ -53,11 +55,12 @@ func escape(key string) string {
 	return ""
 }
 
-// head is what the names of all that stands under keys of a cache begin with, and no others.
+// head returns the beginning that the names of all values and leases of a cache share, and that no
+// other name has.
 func (n names) head(cache string) string { return n.prefix + ":" + segment(cache) + ":{" }
 
-// values appends the names of many values of one cache, which are one piece of memory, to the
-// arguments of a command.
+// values appends the names of many values of one cache to the arguments of a command. All names
+// share one piece of memory.
 func (n names) values(args []any, keys []cacheguard.Key) []any {
 	head := n.head(keys[0].Cache)
 	size := 0

@@ -12,8 +12,8 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// TakePermit takes one of a budget's permits, or renews it. A permit lasts for ttl, so none is
-// waited for longer.
+// TakePermit takes one of a budget's permits, or renews it. A permit lasts for ttl, so no process
+// waits longer than ttl for one.
 func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
 	keys := s.permits(budget)
 	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]int64, error) {
@@ -30,14 +30,14 @@ func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.
 	return false, 0, fmt.Errorf("redisstore: the permit script answered %d", reply)
 }
 
-// ReturnPermit ends a permit.
+// ReturnPermit returns a permit.
 func (s *Store) ReturnPermit(ctx context.Context, budget string, token cacheguard.ID) error {
 	message := encodeMessage(kindReleased, cacheguard.Key{Cache: cacheguard.PermitsCache, Key: budget}, token)
 	return s.run(ctx, call, unpermitScript, s.permits(budget),
 		token.String(), s.channelOf(cacheguard.PermitsCache), s.names.channel(), message)
 }
 
-// permits is every name of a budget, in one slot of a cluster.
+// permits returns all names of a budget, which are in one slot of a cluster.
 func (s *Store) permits(budget string) []string {
 	name := s.names.permits(budget)
 	return []string{name, s.names.wanted(name)}

@@ -16,19 +16,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// directReads at a time each have a connection of their own.
+// directReads is how many reads at a time use a connection of their own.
 const directReads = 4
 
-// reader reads values: on the caller's own goroutine and connection while few do so at a time,
-// which is the quickest for each, and in batches beyond that, which is many times cheaper for all.
+// reader reads values. While there are few reads at a time, each runs on its caller's goroutine and
+// on a connection of its own, which is the fastest. Further reads are collected into batches, which
+// cost far less per read.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // direct reads under way
 	alarms  sync.Pool    // of *alarm
 	running sync.WaitGroup
-	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; it is not changed, but replaced
+	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; the map is never changed, only replaced
 
-	mu    sync.Mutex              // guards lanes and what is in them
+	mu    sync.Mutex              // guards lanes and what they contain
 	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
 }
 
@@ -37,13 +38,13 @@ func (r *reader) init(s *Store) {
 	r.alarms.New = func() any { return newAlarm() }
 }
 
-// wait returns when no batch is under way.
+// wait returns when no batch is under way any longer.
 func (r *reader) wait() { r.running.Wait() }
 
-// Get returns the frame of a key, and the generations of its cache and these tags: read in the same
-// trip, or in a cluster as far as they are known. ctx lends its values to the call and its
-// deadline; when ctx is cancelled without one, a read that is under way is still waited for, for
-// OpTimeout at most.
+// Get returns the frame of a key, and the generations of its cache and of these tags. On a single
+// server they are read in the same trip; in a cluster they are the known ones. Commands use the
+// values and the deadline of ctx. If ctx is cancelled and has no deadline, Get still waits for a
+// read that is under way, for at most OpTimeout.
 func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	if s.closed.Load() {
 		return nil, nil, errClosed
@@ -76,20 +77,21 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 		b.answered(w.name, err, time.Since(began))
 		return frame, of, err
 	}
-	if ctx.Err() != nil { // it was this caller's time that was over
+	if ctx.Err() != nil { // the caller's time is over
 		return nil, nil, err
 	}
-	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: once more, with the other half of the time
+	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: try again with the other half of the time
 }
 
-// want is what a reader wants: a value, and unless tags is nil generations.
+// want is what a reader wants: a value, and generations unless tags is nil.
 type want struct {
 	name  string
 	cache string
 	tags  []string
 }
 
-// direct reads on this goroutine. The alarm is a deadline without the allocations of a context's.
+// direct reads on the caller's goroutine. The alarm serves as a deadline without the allocations of
+// a context with a deadline.
 func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generations, error) {
 	a := r.alarms.Get().(*alarm)
 	d := r.s.opts.OpTimeout / 2
@@ -125,11 +127,11 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 		return frame, nil, err
 	}
 	r.s.scored(read.Err())
-	return frame, generationsOf(read.Val()), nil // without generations, if they can't be read
+	return frame, generationsOf(read.Val()), nil // nil generations if they can't be read
 }
 
-// answer takes MGET's answer apart. It has nothing for a value of a wrong type, which is a miss
-// like any other.
+// answer splits the answer of MGET into the value and the generation. A value of a wrong type is
+// nil there, so it is a miss like any other.
 func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
 	both := c.both.Val()
 	if len(both) != 2 {
@@ -142,7 +144,7 @@ func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
 	return bytesOf(both[0]), c.of[:], nil
 }
 
-// whole is the name of the generation of a whole cache, as an argument.
+// whole returns the name of the generation of a whole cache, as an argument of a command.
 func (r *reader) whole(cache string) any {
 	known := r.wholes.Load()
 	if known != nil {
@@ -154,12 +156,12 @@ func (r *reader) whole(cache string) any {
 	if known != nil {
 		maps.Copy(next, *known)
 	}
-	r.wholes.CompareAndSwap(known, &next) // or another one is there, and this one comes with the next read
+	r.wholes.CompareAndSwap(known, &next) // if another map was stored meanwhile, the next read adds this name
 	return next[cache]
 }
 
-// frameOf turns GET's answer into the port's: nil for nothing, an empty frame for what is no
-// string.
+// frameOf turns the answer of GET into what cacheguard.Store requires: nil if nothing is stored, an
+// empty frame if something other than a string is stored.
 func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	switch {
 	case err == nil && b == nil:
@@ -174,8 +176,8 @@ func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	return nil, fmt.Errorf("redisstore: %w", s.explained(err))
 }
 
-// bytesOf is the string's own bytes, without a copy. Nobody else has the string, and frames are not
-// changed.
+// bytesOf returns the bytes of the string without copying them. That is safe because nobody else
+// has the string, and frames are never changed.
 func bytesOf(s string) []byte {
 	if s == "" {
 		return []byte{}
@@ -183,7 +185,7 @@ func bytesOf(s string) []byte {
 	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
-// alarm is a timer and the channel it closes. One that has not rung is used again.
+// alarm is a timer and the channel that it closes. An alarm that has not rung is reused.
 type alarm struct {
 	timer *time.Timer
 	rung  chan struct{}
@@ -195,17 +197,17 @@ func newAlarm() *alarm {
 	return a
 }
 
-// directRead is one direct read, in one piece of memory. It is its own context, which has the
-// values of the caller's, for the client's hooks, but not its end, which a read of a socket
-// couldn't see anyway.
+// directRead is one direct read, in one piece of memory. It is its own context: the client's hooks
+// find the values of the caller's context in it. It doesn't end with the caller's context, because
+// a read from a socket could not notice that anyway.
 type directRead struct {
 	context.Context
 	deadline time.Time
 	rung     <-chan struct{}
 
 	args [3]any
-	both redis.StringSliceCmd // the value, and the generation of its cache
-	of   [1]int64             // that generation
+	both redis.StringSliceCmd // the value and the generation of its cache
+	of   [1]int64             // the generation as a number
 
 	handed redislink.Handed
 }

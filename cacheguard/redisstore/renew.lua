@@ -1,4 +1,4 @@
--- Sets a lease's remaining time, if it is still the load's own.
+-- Sets the remaining time of a lease, if the load still has its lease.
 -- KEYS: lease, and where there are inboxes the waiters
 -- ARGV: token .. number, ms, how many ms longer the waiters stay
 -- Returns mine | gone | other
@@ -14,4 +14,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, or nothing that is ours
+return 'gone' -- an outcome, nothing, or not written by us

@@ -13,13 +13,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// rules are what a store needs of Redis' access control.
+// rules returns the rights that a store needs in Redis' access control.
 func (s *Store) rules() redislink.Rules {
 	channels := s.names.channel() + " &" + s.names.inbox("*")
 	return redislink.Rules{Package: "redisstore", Keys: s.opts.Prefix + ":*", Channel: channels, Sources: sources}
 }
 
-// commands are those of the scripts, and of reads, so that they change nothing.
+// commands returns the commands of the scripts and of reads, with arguments that change nothing.
 func (s *Store) commands(k cacheguard.Key) [][]any {
 	value, tags := s.names.value(k), s.names.generations(k.Cache)
 	return [][]any{
@@ -33,7 +33,8 @@ func (s *Store) commands(k cacheguard.Key) [][]any {
 var scorelessLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: reading generations takes a trip of its own", See: "a-right-is-missing",
 	Means: "each read of a value with tags takes two trips to Redis"}
 
-// scored says once if it is for want of a right that generations can't be read along with values.
+// scored logs once that generations can't be read along with values, if the cause is a missing
+// right.
 func (s *Store) scored(err error) {
 	if redislink.Refused(err) && s.scoreless.CompareAndSwap(false, true) {
 		scorelessLine.Log(context.Background(), s.opts.Logger, "process", s.name, "error", s.explained(err))
@@ -50,8 +51,7 @@ var (
 
 var ofCluster = regexp.MustCompile(`^(?:MOVED|ASK) \d|^CROSSSLOT|^CLUSTERDOWN|script: (?:MOVED|CROSSSLOT)`)
 
-// explained adds to an error the server, its cause and, to a refusal, what its reader may want to
-// do about it.
+// explained adds the server and the cause to an error, and to a refusal also how to mend it.
 func (s *Store) explained(err error) error { return s.link.Told(s.advised(err)) }
 
 func (s *Store) advised(err error) error {

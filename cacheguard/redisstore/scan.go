@@ -17,15 +17,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// ScanOptions bounds a Scan. The zero value of a field means its default.
+// ScanOptions limits a [Store.Scan]. The zero value of a field means its default.
 type ScanOptions struct {
-	Limit int           // most values that are looked at. Default 100,000; negative: no limit
-	Count int           // how many names Redis passes over in a step, whatever they are of. Default 500
-	Pause time.Duration // between two steps. Default 10 ms; negative: none
+	Limit int           // most values to read. Default 100,000. Negative: no limit
+	Count int           // how many names of any kind Redis scans in one step. Default 500
+	Pause time.Duration // pause between two steps. Default 10 ms. Negative: no pause
 
-	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it:
-	// Scanned.Found then has the keys with it. Keys of more than 512 bytes aren't found. Default:
-	// none are looked for.
+	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it.
+	// Scanned.Found then has the keys whose hash begins with Hash. Keys of more than 512 bytes
+	// aren't found. Default: no keys are looked for.
 	Hash string
 }
 
@@ -34,16 +34,16 @@ const (
 	defaultScanCount = 500
 	defaultScanPause = 10 * time.Millisecond
 
-	scanHead = 4 << 10 // of a value
+	scanHead = 4 << 10 // bytes read of each value
 	scanStep = 100     // values read in a pipeline
 )
 
-// Scan counts what stands in Redis of a cache, and reads the first 4 KiB of each value. It goes
-// through all names that Redis has, in steps with a pause between them, and changes nothing. In a
-// cluster it goes from master to master; what moves meanwhile may be missed.
+// Scan counts what Redis has of a cache, and reads the first 4 KiB of each value. It scans all
+// names in Redis, in steps with a pause between them, and changes nothing. In a cluster it scans
+// one master after another; it may miss data that moves between masters meanwhile.
 //
-// When ctx ends before it, what it has counted is returned with the error. The documentation of the
-// package has the rights that it needs.
+// If ctx ends before the scan does, Scan returns what it has counted and the error. The
+// documentation of the package lists the rights that Scan needs.
 func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scanned, error) {
 	if err := checkCache(cache); err != nil {
 		return Scanned{}, err
@@ -72,7 +72,8 @@ func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scann
 
 var errEnough = errors.New("redisstore: enough was looked at")
 
-// scanned are the clients of the nodes that have a part of the names each; nil is the only one.
+// scanned returns the clients of the nodes that each have a part of the names. A nil client is the
+// only server.
 func (s *Store) scanned(ctx context.Context) (nodes []*redis.Client, err error) {
 	c, ok := s.link.Client().(*redis.ClusterClient)
 	if !ok {
@@ -95,11 +96,11 @@ type scanning struct {
 	Scanned
 	s    *Store
 	opts ScanOptions
-	head string              // what all names of the cache's values and leases begin with
-	seen map[string]struct{} // Redis may give a name twice
+	head string              // beginning of the names of all values and leases of the cache
+	seen map[string]struct{} // because Redis may return a name twice
 }
 
-// node goes through the names of a node.
+// node scans the names of one node.
 func (scan *scanning) node(ctx context.Context, node *redis.Client) error {
 	type page struct {
 		names []string
@@ -130,7 +131,7 @@ func (scan *scanning) node(ctx context.Context, node *redis.Client) error {
 	}
 }
 
-// globbed is a text as a pattern that only it matches.
+// globbed returns a pattern that matches only this text.
 func globbed(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
 }
@@ -149,7 +150,7 @@ func (scan *scanning) pause(ctx context.Context) error {
 	}
 }
 
-// fresh leaves those of the names that were not there before.
+// fresh returns those names that were not seen before.
 func (scan *scanning) fresh(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, twice := scan.seen[name]
@@ -161,13 +162,13 @@ func (scan *scanning) fresh(names []string) []string {
 // glance is what is read of a name.
 type glance struct {
 	name  string
-	value bool // else it is a lease
+	value bool // otherwise it is a lease
 	b     []byte
 	size  int64
 	left  time.Duration
 }
 
-// look reads what stands under some names, and counts it.
+// look reads and counts what is stored under these names.
 func (scan *scanning) look(ctx context.Context, names []string) error {
 	var all []glance
 	values := 0
@@ -206,10 +207,10 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	return nil
 }
 
-// find takes note of a name's key if it has the hash that is looked for.
+// find records the key of a name if it has the hash that is looked for.
 func (scan *scanning) find(name string) {
 	key := strings.TrimPrefix(name[len(scan.head):], `\`)
-	end := strings.LastIndexByte(key, '}') // what comes after it has none
+	end := strings.LastIndexByte(key, '}') // no suffix of a name has a brace
 	if scan.opts.Hash == "" || end < 0 {
 		return
 	}
@@ -219,7 +220,7 @@ func (scan *scanning) find(name string) {
 	}
 }
 
-// read reads the first bytes of each.
+// read reads the first bytes of each name.
 func (scan *scanning) read(ctx context.Context, all []glance, most int64) error {
 	if len(all) == 0 {
 		return nil
@@ -249,7 +250,7 @@ func (scan *scanning) read(ctx context.Context, all []glance, most int64) error 
 	return err
 }
 
-// readTags reads more of those values whose tags go on beyond what was read.
+// readTags reads more of those values whose tags are longer than what was read.
 func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 	var cut []glance
 	var places []int
@@ -265,13 +266,13 @@ func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 	return err
 }
 
-const gone = -2 // what PTTL says of what isn't there any more
+const gone = -2 // answer of PTTL for a name that no longer exists
 
 // count counts what was read.
 func (scan *scanning) count(ctx context.Context, all []glance, now time.Time) error {
 	var headers []frame.Header
 	var tags []string
-	at := map[string]int{} // where a tag is in tags
+	at := map[string]int{} // index of each tag in tags
 	for _, g := range all {
 		if g.left == gone {
 			continue
@@ -336,7 +337,7 @@ func (scan *scanning) countLease(g glance) {
 	}
 }
 
-// header is that of a value, and as far as all of it was read checked.
+// header returns the header of a value. If the whole value was read, its checksum is verified, too.
 func (scan *scanning) header(g glance) (h frame.Header, err error) {
 	if int64(len(g.b)) < g.size {
 		scan.Unchecked++

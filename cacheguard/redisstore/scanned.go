@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Scanned is what Scan has found. Its JSON has durations as integers of nanoseconds, in members
-// whose names end in _ns.
+// Scanned is the result of [Store.Scan]. In its JSON durations are integers of nanoseconds, in
+// members whose names end in _ns.
 type Scanned struct {
 	Cache string `json:"cache"`
-	Whole bool   `json:"whole"` // all of it: neither the limit nor the context ended it before
+	Whole bool   `json:"whole"` // everything was scanned: neither the limit nor the context ended the scan
 
 	Values    int           `json:"values"`
-	Bytes     int64         `json:"bytes"` // of values, without what Redis needs for each
+	Bytes     int64         `json:"bytes"` // bytes of values, without what Redis needs to keep each value
 	Largest   int64         `json:"largest"`
-	States    map[State]int `json:"states"`          // of values
-	NotFound  int           `json:"not_found"`       // of the fresh and stale ones, those that say so
-	Unchecked int           `json:"unchecked"`       // values of more than 4 KiB, of which no more than the header and the tags was looked at
-	Leases    int           `json:"leases"`          // loads under way
-	Records   int           `json:"records"`         // of loads that left no value
+	States    map[State]int `json:"states"`          // number of values in each state
+	NotFound  int           `json:"not_found"`       // fresh and stale values that say "does not exist"
+	Unchecked int           `json:"unchecked"`       // values of more than 4 KiB, of which only the header and the tags were read
+	Leases    int           `json:"leases"`          // leases of loads under way
+	Records   int           `json:"records"`         // records of loads that left no value
 	Newer     int           `json:"newer"`           // values of later programs
-	Hash      string        `json:"hash,omitempty"`  // the beginning of one that was looked for
-	Found     []string      `json:"found,omitempty"` // keys with it
-	Ages      []ScanBucket  `json:"ages"`            // of values that can be read
-	Lifetimes []ScanBucket  `json:"lifetimes"`       // until Redis removes the values; those without an end are in the last one
+	Hash      string        `json:"hash,omitempty"`  // beginning of the hash that was looked for
+	Found     []string      `json:"found,omitempty"` // keys with this hash
+	Ages      []ScanBucket  `json:"ages"`            // ages of the values that can be read
+	Lifetimes []ScanBucket  `json:"lifetimes"`       // times until Redis removes the values; a value without an end is in the last bucket
 }
 
-// ScanBucket counts what is below a bound, and not below that of the bucket before it.
+// ScanBucket counts durations below its bound that are not below the bound of the previous bucket.
 type ScanBucket struct {
-	Below time.Duration `json:"below_ns"` // 0 of the last one, which has none
+	Below time.Duration `json:"below_ns"` // 0 in the last bucket, which has no bound
 	Count int           `json:"count"`
 }
 
@@ -47,7 +47,7 @@ func newBuckets() []ScanBucket {
 	return all
 }
 
-// countIn adds one to the bucket of a duration; below zero is for ever.
+// countIn adds one to the bucket of a duration. A negative duration means for ever.
 func countIn(all []ScanBucket, d time.Duration) {
 	for n, b := range all {
 		if b.Below == 0 || d >= 0 && d < b.Below {
@@ -57,7 +57,7 @@ func countIn(all []ScanBucket, d time.Duration) {
 	}
 }
 
-// String is a report of some lines, for people.
+// String returns a report of some lines for people.
 func (sc Scanned) String() string {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -97,12 +97,12 @@ func (sc Scanned) String() string {
 	return text.String()
 }
 
-// states are those that a scan counts, in the order of a report.
+// states are the states that a scan counts, in the order of the report.
 var states = []State{StateFresh, StateStale, StateOnError, StateExpired, StateInvalid, StateUnshared, StateRemnant, StateUnreadable}
 
 func share(n, of int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(of)) }
 
-// histogram writes a line for each bucket up to the last that has something.
+// histogram writes a line for each bucket, up to the last bucket that isn't empty.
 func histogram(text *bytes.Buffer, what string, all []ScanBucket) {
 	most, last := 0, -1
 	for n, b := range all {
@@ -125,7 +125,7 @@ func histogram(text *bytes.Buffer, what string, all []ScanBucket) {
 	}
 }
 
-// brief is a duration of one unit.
+// brief returns a duration in one unit.
 func brief(d time.Duration) string {
 	for _, unit := range []struct {
 		name string

@@ -66,7 +66,7 @@ var scripts = []*redis.Script{
 	permitScript, unpermitScript, probeScript, generationsScript, bumpScript, markScript,
 }
 
-// sources has the text of each of scripts.
+// sources has the text of each script.
 var sources = redislink.NewSources(
 	laterLua+leaseLua, wakeLua+fillLua, wakeLua+concludeLua, renewLua, wakeLua+releaseLua, wakeLua+laterLua+claimLua,
 	wakeLua+invalidateLua, clockLua, permitLua, wakeLua+unpermitLua, probeLua, laterLua+generationsLua,

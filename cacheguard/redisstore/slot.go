@@ -4,8 +4,8 @@ import "strings"
 
 const slots = 16384
 
-// slotOf is the slot of a cluster in which Redis keeps a name: CRC-16 (XMODEM) of its hash tag, or
-// of all of it.
+// slotOf returns the slot of a cluster in which Redis keeps a name: the CRC-16 (XMODEM) of the
+// name's hash tag, or of the whole name if it has none.
 func slotOf(name string) int {
 	if open := strings.IndexByte(name, '{'); open >= 0 {
 		if size := strings.IndexByte(name[open+1:], '}'); size > 0 {

@@ -10,23 +10,23 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// What stands under the name of a lease: the lease, or in its place the record of how the last load
-// ended. lease.lua has the format, and reads both; here they are written down, and read by those
-// who only look.
+// Under the name of a lease Redis has either the lease or the record of how the last load ended.
+// lease.lua describes both formats and reads them; the functions here write records, and read both
+// for code that only inspects them.
 
-// encodeRecord is what a load leaves that leaves no value.
+// encodeRecord returns the record of a load that left no value.
 func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.Outcome) []byte {
 	letter, payload := encodeOutcome(o)
 	return fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, load, millis(keep), millis(backoff), o.Failures, payload)
 }
 
-// standing is a lease or a record. Of a record kind is a letter; Outcome has no Kind if a later
-// version wrote it.
+// standing is a lease or a record. The Kind of its outcome is empty if a later version wrote the
+// record.
 type standing struct {
-	load string // hexadecimal, as it stands there
+	load string // id of the load in hexadecimal, as it is stored
 
-	awaited bool // a lease: somebody waits on the common channel
-	inboxes bool // its holder looks for the inboxes of those who wait
+	awaited bool // of a lease: a program waits on the common channel
+	inboxes bool // of a lease: its holder reads the list of waiting inboxes
 	number  int64
 
 	record        bool
@@ -37,15 +37,17 @@ type standing struct {
 var (
 	leaseForm  = regexp.MustCompile(`^[-+][0-9A-Fa-f]{48}$`)
 	recordForm = regexp.MustCompile(`(?s)^!([A-Za-z])([0-9A-Fa-f]+):([0-9]{1,15}):([0-9]{1,15}):([0-9]{1,9}):(.*)$`)
-	// A note of who waits: all who have the cache open, or how many these were and the inboxes.
+	// The list of waiters if not all are told: how many processes had the cache open, and the
+	// inboxes.
 	waitersForm = regexp.MustCompile(`^([0-9]{1,9})((?: [0-9A-Fa-f]+)+)$`)
 )
 
-// parseStanding reports false for what is neither: the next asker overwrites it.
+// parseStanding reports false if b is neither a lease nor a record: the next request for a lease
+// overwrites it.
 func parseStanding(b string) (s standing, ok bool) {
 	if leaseForm.MatchString(b) {
 		s = standing{load: b[1:33], awaited: b[0] == '+', inboxes: strings.ContainsAny(b[1:33], "ABCDEF")}
-		s.number, _ = strconv.ParseInt(b[33:], 10, 64) // digits only, where we have written it
+		s.number, _ = strconv.ParseInt(b[33:], 10, 64) // only digits, if this package has written it
 		return s, true
 	}
 	m := recordForm.FindStringSubmatch(b)
@@ -60,8 +62,8 @@ func parseStanding(b string) (s standing, ok bool) {
 	return s, true
 }
 
-// backoffLeft is for how long everybody who asks is given the outcome, when the record has so long
-// to go.
+// backoffLeft returns for how long every request for the lease gets this outcome. left is the
+// remaining time of the record.
 func (s standing) backoffLeft(left time.Duration) time.Duration {
 	return duration(min(s.backoff-(s.kept-left.Milliseconds()), left.Milliseconds()))
 }

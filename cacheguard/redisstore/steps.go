@@ -16,12 +16,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxCarried is the largest frame that a message carries: enough for most values, little enough for
-// a fleet in which every process waits.
+// maxCarried is the largest frame that a message carries: large enough for most values, and small
+// enough for a fleet in which every process waits.
 const maxCarried = 4 << 10
 
-// Lease asks for the lease. The first lease begins the subscription, beside the question and not
-// before it, so that a leader doesn't wait for what only waiters need.
+// Lease asks for the lease. The first call of Lease starts the subscription at the same time as it
+// sends its request, and not before, so that a leader doesn't wait for what only waiters need.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
 	if err := s.readyToLease(ctx); err != nil {
 		return ans, err
@@ -42,8 +42,8 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return ans, err
 }
 
-// complete reads a value that is too large for the script's answer. The generations of a cluster
-// lie elsewhere: they are those that are known.
+// complete reads a value that is too large for the script's answer. In a cluster another node has
+// the generations, so complete uses the known ones.
 func (s *Store) complete(ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer) (err error) {
 	switch {
 	case ans.State == cacheguard.LeaseValue && ans.Frame == nil:
@@ -79,8 +79,8 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	return s.near(k, value, s.names.lease(value)), args
 }
 
-// near is these names of a key, the value first, and where they are on the same node those of the
-// cache's generations and who waits.
+// near returns these names of a key, the value's first. If the node of the key also has the cache's
+// generations and the list of waiters, near adds their names.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
 		names = append(names, s.names.generations(k.Cache), s.names.whole(k.Cache))
@@ -88,7 +88,7 @@ func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	return s.waited(names[0], names...)
 }
 
-// waited is these names, and where there are inboxes that of who waits.
+// waited returns these names, followed by the list of waiters if the store uses inboxes.
 func (s *Store) waited(value string, names ...string) []string {
 	if s.inbox != "" {
 		names = append(names, s.names.waiters(value))
@@ -96,8 +96,8 @@ func (s *Store) waited(value string, names ...string) []string {
 	return names
 }
 
-// stamped gives a grant its stamp: on a single server its number is one, in a cluster another node
-// has the clock.
+// stamped sets the stamp of a grant. On a single server the grant's number is the stamp; in a
+// cluster the stamp is read from the node that has the generations.
 func (s *Store) stamped(ctx context.Context, k cacheguard.Key, g *cacheguard.Grant) {
 	g.Stamp = g.Number
 	if s.cluster != nil {
@@ -146,7 +146,7 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 			ans.Outcome, ok = decodeOutcome(letter[0], text(4))
 		}
 		if !ok {
-			ans.Outcome = cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared} // of a later version: load
+			ans.Outcome = cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared} // written by a later version: the caller loads
 		}
 	default:
 		err = fmt.Errorf("redisstore: the lease script answered %q", reply)
@@ -154,7 +154,7 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 	return ans, err
 }
 
-// Fill stores a load's result, if its lease is still its own.
+// Fill stores a load's result if the load still has its lease.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	keys, args := s.fillStep(k, g, frame, ttl)
 	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
@@ -189,7 +189,7 @@ func parseFill(reply string) (cacheguard.FillAnswer, error) {
 	return 0, fmt.Errorf("redisstore: the fill script answered %q", reply)
 }
 
-// Conclude ends a lease without a value.
+// Conclude ends a lease without storing a value.
 func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
 	letter, payload := encodeOutcome(o)
 	message := encodeMessage(kindOutcome, k, g.Token, append([]byte{letter}, payload...)...)
@@ -230,14 +230,14 @@ func parseHolding(reply string) (cacheguard.Holding, error) {
 	return 0, fmt.Errorf("redisstore: the renew script answered %q", reply)
 }
 
-// Release gives a lease up.
+// Release gives up a lease.
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
 	value := s.names.value(k)
 	return s.run(ctx, look, releaseScript, s.waited(value, s.names.lease(value)),
 		s.token(token), encodeMessage(kindReleased, k, token), s.channelOf(k.Cache), s.names.channel())
 }
 
-// Claim removes the value and takes the lease over.
+// Claim removes the value and takes over the lease.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	s.changes()
 	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
@@ -263,12 +263,12 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, nil
 }
 
-// Invalidate removes everything known about the keys.
+// Invalidate removes everything that is stored for the keys.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.changeAll(ctx, keys, invalidateScript)
 }
 
-// MarkStale marks values stale and ends leases.
+// MarkStale marks the values of the keys stale and ends the keys' leases.
 func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
 	return s.changeAll(ctx, keys, markScript, at, mark, cacheguard.Versions)
 }
@@ -296,15 +296,16 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 	return nil
 }
 
-// told is a script's arguments: how it tells that a key changed, and the others.
+// told returns the arguments of a script: first those with which it tells that a key changed, then
+// the others.
 func (s *Store) told(k cacheguard.Key, args []any) []any {
 	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
 
-// invalidateApart is an invalidation, in the place of a mark, too, in a slot that is on its way
-// from one node of a cluster to another. As long as that lasts neither node does anything with
-// several names of which only some are there, but each name alone is found. The lease goes first:
-// what is loaded from then on is new, and at worst it is loaded twice.
+// invalidateApart invalidates a key whose slot is moving from one node of a cluster to another. It
+// also replaces a mark of staleness there. During the move neither node executes a command with
+// several names if it has only some of them, but a command with one name works. The lease is
+// removed first: what is loaded from then on is new, and at worst it is loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	all := s.everything(k)
 	slices.Reverse(all)
@@ -322,10 +323,10 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	return err
 }
 
-// way is call, look or change.
+// way is one of the functions call, look and change.
 type way[T any] func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (T, error)) (T, error)
 
-// run runs a script whose answer doesn't matter.
+// run runs a script and ignores its answer.
 func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script, keys []string, args ...any) error {
 	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
@@ -333,7 +334,7 @@ func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script
 	return err
 }
 
-// everything is every name of a key, of all its versions: first those of the values.
+// everything returns all names of a key, in all its versions, those of the values first.
 func (s *Store) everything(k cacheguard.Key) (names []string) {
 	for k.Version = range uint8(cacheguard.Versions) {
 		names = append(names, s.names.value(k))
@@ -344,7 +345,7 @@ func (s *Store) everything(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// others is every name of the key's other versions.
+// others returns all names of the key's other versions.
 func (s *Store) others(k cacheguard.Key) (names []string) {
 	own := k.Version
 	for k.Version = range uint8(cacheguard.Versions) {
@@ -356,21 +357,22 @@ func (s *Store) others(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// all is every name of a version of a key that a change touches. The next format's value is one of
-// them, so that programs of two formats can run side by side: each reads its own, and a change
-// removes both.
+// all returns all names of one version of a key that a change touches. The value of the next frame
+// format is among them, so that programs of two formats can run side by side: each reads its own
+// values, and a change removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
 	return []string{value, s.names.lease(value), s.names.next(value)}
 }
 
-// holder is what a lease carries for a grant.
+// holder returns what a lease says about its grant.
 func (s *Store) holder(g cacheguard.Grant) string {
 	return s.token(g.Token) + strconv.FormatInt(g.Number, 10)
 }
 
-// token is a load's in a lease. Capitals say that its holder knows of inboxes: programs that don't
-// take either for the same.
+// token returns a load's id as a lease has it. Capital letters mean that the lease's holder knows
+// of inboxes: a program that doesn't know inboxes never takes a token in capitals for the same
+// token in small letters.
 func (s *Store) token(id cacheguard.ID) string {
 	if s.inbox == "" {
 		return id.String()
@@ -386,7 +388,7 @@ func grant(token cacheguard.ID, number string) (cacheguard.Grant, error) {
 	return cacheguard.Grant{Token: token, Number: n}, nil
 }
 
-// parseID returns the zero id, which names no load, for what is none.
+// parseID returns the zero id, which names no load, if s is not an id.
 func parseID(s string) (id cacheguard.ID) {
 	if b, err := hex.DecodeString(s); err == nil && len(b) == len(id) {
 		copy(id[:], b)
@@ -394,7 +396,8 @@ func parseID(s string) (id cacheguard.ID) {
 	return id
 }
 
-// millis is a duration on the wire. Redis takes no TTL of zero.
+// millis returns a duration as it is sent to Redis, at least 1 ms because Redis takes no TTL of
+// zero.
 func millis(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -402,21 +405,22 @@ func millis(d time.Duration) int64 {
 	return max(d.Milliseconds(), 1)
 }
 
-// mostWait is the longest time that Redis is believed; no option of a cache is longer.
+// mostWait is the longest duration that is accepted from Redis; no option of a cache is longer.
 const mostWait = 10 * 365 * 24 * time.Hour
 
-// mostFailures in a row are told of; a pause after a failure has stopped growing long before.
+// mostFailures is the largest number of failures in a row that is reported; the back-off stops
+// growing long before.
 const mostFailures = 1 << 20
 
-// duration is a duration from the wire.
+// duration converts a number of milliseconds from Redis into a duration.
 func duration(millis int64) time.Duration {
 	return time.Duration(min(max(millis, 0), mostWait.Milliseconds())) * time.Millisecond
 }
 
-// isWrongType reports that something else than a string stands under a name.
+// isWrongType reports whether a name has something other than a string.
 func isWrongType(err error) bool { return answered(err, "WRONGTYPE") }
 
-// isTryAgain reports that some of a command's names are on another node.
+// isTryAgain reports whether some of a command's names are on another node.
 func isTryAgain(err error) bool { return answered(err, "TRYAGAIN") }
 
 func answered(err error, code string) bool {

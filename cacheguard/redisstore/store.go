@@ -21,36 +21,37 @@ import (
 
 // Options configures a Store. The zero value of a field means its default.
 type Options struct {
-	// Prefix begins every key and the channel. Default "cg"; no braces. Stores of different
-	// prefixes share nothing.
+	// Prefix begins the names of all keys and channels. It must not have braces. Stores with
+	// different prefixes share nothing. Default "cg".
 	Prefix string
 
-	// OpTimeout bounds every step in Redis, including the wait for a connection and a second try
-	// when no answer came to the first within half of it. Default 250 ms; at least 2 ms.
+	// OpTimeout is the longest time that a step in Redis may take, including the wait for a
+	// connection and the second try, which is sent when the first try gets no answer within half of
+	// OpTimeout. Default 250 ms; at least 2 ms.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving, when Redis doesn't answer or takes no writes,
-	// and when that is over. Default slog.Default().
+	// Logger gets a line when messages stop arriving, when Redis doesn't answer, when it takes no
+	// writes, and when each of these is over. Default [slog.Default].
 	Logger *slog.Logger
 }
 
-// Store implements cacheguard.Store on Redis. It is safe for concurrent use. Make one for each
-// process and client.
+// Store implements [cacheguard.Store] on Redis. It is safe for concurrent use. Make one Store for
+// each process and client.
 type Store struct {
 	link   *redislink.Link
 	opts   Options
 	name   string // of this process, for the log
 	names  names
 	reads  reader
-	health breakers // of all steps
-	writes breakers // of those that write
+	health breakers // breakers for all steps
+	writes breakers // breakers for the steps that write
 	clock  clock
 
-	cluster *generationsKnown // nil for a single server, where what they are is read along with a value
+	cluster *generationsKnown // nil for a single server, where generations are read along with a value
 
 	hearing
 
-	scoreless atomic.Bool // that generations can't be read along with values was said
+	scoreless atomic.Bool // the log already says that generations can't be read along with values
 	closed    atomic.Bool
 }
 
@@ -59,13 +60,16 @@ var (
 	_ cacheguard.Breakers = (*Store)(nil)
 )
 
-// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports every
-// invalid option at once and never dials. The client stays the caller's: Close doesn't close it.
+// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports all
+// invalid options at once and never dials. The client stays the caller's: [Store.Close] doesn't
+// close it.
 //
-// Give the client ContextTimeoutEnabled. Without it its calls last up to its ReadTimeout whatever
-// the context says; the store then goes through a view of a single-server client, which shares its
-// connections, and calls a cluster client aside, which costs a goroutine for each read. The
-// client's hooks see every command but those of the subscription, of a view if they were added
+// Set ContextTimeoutEnabled in the client's options. Without ContextTimeoutEnabled the client's
+// calls ignore the context's deadline and last up to its ReadTimeout. The store then uses a view of
+// a single-server client, which shares the client's connections. It calls a cluster client on
+// another goroutine, which costs a goroutine for each read. The client's hooks see every command
+// except those of the subscription. If the store uses a view, only hooks that were added before New
+// see its commands.
 // before New.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
@@ -96,7 +100,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 		link: link, opts: opts, name: uuid.NewString(), names: names{prefix: opts.Prefix},
 		hearing: hearing{listeners: make(map[string][]*listener), hears: make(map[string]bool)},
 	}
-	if link.Direct() == nil { // also for a client of the user's own type, of which nobody knows
+	if link.Direct() == nil { // also for a client of the user's own type, of which nothing is known
 		s.cluster = &generationsKnown{}
 	} else {
 		s.inbox = strings.ReplaceAll(s.name, "-", "")[:inboxDigits]
@@ -108,11 +112,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// StepTimeout returns OpTimeout.
+// StepTimeout returns [Options.OpTimeout].
 func (s *Store) StepTimeout() time.Duration { return s.opts.OpTimeout }
 
-// Close ends the subscription. Calls fail afterwards. Close the caches first. A second Close does
-// nothing.
+// Close ends the subscription. Close the caches first. Calls of a closed store fail. A second Close
+// does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	sub := s.sub
@@ -129,11 +133,12 @@ func (s *Store) Close() error {
 
 var errClosed = errors.New("redisstore: store is closed")
 
-// Warm dials a few connections, subscribes, loads the scripts and measures the server's clock
-// ahead, so that the first stampede doesn't pay for it. It is bounded by ctx alone. In a cluster it
-// returns an error while any master is away, and the store works all the same. For a server that
-// the store can't work with, such as a replica, or a node of a cluster behind the client of a
-// single server, the error says which client to make; Diagnose says more.
+// Warm prepares the store so that the first stampede doesn't pay for it: it dials a few
+// connections, subscribes, loads the scripts and measures the server's clock. Only ctx limits how
+// long Warm takes. In a cluster it returns an error while any master is away, but the store works
+// all the same. If the store can't work with the server, for example with a replica, or with a node
+// of a cluster behind the client of a single server, the error says which client to make;
+// [Store.Diagnose] says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
@@ -159,22 +164,24 @@ func (s *Store) Warm(ctx context.Context) error {
 	return s.messages(ctx, sub)
 }
 
-// Now is Redis' clock: that of one node, as an offset to this process' monotonic clock, so that no
-// wall clock of a client matters. A process whose first call is a Set measures it here.
+// Now returns the time by Redis' clock: the clock of one node, as an offset to this process'
+// monotonic clock, so that the wall clocks of clients don't matter. If no call has measured that
+// clock yet, as in a process whose first call is a Set, Now measures it.
 func (s *Store) Now() time.Time {
 	_ = s.knowTime(context.Background())
 	return s.clock.now()
 }
 
-// Breakers returns how many circuit breakers are open, and how many there are: two for a server,
-// one for all steps and one for those that write, or two for every 256 slots of a cluster.
+// Breakers returns how many circuit breakers are open, and how many there are. A server has two:
+// one for all steps and one for the steps that write. A cluster has two for every 256 slots.
 func (s *Store) Breakers() (open, all int) {
 	open, all = s.health.count()
 	writes, more := s.writes.count()
 	return open + writes, all + more
 }
 
-// Listening reports whether messages arrive. It begins the subscription, without waiting for it.
+// Listening reports whether messages arrive. It starts the subscription if necessary, without
+// waiting for it.
 func (s *Store) Listening() bool {
 	if s.listening.Load() {
 		return true

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	inboxDigits = 16          // of the name of an inbox, in hexadecimal
-	waitersStay = time.Second // longer than the lease: those whose leader has died may still be on their way to ask
+	inboxDigits = 16          // digits in the name of an inbox, in hexadecimal
+	waitersStay = time.Second // how much longer the list lives than the lease: waiters whose leader has died may still be about to ask
 )
 
-// hearing is what a store knows of its messages.
+// hearing is the state of a store's messages.
 type hearing struct {
-	inbox     string       // where it is told of loads that it waits for; empty if it hears of everything on one channel
+	inbox     string       // where this process is told of loads that it waits for; empty if all messages come on one channel
 	listening atomic.Bool  // messages arrive
-	changed   atomic.Int64 // when the store was last used to change something, since the clock's base
+	changed   atomic.Int64 // when the store last changed something, since the clock's base
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	listeners map[string][]*listener
 	hears     map[string]bool         // caches whose messages arrive
-	sub       *redislink.Subscription // nil until the first lease is asked for
+	sub       *redislink.Subscription // nil until the subscription is started
 }
 
-// subscribe starts the subscription if it is not there yet, and doesn't wait for it.
+// subscribe starts the subscription if it isn't started yet, and doesn't wait for it.
 func (s *Store) subscribe() (*redislink.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,10 +52,11 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 	return s.sub, nil
 }
 
-// channels is where messages for this process are published: those about its caches, those about
-// loads that it waits for, and what programs publish that know of one channel for all. These count
-// who subscribes to that one to find out whether such a program is there, and a pattern isn't
-// counted. It needs mu.
+// channels returns where messages for this process are published: messages about its caches,
+// messages about loads that it waits for, and messages of programs that know only the common
+// channel. The common channel is returned as a pattern, because this process must not be counted as
+// such a program: programs count the subscribers of the common channel, and a pattern isn't
+// counted. The caller holds mu.
 func (s *Store) channels() (pattern string, channels []string) {
 	if s.inbox == "" {
 		return "", []string{s.names.channel()}
@@ -67,10 +68,10 @@ func (s *Store) channels() (pattern string, channels []string) {
 	return literally.Replace(s.names.channel()), channels
 }
 
-// literally makes a pattern that matches one name.
+// literally escapes a name, so that as a pattern it matches only itself.
 var literally = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// channelOf is where changes of a cache are published.
+// channelOf returns the channel on which changes of a cache are published.
 func (s *Store) channelOf(cache string) string {
 	if s.inbox == "" {
 		return s.names.channel()
@@ -96,24 +97,25 @@ var (
 	heardLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: messages arrive again", See: "messages-dont-arrive"}
 )
 
-// ear hears what the subscription tells. Its methods are called one after another.
+// ear receives what the subscription reports. Its methods are called one after another.
 type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
-	masters masters // of a cluster
+	masters masters // in a cluster
 }
 
 func (e *ear) restored(ctx context.Context) {
 	s := e.s
-	_ = e.newMasters(ctx) // those that there are from now on
+	_ = e.newMasters(ctx) // remembers the present masters
 	clock, err := s.remeasure(ctx)
 	e.spell.End(ctx, heardLine, s.opts.Logger, "process", s.name, "server", s.link.Server())
 	e.lacks = false
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
 
-// joined tells the caches of a channel that came after the others.
+// joined tells the listeners of a cache that its channel's messages arrive, if the channel was
+// joined after the others.
 func (e *ear) joined(channel string) {
 	s := e.s
 	s.mu.Lock()
@@ -132,11 +134,11 @@ func (e *ear) joined(channel string) {
 
 func (e *ear) lost(err error) {
 	s := e.s
-	if !e.lacks { // also when they never did
+	if !e.lacks { // also if messages have never arrived
 		e.lacks = true
 		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
 	}
-	if !errors.Is(err, context.Canceled) { // Close is no trouble
+	if !errors.Is(err, context.Canceled) { // Close is not an error
 		e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", s.explained(err))
 	}
 }
@@ -146,7 +148,7 @@ func (e *ear) nowAndThen(ctx context.Context) {
 		_, _ = e.s.remeasure(ctx)
 	}
 	if e.newMasters(ctx) && e.s.listening.Load() {
-		e.restored(ctx) // another node may not know what caches have told this one
+		e.restored(ctx) // the new master may not know what caches have told the old one
 	}
 }
 
@@ -155,11 +157,12 @@ func (e *ear) newMasters(ctx context.Context) bool {
 	return ok && e.masters.changed(ctx, c, e.s.doubts())
 }
 
-// repeated is for how long caches want to know of a failover that may have lost a change.
+// repeated is for how long after a change caches must hear of a failover that may have lost the
+// change.
 const repeated = 30 * time.Second
 
-// changes takes note that Redis is told of a change. What a failover loses of them is noticed by
-// the subscription, also in a process that only writes.
+// changes notes that Redis is about to be told of a change. The subscription notices a failover
+// that may lose the change, so changes starts it, also in a process that only writes.
 func (s *Store) changes() {
 	s.changed.Store(int64(s.clock.elapsed()))
 	_, _ = s.subscribe()
@@ -171,36 +174,36 @@ func (s *Store) doubts() bool {
 	return last > 0 && s.clock.elapsed()-last < repeated
 }
 
-// unheard is up to which generation invalidations may not have been heard of, when messages arrive
-// since before the server's clock said this.
+// unheard returns the generation up to which invalidations may have been missed. said is what the
+// server's clock said after messages had begun to arrive.
 func (s *Store) unheard(said time.Time, err error) int64 {
 	switch {
 	case err != nil:
 		said = s.clock.now().Add(doubt)
-	case s.cluster != nil: // another node has the generations
+	case s.cluster != nil: // another node has the generations, and its clock may differ
 		said = said.Add(doubt)
 	}
 	return said.UnixMicro()
 }
 
-// listener is one cache's ear.
+// listener is one listener of a cache's messages.
 type listener struct {
-	mu   sync.Mutex // guards tell, and is held while it runs, so that nothing is told after stop
+	mu   sync.Mutex // guards tell, and is held while tell runs, so that nothing is told after stop
 	tell func(cacheguard.Message)
 }
 
-// Listen has tell called for each message about this cache.
+// Listen registers tell, which is called for each message about this cache.
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	var untold []*listener                                                                       // that began before, and whom joined won't tell any more
-	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // else all will be told soon
+	var untold []*listener                                                                       // earlier ones, which joined won't tell
+	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // otherwise all are told soon
 		s.hears[cache] = true
 		untold = s.listeners[cache][:len(s.listeners[cache])-1]
 	}
 	already := s.hears[cache]
-	l.mu.Lock() // before s.mu is free: what is told of the subscription from here on comes after this
+	l.mu.Lock() // before s.mu is unlocked: later reports of the subscription are told after this one
 	s.mu.Unlock()
 	if already {
 		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
@@ -234,7 +237,8 @@ func (l *listener) hear(m cacheguard.Message) {
 	}
 }
 
-// deliver tells the caches of a message. What is no message is dropped.
+// deliver passes a message on to the listeners of its cache. Anything that isn't a message is
+// dropped.
 func (s *Store) deliver(payload string) {
 	cache, m, ok := decodeMessage(payload)
 	if !ok {
@@ -251,8 +255,8 @@ func (s *Store) deliver(payload string) {
 	}
 }
 
-// tellAll tells every cache that messages arrive, or that they don't. One whose channel came later
-// is told when they do.
+// tellAll tells every cache that messages arrive, or that they don't. A cache whose channel was
+// joined later is told when that channel's messages arrive.
 func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 	s.mu.Lock()
 	if s.cluster != nil {

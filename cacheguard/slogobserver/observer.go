@@ -13,35 +13,38 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures an Observer. The zero value of a field means its default; negative means off
-// where off makes sense.
+// Options configures an [Observer]. The zero value of a field means its default. A negative value
+// turns the option off where that makes sense.
 type Options struct {
-	// Logger gets the records. Default slog.Default() at the time of each.
+	// Logger gets the records. Default: the logger that [slog.Default] returns at the time of each
+	// record.
 	Logger *slog.Logger
 
-	// Interval, Burst and Every bound the records of one kind of event in one cache, and of wrong
-	// answers by cause: the first Burst in each Interval, after that every Every-th. Defaults: a
-	// minute, 5, and none.
+	// Interval, Burst and Every limit the number of records. The limit applies to each kind of
+	// event in each cache, and for wrong answers to each cause: in each Interval the first Burst
+	// events have a record, after that every Every-th. Defaults: Interval 1 minute, Burst 5, and no
+	// further records.
 	Interval time.Duration
 	Burst    int
 	Every    int
 
-	// Trace is the level of events that are nothing to act on: misses, loads, leases, fills,
-	// callers that waited. Default: they are not written. Hits never are.
+	// Trace is the level of events that need no action: misses, loads, leases, fills, callers that
+	// waited. Default: they are not logged. Hits are never logged.
 	Trace slog.Leveler
 
-	// Keys has records say the key. Default: they don't, but for a hash of it in those of slow
-	// loads (see SlowLoad) and of wrong answers that an audit has found.
+	// Keys adds the key to records. Default: records have no key, but records of slow loads (see
+	// SlowLoad) and of wrong answers that an audit has found have a hash of it.
 	Keys bool
 
-	// SlowLoad has each load that takes at least as long written as a warning, "slow load",
-	// whatever Interval and Burst say. A load that a key is found by needs its name: without Keys
-	// the record has key_hash, the first 16 digits of the key's SHA-256, by which one that is
-	// suspected is recognised (printf %s KEY | sha256sum). Default 0 or negative: none is slow.
+	// SlowLoad is the time from which a load is slow. Each slow load is logged as a warning, "slow
+	// load", whatever Interval and Burst are. To find the cause one must know the key: without Keys
+	// the record has key_hash, the first 16 digits of the key's SHA-256, with which you can check
+	// whether it was a certain key (printf %s KEY | sha256sum). Default 0. Zero or negative: no
+	// load is slow.
 	SlowLoad time.Duration
 }
 
-// Observer writes records. It is safe for concurrent use as far as its Logger is.
+// Observer writes log records. It is safe for concurrent use if its Logger is.
 type Observer struct {
 	opts Options
 
@@ -49,14 +52,15 @@ type Observer struct {
 	counts map[about]*count
 }
 
-// about is what records are counted by.
+// about is the key by which events are counted.
 type about struct {
 	cache   string
 	kind    cacheguard.EventKind
 	differs cacheguard.Difference
 }
 
-// count is of the events of one kind in one interval, and those left out since the last record.
+// count counts the events of one kind in one interval, and the events left out since the last
+// record.
 type count struct {
 	from    time.Time
 	events  int
@@ -68,7 +72,7 @@ var (
 	_ cacheguard.HitsUntold = (*Observer)(nil)
 )
 
-// New returns an Observer, for one cache or several.
+// New returns an Observer for one cache or several.
 func New(opts Options) *Observer {
 	if opts.Interval <= 0 {
 		opts.Interval = time.Minute
@@ -79,10 +83,11 @@ func New(opts Options) *Observer {
 	return &Observer{opts: opts, counts: make(map[about]*count)}
 }
 
-// LocalHitsUntold says that hits are of no interest. See cacheguard.HitsUntold.
+// LocalHitsUntold says that the observer needs no events for hits of the process-local tier. See
+// [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }
 
-// Observe writes a record of an event, or not. See cacheguard.Observer.
+// Observe logs an event if its level and the limits allow it. See [cacheguard.Observer].
 func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	level, ok := o.level(e)
 	if !ok {
@@ -112,11 +117,11 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
-	} else if slow || e.Differs.Wrong() { // or nobody would know where to look
+	} else if slow || e.Differs.Wrong() { // otherwise nobody would know where to look
 		hash := sha256.Sum256([]byte(e.Key))
 		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
 	}
-	if e.Took > 0 && e.Story == nil { // which has the age of the answer
+	if e.Took > 0 && e.Story == nil { // the story has the age of the answer
 		attrs = append(attrs, slog.Duration("took", e.Took))
 	}
 	if e.NotFound {
@@ -137,7 +142,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
-	switch { // as the other lines of this module have it
+	switch { // means and see, as on the other lines of this module
 	case slow && e.Audit:
 		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
 			slog.String("see", "docs/operations.md#metrics"))
@@ -151,7 +156,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
 }
 
-// story is what is known of a difference.
+// story returns the attributes that describe a difference.
 func story(s *cacheguard.Story) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("load", s.Load), slog.Time("began", s.Began), slog.Duration("age", s.Age), slog.Time("asked", s.Asked),
@@ -163,12 +168,12 @@ func story(s *cacheguard.Story) []slog.Attr {
 	return attrs
 }
 
-// isSlow reports whether an event is of a load that is told in any case.
+// isSlow reports whether an event is of a slow load, which is always logged.
 func (o *Observer) isSlow(e cacheguard.Event) bool {
 	return e.Kind == cacheguard.EventLoad && o.opts.SlowLoad > 0 && e.Took >= o.opts.SlowLoad
 }
 
-// level says whether an event is for the log, and how loud.
+// level returns the level of an event, and whether it is logged at all.
 func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 	if o.isSlow(e) {
 		return slog.LevelWarn, true
@@ -181,7 +186,7 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventLoadLate, cacheguard.EventOverloaded:
 		return slog.LevelWarn, true
 	case cacheguard.EventLoad, cacheguard.EventStale, cacheguard.EventNotStored:
-		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) { // that a load ended with its cache is nobody's trouble
+		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) { // a load that ended because its cache was closed is not a problem
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventCompared:
@@ -197,7 +202,8 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 	return o.opts.Trace.Level(), true
 }
 
-// sample counts an event and says whether to write it, and how many were not written before it.
+// sample counts an event. It reports whether to log it, and how many events were left out before
+// it.
 func (o *Observer) sample(what about, now time.Time) (leftOut int, write bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -219,7 +225,7 @@ func (o *Observer) sample(what about, now time.Time) (leftOut int, write bool) {
 	return leftOut, true
 }
 
-// quoted makes any key fit for a log line.
+// quoted makes a key safe for a log line.
 func quoted(key string) string {
 	const most = 64
 	if len(key) > most {

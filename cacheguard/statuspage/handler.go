@@ -19,13 +19,15 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"short": short, "percent": percent, "count": count, "clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
 }).ParseFS(files, "page.html"))
 
-// assets are what the page loads beside itself.
+// assets are the files that the page loads.
 var assets = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
 
-// policy lets the page load its own style and script, ask itself for what is new, and nothing else.
+// policy allows the page to load its own style and script and to request its own status, and
+// nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// ServeHTTP serves the page under any path that ends with a slash, and beside it status.json.
+// ServeHTTP serves the page under any path that ends with a slash, and status.json under the same
+// path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -40,16 +42,16 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := path.Base(r.URL.Path)
 	switch kind := assets[name]; {
 	case kind != "":
-		b, _ := files.ReadFile(name) // which is there: see assets
+		b, _ := files.ReadFile(name) // always there: see assets
 		send(w, kind, b)
 	case name == "status.json":
 		b, err := json.MarshalIndent(p.state(time.Now()), "", "  ")
-		if err != nil { // a number that is none
+		if err != nil { // a number that JSON can't represent
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		send(w, "application/json", append(b, '\n'))
-	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "": // so that the page finds what lies beside it
+	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "": // so that relative links of the page work
 		http.Redirect(w, r, name+"/", http.StatusMovedPermanently)
 	default:
 		var b bytes.Buffer
@@ -63,10 +65,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func send(w http.ResponseWriter, kind string, b []byte) {
 	w.Header().Set("Content-Type", kind)
-	_, _ = w.Write(b) // the client has left, perhaps
+	_, _ = w.Write(b) // an error means that the client has left
 }
 
-// short is a duration as it is read at a glance.
+// short returns a duration that can be read at a glance.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -81,7 +83,7 @@ func short(d time.Duration) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// count is a number with spaces between its thousands.
+// count returns a number with spaces between its thousands.
 func count(n any) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -11,20 +11,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// Options configures a Page.
+// Options configures a [Page].
 type Options struct {
-	// Keys has the page show keys as they are. Default: it shows the beginning of their hash.
+	// Keys shows keys in full. Default: the page shows the beginning of each key's hash.
 	Keys bool
 
-	// SlowLoad has loads that take at least as long stand among what went wrong. Default 2 seconds;
-	// negative: none.
+	// SlowLoad is the time from which a load is listed among the problems. Default 2 seconds.
+	// Negative: no load is listed for being slow.
 	SlowLoad time.Duration
 }
 
 const defaultSlowLoad = 2 * time.Second
 
-// Page is an Observer of any number of caches, and the handler that shows them. It is made by New,
-// and safe for concurrent use.
+// Page is an observer of any number of caches, and the handler that shows them. Make it with [New].
+// It is safe for concurrent use.
 type Page struct {
 	opts    Options
 	started time.Time
@@ -42,23 +42,23 @@ var (
 	_ cacheguard.HitsUntold = (*Page)(nil)
 )
 
-// New returns a Page that shows nothing yet.
+// New returns a Page without caches.
 func New(opts Options) *Page {
 	opts.SlowLoad = cmp.Or(opts.SlowLoad, defaultSlowLoad)
 	return &Page{opts: opts, started: time.Now()}
 }
 
-// view is one cache that is open.
+// view is one open cache.
 type view struct{ cacheguard.View }
 
-// counts is what happened in caches of one name.
+// counts has the event counts of all caches of one name.
 type counts struct {
 	eventcount.Counters
-	wrongAt atomic.Pointer[time.Time] // when an answer was found wrong last
+	wrongAt atomic.Pointer[time.Time] // when an answer was last found to be wrong
 	hot     hottest
 }
 
-// Watch has the page show a cache until detach is called. See cacheguard.Watcher.
+// Watch adds a cache to the page until detach is called. See [cacheguard.Watcher].
 func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	one := &view{v}
 	p.counts(v.Cache)
@@ -66,8 +66,8 @@ func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	return func() { p.views.Delete(one) }
 }
 
-// LocalHitsUntold says that hits of the process-local tier are read from Stats. See
-// cacheguard.HitsUntold.
+// LocalHitsUntold says that the page needs no events for hits of the process-local tier, because it
+// reads their number from Stats. See [cacheguard.HitsUntold].
 func (p *Page) LocalHitsUntold() bool { return true }
 
 func (p *Page) counts(cache string) *counts {
@@ -78,7 +78,7 @@ func (p *Page) counts(cache string) *counts {
 	return c.(*counts)
 }
 
-// Observe takes note of an event. See cacheguard.Observer.
+// Observe counts an event and records what the page shows of it. See [cacheguard.Observer].
 func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	c := p.counts(e.Cache)
 	c.Count(&e)

@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// hottest counts hits by key, of so many keys at a time as it has counters: a new one takes the
-// place, and the count, of the one that was hit least. Metwally, Agrawal, El Abbadi: Efficient
-// Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005. Counts are halved now and
-// then, so that what was hot yesterday makes room.
+// hottest estimates the hits of the most frequent keys with a fixed number of counters. A new key
+// takes over the counter, with its count, of the key with the fewest hits. See Metwally, Agrawal,
+// El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005. All
+// counts are halved from time to time, so that keys that are no longer hit often make room.
 type hottest struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count map[string]uint64
 	all   uint64
 }
@@ -56,13 +56,13 @@ func (h *hottest) hit(key string) {
 	}
 }
 
-// hotKey is a key with its share of the hits, from 0 to 1.
+// hotKey is a key and its share of the hits, from 0 to 1.
 type hotKey struct {
 	Key   string  `json:"key"`
 	Share float64 `json:"share"`
 }
 
-// top returns the keys that are hit most, first those.
+// top returns the keys that are hit most, the most frequent first.
 func (h *hottest) top() (all []hotKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,16 +82,16 @@ type slowLoad struct {
 	Failed bool          `json:"failed"`
 }
 
-// slowest is the loads that took longest, each key once, in the present window and in the one
-// before it.
+// slowest has the loads that took longest in the present window and in the one before it, one for
+// each key.
 type slowest struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	began   time.Time
 	now     []slowLoad
 	earlier []slowLoad
 }
 
-// window is for how long at least a slow load is shown.
+// window is the least time for which a slow load is shown.
 const window = 5 * time.Minute
 
 func (s *slowest) took(l slowLoad) {
@@ -116,7 +116,7 @@ func sortSlow(all []slowLoad) {
 	slices.SortStableFunc(all, func(a, b slowLoad) int { return cmp.Compare(b.Took, a.Took) })
 }
 
-// turn begins another window, if it is time.
+// turn begins a new window if the present one is over.
 func (s *slowest) turn(now time.Time) {
 	if now.Sub(s.began) < window {
 		return
@@ -128,7 +128,7 @@ func (s *slowest) turn(now time.Time) {
 	s.began = now
 }
 
-// top returns them, first the slowest.
+// top returns the slow loads, the slowest first.
 func (s *slowest) top(now time.Time) []slowLoad {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,24 +145,24 @@ func (s *slowest) top(now time.Time) []slowLoad {
 	return all[:min(len(all), mostSlow)]
 }
 
-// trouble is something that went wrong.
+// trouble is a problem that the page shows.
 type trouble struct {
-	At    time.Time `json:"at"`    // the last time
-	Since time.Time `json:"since"` // the first time
+	At    time.Time `json:"at"`    // when it was seen last
+	Since time.Time `json:"since"` // when it was seen first
 	Times int       `json:"times"`
 	Cache string    `json:"cache"`
-	Key   string    `json:"key,omitempty"` // the last one
+	Key   string    `json:"key,omitempty"` // key of the last event
 	What  string    `json:"what"`
 	Why   string    `json:"why,omitempty"`
 }
 
-// troubles is the last of them.
+// troubles has the latest problems.
 type troubles struct {
 	mu  sync.Mutex // guards all
-	all []trouble  // the last one last
+	all []trouble  // the latest is last
 }
 
-// add takes note of a trouble. The same one again is one with a count.
+// add records a problem. If the same problem is recorded already, its count goes up.
 func (t *troubles) add(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +178,7 @@ func (t *troubles) add(one trouble) {
 	t.all = append(t.all, one)
 }
 
-// last returns them, first the last one.
+// last returns the problems, the latest first.
 func (t *troubles) last() []trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,13 +187,13 @@ func (t *troubles) last() []trouble {
 	return all
 }
 
-// wrong is what happened in an event of something that should not happen, or not often, in a few
-// words; empty of others.
+// wrong returns a few words about an event that should never or seldom happen, and an empty string
+// for any other event.
 func (p *Page) wrong(e cacheguard.Event) string {
 	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
 	switch e.Kind {
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
-		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // and not a refused fill: its key was changed meanwhile, which is right
+		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // a refused fill is not listed: the key was changed meanwhile, so the refusal is right
 		return e.Kind.String()
 	case cacheguard.EventNotStored:
 		if failed {
@@ -214,7 +214,7 @@ func (p *Page) wrong(e cacheguard.Event) string {
 	return ""
 }
 
-// why is its cause, as far as the event knows it.
+// why returns the cause of a problem, as far as the event has it.
 func why(e cacheguard.Event) string {
 	switch {
 	case e.Err != nil:
@@ -225,7 +225,7 @@ func why(e cacheguard.Event) string {
 	return ""
 }
 
-// cut is the beginning of a text.
+// cut returns the beginning of a text.
 func cut(text string) string {
 	const most = 300
 	if len(text) > most {

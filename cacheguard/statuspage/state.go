@@ -12,26 +12,26 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// state is what the page shows, and its JSON. Durations are integers of nanoseconds, in members
-// whose names end in _ns.
+// state is what the page shows. In its JSON durations are integers of nanoseconds, in members whose
+// names end in _ns.
 type state struct {
 	Now     time.Time     `json:"now"`
-	Since   time.Time     `json:"since"` // what is counted is counted from here
+	Since   time.Time     `json:"since"` // beginning of all counts
 	Caches  []cacheState  `json:"caches"`
-	Slowest []slowLoad    `json:"slowest"` // loads of the last minutes
-	Trouble []trouble     `json:"trouble"` // first the last one
+	Slowest []slowLoad    `json:"slowest"` // slow loads of the last minutes
+	Trouble []trouble     `json:"trouble"` // the latest first
 	Up      time.Duration `json:"up_ns"`
 }
 
-// cacheState is one cache, or more than one of the same name.
+// cacheState is the state of one cache, or of several caches with the same name.
 type cacheState struct {
 	Name      string    `json:"name"`
 	Instances int       `json:"instances"`
-	Mode      string    `json:"mode"`      // on, off, shadow; of the first instance
-	Listening bool      `json:"listening"` // messages of the store arrive, in all instances
+	Mode      string    `json:"mode"`      // on, off, shadow; mode of the first instance
+	Listening bool      `json:"listening"` // messages of the store arrive in all instances
 	Troubles  []failing `json:"troubles"`  // what the store can't be used for
 	Answers   answered  `json:"answers"`
-	HitRatio  float64   `json:"hit_ratio"` // of the answers, from 0 to 1; 0 without any
+	HitRatio  float64   `json:"hit_ratio"` // share of the answers, from 0 to 1; 0 if there were none
 
 	LoadsRunning int    `json:"loads_running"`
 	LoadsQueued  int    `json:"loads_queued"`
@@ -43,11 +43,11 @@ type cacheState struct {
 	Unsent       int    `json:"unsent"`
 	BreakersOpen int    `json:"breakers_open"`
 	Breakers     int    `json:"breakers"`
-	Loads        []load `json:"loads"` // that run, first the oldest
+	Loads        []load `json:"loads"` // running loads, the oldest first
 
 	Compared uint64     `json:"compared"`
 	Wrong    uint64     `json:"wrong"`
-	WrongAt  *time.Time `json:"wrong_at,omitempty"` // the last time
+	WrongAt  *time.Time `json:"wrong_at,omitempty"` // when an answer was last found to be wrong
 	Nines    any        `json:"nines"`              // a float64; nil if nothing was compared
 	Hottest  []hotKey   `json:"hottest"`
 }
@@ -60,11 +60,11 @@ type failing struct {
 	Why    string    `json:"why"`
 }
 
-// answered is what calls were answered with.
+// answered counts the calls by their result.
 type answered struct {
 	Hits       uint64 `json:"hits"`
 	Negative   uint64 `json:"negative_hits"` // "does not exist"
-	Local      uint64 `json:"local_hits"`    // of both kinds, not counted above
+	Local      uint64 `json:"local_hits"`    // hits of the local tier of both kinds, not counted above
 	Stale      uint64 `json:"stale"`
 	Coalesced  uint64 `json:"coalesced"`
 	Loaded     uint64 `json:"loaded"`
@@ -72,16 +72,16 @@ type answered struct {
 	Overloaded uint64 `json:"overloaded"`
 }
 
-// load is one that runs.
+// load is a running load.
 type load struct {
 	Key     string        `json:"key"`
-	More    int           `json:"more,omitempty"` // keys of the same load
+	More    int           `json:"more,omitempty"` // number of other keys that the same load loads
 	Age     time.Duration `json:"age_ns"`
 	Callers int           `json:"callers"`
-	Leased  bool          `json:"leased"` // else its result is not stored
+	Leased  bool          `json:"leased"` // otherwise its result is not stored
 }
 
-// mostLoads of each cache are shown.
+// mostLoads is the number of loads that are shown of each cache.
 const mostLoads = 20
 
 // state reads all caches.
@@ -93,7 +93,7 @@ func (p *Page) state(now time.Time) state {
 		return true
 	})
 	p.views.Range(func(v, _ any) bool {
-		if c := byName[v.(*view).Cache]; c != nil { // else it was opened only now
+		if c := byName[v.(*view).Cache]; c != nil { // otherwise the cache was opened only now
 			v.(*view).addTo(c, now)
 		}
 		return true
@@ -140,7 +140,7 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.LocalEntries += s.LocalEntries
 	c.Changes += s.Changes
 	c.Unsent += s.Unsent
-	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // of the store, which they share as a rule
+	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // of the store, which instances usually share
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
@@ -170,7 +170,7 @@ func (c *cacheState) finish() {
 	c.Loads = c.Loads[:min(len(c.Loads), mostLoads)]
 }
 
-// hide has keys be shown as they may be.
+// hide replaces keys by their hashes unless they may be shown.
 func (p *Page) hide(s *state) {
 	show := func(key *string) {
 		switch {

@@ -1,8 +1,8 @@
-// Package storetest is the conformance suite for implementations of cacheguard.Store. Each case
-// protects one of the promises that caches make on top of a store, and says which when it fails.
+// Package storetest is the conformance suite for implementations of [cacheguard.Store]. Each case
+// tests one of the promises of a store that caches rely on, and names that promise when it fails.
 //
-// The test of a store opens a Fleet, which is the store as two processes see it, and hands it to
-// Run:
+// The test of a store opens a [Fleet], which is the store as two processes see it, and passes it to
+// [Run]:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Fleet {
@@ -11,11 +11,11 @@
 //		})
 //	}
 //
-// The cases need no clean server: they draw the names of their caches at random. Where a store's
-// time is part of the contract they wait for it, some tens of milliseconds each, and never fail
-// because the machine was slow. Those that need to harm the store from outside are skipped unless
-// the Fleet says how.
+// The store need not be empty: the cases use random names for their caches. If a case tests time
+// limits of the store, it waits for them, some tens of milliseconds each, and it never fails
+// because the machine was slow. Cases that must damage the store from outside are skipped unless
+// the Fleet has a function for that.
 //
-// Cases has the same cases one by one, for a runner of one's own: in a testing/synctest bubble, or
-// against a store that is broken on purpose and must fail.
+// [Cases] returns the same cases one by one, for a runner of your own: for a testing/synctest
+// bubble, or for a store that is broken on purpose and must fail.
 package storetest

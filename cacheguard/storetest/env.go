@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	long  = time.Minute           // outlives any case
-	short = 50 * time.Millisecond // is waited for
-	slack = 15 * time.Millisecond // what a store may round a duration up by
-	limit = 10 * time.Second      // for what must happen soon
+	long  = time.Minute           // longer than any case runs
+	short = 50 * time.Millisecond // short enough to wait for
+	slack = 15 * time.Millisecond // how much a store may round up a duration
+	limit = 10 * time.Second      // time limit for what must happen soon
 )
 
-// env is what a case works with: two processes, and a cache that nobody else uses.
+// env is what a case works with: two processes, and a cache that no other case uses.
 type env struct {
 	TB
 	fleet   Fleet
@@ -30,25 +30,25 @@ type env struct {
 func newEnv(t TB, f Fleet, promise string) *env {
 	return &env{
 		TB: t, fleet: f, promise: promise,
-		ctx: context.Background(), // every step returns in a time of its own
+		ctx: context.Background(), // every step has a time limit of its own
 		a:   f.Stores[0], b: f.Stores[1],
 		cache: "storetest-" + rand.Text(),
 	}
 }
 
-// Errorf names the promise with the failure.
+// Errorf adds the promise to the failure.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
 	e.TB.Errorf(format+"\n\tprotects "+e.promise, args...)
 }
 
-// Fatalf names the promise with the failure.
+// Fatalf adds the promise to the failure.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	e.TB.Fatalf(format+"\n\tprotects "+e.promise, args...)
 }
 
-// atEnd has do called when the case is over.
+// atEnd registers do to be called when the case is over.
 func (e *env) atEnd(do func()) { e.ended = append(e.ended, do) }
 
 func (e *env) close() {
@@ -59,25 +59,25 @@ func (e *env) close() {
 
 func (e *env) key(name string) cacheguard.Key { return cacheguard.Key{Cache: e.cache, Key: name} }
 
-// token draws the token of a load.
+// token returns a random token for a load.
 func (e *env) token() (id cacheguard.ID) {
 	rand.Read(id[:])
 	return id
 }
 
-// frame is what a load with this token would store.
+// frame returns what a load with this token would store.
 func (e *env) frame(load cacheguard.ID, body string) []byte {
 	h := frame.Header{ID: load, Created: e.a.Now(), Soft: long}
 	return frame.New(h, []byte(body))
 }
 
-// other is a number that isn't this grant's.
+// other returns a number that isn't the number of this grant.
 func other(g cacheguard.Grant) cacheguard.Grant {
 	g.Number++
 	return g
 }
 
-// pass lets d and a little more pass on the store's clock.
+// pass waits until d and a little more have passed on the store's clock.
 func (e *env) pass(d time.Duration) {
 	d += slack
 	if e.fleet.Advance != nil {
@@ -87,7 +87,7 @@ func (e *env) pass(d time.Duration) {
 	<-time.After(d)
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func (e *env) eventually(what string, ok func() bool) {
 	e.Helper()
 	for began := time.Now(); !ok(); {
@@ -98,8 +98,8 @@ func (e *env) eventually(what string, ok func() bool) {
 	}
 }
 
-// within has try find something that holds only for d. If it didn't although try was fast enough,
-// that is a failure; if the machine was too slow to tell, try is asked again.
+// within calls try, which must find something that is true only for d. If try fails although it
+// took less than d, the case fails; if the machine was too slow to tell, try is called again.
 func (e *env) within(d time.Duration, try func(k cacheguard.Key) error) {
 	e.Helper()
 	for range 10 {

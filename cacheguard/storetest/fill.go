@@ -30,7 +30,7 @@ func fillStored(e *env) {
 		e.waiter(e.b, k, g)
 		e.holds(k, g)
 		f := e.frame(g.Token, "v")
-		e.stored(filler, k, g, f) // a grant doesn't belong to the connection that it came by
+		e.stored(filler, k, g, f) // a grant doesn't belong to the connection on which it was granted
 		e.value(k, f)
 	}
 }
@@ -104,7 +104,7 @@ func fillAfterInvalidateAndLoad(e *env) {
 	k := e.key("k")
 	old := e.leader(e.a, k)
 	e.invalidate(e.a, k)
-	g := e.leader(e.a, k) // by the same process, for it is each load that has its token
+	g := e.leader(e.a, k) // by the same process, because the token belongs to the load and not to the process
 	e.refused(e.a, k, old, cacheguard.FillOther)
 	e.noValue(k)
 	e.holds(k, g)
@@ -170,8 +170,8 @@ func fillRepeated(e *env) {
 	e.free(k)
 }
 
-// fillRepeatedLater has the copy arrive when the value is stale already and somebody else refreshes
-// it.
+// fillRepeatedLater repeats a fill after its value has become stale and while another load
+// refreshes it.
 func fillRepeatedLater(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
@@ -183,7 +183,7 @@ func fillRepeatedLater(e *env) {
 	e.holds(k, next)
 	f = e.frame(next.Token, "next")
 	e.stored(e.b, k, next, f)
-	e.refused(e.a, k, g, cacheguard.FillGone) // its value is no longer there, which may have any reason
+	e.refused(e.a, k, g, cacheguard.FillGone) // its value is no longer stored, for whatever reason
 	e.value(k, f)
 }
 

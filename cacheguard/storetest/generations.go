@@ -28,7 +28,7 @@ var generationCases = []spec{
 	{"listener is told which invalidations it may have missed", localTruth, listenSince},
 }
 
-// generations asks for those of the case's own cache.
+// generations returns the generations of the case's own cache.
 func (e *env) generations(s cacheguard.Store, tags ...string) cacheguard.Generations {
 	e.Helper()
 	return e.generationsOf(s, e.cache, tags...)
@@ -63,8 +63,8 @@ func (e *env) invalidateTagsOf(s cacheguard.Store, cache string, tags ...string)
 	return g
 }
 
-// known checks that both processes say these generations: the one that invalidated last at once,
-// the other one when it has been told.
+// known checks that both processes return these generations: the process that invalidated last at
+// once, the other one when it has been told.
 func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...string) {
 	e.Helper()
 	if got := e.generations(by, tags...); !sameInEffect(got, want) {
@@ -78,14 +78,15 @@ func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...st
 	}
 }
 
-// sameInEffect reports whether the same values count by both: a tag's generation that is not later
-// than that of the whole cache may be forgotten, and one process may know it while another doesn't.
+// sameInEffect reports whether the same values are valid by both: the generation of a tag that is
+// not later than that of the whole cache may be forgotten, so one process may know it while another
+// doesn't.
 func sameInEffect(a, b cacheguard.Generations) bool {
 	return slices.EqualFunc(a, b, func(x, y int64) bool { return max(x, a[0]) == max(y, b[0]) })
 }
 
-// bothWays does it where neither process listens, and again where both do: what they may keep
-// differs.
+// bothWays calls do while neither process listens, and again while both do, because what they may
+// keep differs.
 func (e *env) bothWays(do func()) {
 	e.Helper()
 	do()
@@ -104,7 +105,7 @@ func generationsBefore(e *env) {
 	if first[0] <= 0 || first[1] != 0 || first[2] != 0 {
 		e.Errorf("generations of a cache that is new are %v; want a time, and 0 for its tags", first)
 	}
-	e.known(e.b, first, tags...) // to ask changes nothing
+	e.known(e.b, first, tags...) // asking changes nothing
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		if g := e.leader(s, e.key(e.token().String())); g.Stamp <= first[0] {
 			e.Errorf("a grant of a new cache has stamp %d and would not count: the cache's generation is %d", g.Stamp, first[0])
@@ -112,7 +113,7 @@ func generationsBefore(e *env) {
 	}
 	e.known(e.a, first, tags...)
 
-	e.cache += "-granted before it was asked for" // the other way round
+	e.cache += "-granted before it was asked for" // now in the other order
 	g := e.leader(e.a, e.key("k"))
 	first = e.generations(e.b, tags...)
 	if first[0] <= 0 || first[0] >= g.Stamp || first[1] != 0 || first[2] != 0 {
@@ -124,7 +125,7 @@ func generationsBefore(e *env) {
 func generationsOfTags(e *env) {
 	tags := []string{"t", "u", "v"}
 	want := e.generations(e.b, tags...)
-	for i, some := range [][]int{{1}, {1, 2}, {1}, {2}, {1, 2}} { // the third tag never
+	for i, some := range [][]int{{1}, {1, 2}, {1}, {2}, {1, 2}} { // the third tag is never invalidated
 		s := e.fleet.Stores[i%2]
 		var names []string
 		for _, n := range some {
@@ -158,8 +159,8 @@ func generationsInOrder(e *env) {
 	}
 }
 
-// generationsWithValue has them read along with a value, also with one that comes in the place of a
-// lease. A store may answer none: then they are asked for. It may not answer others.
+// generationsWithValue reads generations along with a value, also with a value that is returned
+// instead of a lease. A store may return none: then they are asked for. It must not return others.
 func generationsWithValue(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -207,7 +208,7 @@ func generationsWithValue(e *env) {
 	}
 }
 
-// anyTags are as many as a value can have, of any bytes and up to the length that tags can have.
+// anyTags returns as many tags as a value can have, of any bytes and of lengths up to the limit.
 func anyTags() []string {
 	tags := trickyTags()
 	return slices.Concat(tags[:frame.MaxTags-16], tags[len(tags)-16:])
@@ -223,7 +224,7 @@ func trickyTags() []string {
 
 func generationsOfAnyTags(e *env) {
 	last := map[string]int64{}
-	for _, tag := range trickyTags() { // none is mistaken for one that came before
+	for _, tag := range trickyTags() { // none is mistaken for an earlier one
 		last[tag] = e.invalidateTags(e.a, tag)
 	}
 	for tags := range slices.Chunk(trickyTags(), frame.MaxTags) {
@@ -247,7 +248,7 @@ func generationsOfAnyTags(e *env) {
 	}
 }
 
-// likeCaches are caches with names that look like the case's own.
+// likeCaches returns names of caches that look like the name of the case's own cache.
 func (e *env) likeCaches() []string {
 	return []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":t", e.cache + ":", e.cache + "\x00", e.cache + ":tags"}
 }
@@ -268,7 +269,8 @@ func generationsOfOthers(e *env) {
 	}
 }
 
-// generationOfAll may forget those of tags: that of the whole cache is later.
+// generationOfAll allows the store to forget the generations of tags, because that of the whole
+// cache is later.
 func generationOfAll(e *env) {
 	e.invalidateTags(e.a, "t")
 	last := e.generations(e.a, "t", "u")
@@ -291,8 +293,8 @@ func generationOfAll(e *env) {
 	}
 }
 
-// generationsUnheard has a process that has asked already, and hears of nothing: it must ask again,
-// or listen.
+// generationsUnheard tests a process that has asked before and doesn't listen for messages: it must
+// ask again, or begin to listen.
 func generationsUnheard(e *env) {
 	want := e.generations(e.a, "t", "u")
 	for range 3 {
@@ -307,7 +309,7 @@ func generationsUnheard(e *env) {
 	}
 }
 
-// generationsOfMany invalidates more tags than a store may like to in one step. Then each of them
+// generationsOfMany invalidates more tags than a store may want to in one step. Afterwards each tag
 // has a generation of the time of the call.
 func generationsOfMany(e *env) {
 	for _, n := range []int{257, 1000} {
@@ -341,14 +343,14 @@ func grantsStamped(e *env) {
 			e.Errorf("a %s has stamp %d; want a time", what, g.Stamp)
 		}
 	}
-	// The stamp is no part of what the lease is known by.
+	// The stamp is not part of what identifies a lease.
 	claim.Stamp = 0
 	e.holds(k, claim)
 	e.stored(e.a, k, claim, e.frame(claim.Token, "v"))
 }
 
-// grantsAround has grants of each kind, in each process, before and after invalidations. Those from
-// before must not count, and those from after must.
+// grantsAround makes grants of each kind, in each process, before and after invalidations. Values
+// of earlier grants must be invalid, and values of later ones valid.
 func grantsAround(e *env) {
 	e.listening(e.b)
 	grants := func() (all map[string]cacheguard.Grant) {
@@ -411,7 +413,7 @@ func tagsLeaveRest(e *env) {
 	}
 }
 
-// tagsTold returns the messages of invalidated tags that have arrived.
+// tagsTold returns the messages about invalidated tags that have arrived.
 func (in *inbox) tagsTold() []cacheguard.Message {
 	return slices.DeleteFunc(in.messages(), func(m cacheguard.Message) bool { return m.Kind != cacheguard.MessageTags })
 }
@@ -434,7 +436,7 @@ func toldTags(e *env) {
 	}
 }
 
-// toldManyTags has more tags than a store may like to put into one message.
+// toldManyTags invalidates more tags than a store may want to put into one message.
 func toldManyTags(e *env) {
 	in := e.listen(e.b, e.cache)
 	var tags []string
@@ -486,8 +488,8 @@ func toldOthersTags(e *env) {
 }
 
 // listenSince has a listener that was there before messages arrived, one that came later, and one
-// that may have missed some: what a process has may only be taken to be valid if all invalidations
-// after it are heard of.
+// that may have missed some. What a process keeps may be taken to be valid only if all later
+// invalidations are heard of.
 func listenSince(e *env) {
 	since := func(in *inbox, after int) (generation int64) {
 		e.eventually("the listener is told that messages arrive", func() bool {

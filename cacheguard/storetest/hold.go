@@ -54,7 +54,7 @@ func renewGone(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
 	e.invalidate(e.b, k)
-	for range 2 { // a renewal makes no lease
+	for range 2 { // a renewal doesn't create a lease
 		if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
 			e.Errorf("after an invalidation the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
 		}
@@ -72,7 +72,7 @@ func renewOther(e *env) {
 		e.Errorf("the former leader was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
 	}
 	e.pass(short)
-	e.holds(k, g) // and its lease is as long as it was
+	e.holds(k, g) // and its lease still lasts as long as before
 }
 
 func renewWrongNumber(e *env) {
@@ -114,7 +114,8 @@ func releaseFrees(e *env) {
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// releaseAnyNumber is for a load that never learnt its number: the reply to its question was lost.
+// releaseAnyNumber tests a load that never learnt its number, because the reply to its request was
+// lost.
 func releaseAnyNumber(e *env) {
 	k := e.key("k")
 	token := e.token()
@@ -154,7 +155,8 @@ func releaseRepeated(e *env) {
 	e.value(k, f)
 }
 
-// releaseAfterOutcome leaves the outcome: it is no lease, and others are to be held off by it.
+// releaseAfterOutcome must leave the outcome: it is not a lease, and it keeps other loads from
+// starting.
 func releaseAfterOutcome(e *env) {
 	k := e.key("k")
 	load, o := e.fails(k, long, long)

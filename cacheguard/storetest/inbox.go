@@ -8,18 +8,18 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// inbox is a listener that keeps what it is told.
+// inbox is a listener that keeps the messages it is told.
 type inbox struct {
 	e *env
 
-	mu   sync.Mutex // guards all
+	mu   sync.Mutex // guards the fields below
 	all  []cacheguard.Message
 	busy bool
-	both bool // two calls at a time were seen
+	both bool // two calls at the same time were seen
 }
 
-// listen makes an inbox for a cache of this process, and waits until its messages arrive: those of
-// other caches may do so before.
+// listen makes an inbox for a cache of this process, and waits until its messages arrive: messages
+// of other caches may arrive earlier.
 func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.Helper()
 	in := &inbox{e: e}
@@ -42,7 +42,7 @@ func (e *env) listening(s cacheguard.Store) {
 
 func (in *inbox) tell(m cacheguard.Message) {
 	in.enter()
-	runtime.Gosched() // long enough for another call to come in between
+	runtime.Gosched() // long enough for another call to begin
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.busy = false
@@ -69,7 +69,7 @@ func (in *inbox) about(k cacheguard.Key) []cacheguard.Message {
 	})
 }
 
-// changes counts the messages that the key changed.
+// changes counts the messages that say that the key changed.
 func (in *inbox) changes(k cacheguard.Key) (n int) {
 	for _, m := range in.about(k) {
 		if m.Kind == cacheguard.MessageChanged {
@@ -92,8 +92,8 @@ func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cac
 	return found
 }
 
-// until invalidates the key and returns the messages about it that came before the one that tells
-// of it. It shows what did not come.
+// until invalidates the key and returns the messages about it that came before the message about
+// that invalidation. So it shows which messages did not come.
 func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Message {
 	in.e.Helper()
 	before := in.changes(k)
@@ -103,7 +103,7 @@ func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Messag
 	return all[:len(all)-1]
 }
 
-// none checks that no message of this kind about the key came, and none comes.
+// none checks that no message of this kind about the key has come or comes.
 func (in *inbox) none(s cacheguard.Store, k cacheguard.Key, kind cacheguard.MessageKind) {
 	in.e.Helper()
 	for _, m := range in.until(s, k) {

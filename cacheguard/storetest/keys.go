@@ -13,9 +13,9 @@ var keyCases = []spec{
 	{"keys of several caches", apart, keysOfCaches},
 }
 
-// trickyKeys are keys that a store may have trouble to give names of their own: braces that a
-// cluster looks for, the endings and separators that it builds names with, and the common ways to
-// write other keys of this list in letters.
+// trickyKeys are keys that a store may fail to give different names: keys with the braces that a
+// cluster looks for, with the endings and separators that stores build names with, and with the
+// common escapes of other keys in this list.
 func trickyKeys() []string {
 	keys := []string{
 		"", " ", "a", "A", "a ", " a", "ä", "a\u0308", "日本語",
@@ -56,8 +56,8 @@ func keysOfOneByte(e *env) {
 	e.differ(keys)
 }
 
-// keysOfCaches has pairs that give the same text when they are joined in one way or another. Names
-// of caches have no braces; that is seen to where caches are made.
+// keysOfCaches uses pairs of a cache's name and a key that give the same text if they are joined in
+// one way or another. The names of caches have no braces; cacheguard.New refuses these.
 func keysOfCaches(e *env) {
 	var keys []cacheguard.Key
 	for _, cache := range []string{"", ":", "a", ":a", "a:", "a:a", ":lease", "a:lease", "/a", "a/a", "\x00", "a\x00"} {
@@ -68,8 +68,8 @@ func keysOfCaches(e *env) {
 	e.differ(keys)
 }
 
-// differ takes the keys through a load each, all at the same time, and checks that none meets what
-// is another's.
+// differ runs a load for each key, all at the same time, and checks that none of them meets another
+// key's data.
 func (e *env) differ(keys []cacheguard.Key) {
 	e.Helper()
 	grants := make([]cacheguard.Grant, len(keys))
@@ -89,7 +89,7 @@ func (e *env) differ(keys []cacheguard.Key) {
 	for i, k := range keys {
 		e.value(k, frames[i])
 	}
-	// Removed one after another, each takes only itself away.
+	// They are removed one after another; each removal must affect only its own key.
 	for i, k := range keys {
 		e.value(k, frames[i])
 		e.invalidate(e.a, k)

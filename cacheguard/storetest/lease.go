@@ -70,7 +70,8 @@ func leaseOwnToken(e *env) {
 	e.stored(e.a, used, first, e.frame(token, "fresh"))
 }
 
-// leaseNumbers grants the same token several times, by each of the ways in which a lease ends.
+// leaseNumbers grants the same token several times, after each of the ways in which a lease can
+// end.
 func leaseNumbers(e *env) {
 	k := e.key("k")
 	token := e.token()
@@ -117,7 +118,7 @@ func leaseFindsValue(e *env) {
 	g := e.leader(e.a, k)
 	f := e.frame(g.Token, "v")
 	e.stored(e.a, k, g, f)
-	for range 2 { // the answer leaves no lease behind that the second one would find
+	for range 2 { // the answer leaves no lease that the second one would find
 		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Wait: true})
 		if answer.State != cacheguard.LeaseValue {
 			e.Fatalf("lease: %s; want the value that is there", describe(answer))
@@ -149,12 +150,13 @@ func leaseSeen(e *env) {
 	e.lead(e.a, e.key("nothing there"), cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// leaseStands is about what a load may see: the value that its process has seen, if that was not
-// invalidated before the grant. With it come the generations of then, or none.
+// leaseStands tests what the grant says about the value that the load's process has seen: whether
+// it is still stored, if it was not invalidated before the grant. The grant may include the
+// generations of that moment.
 func leaseStands(e *env) {
 	k, tags := e.key("k"), []string{"t"}
 	f := e.frame(e.token(), "can't be used")
-	check := func(stands bool, last cacheguard.Store) { // last: who invalidated last; the other one may not have been told yet
+	check := func(stands bool, last cacheguard.Store) { // last is the process that invalidated last; the other one may not have been told yet
 		e.Helper()
 		want := e.generations(last, tags...)
 		e.known(last, want, tags...)
@@ -262,7 +264,7 @@ func leaseSpoiled(e *env) {
 	e.stored(e.a, k, g, f)
 	e.value(k, f)
 
-	// Whoever had the lease has none any more, and each step says so instead of failing.
+	// The former holder has no lease any longer, and each step says so instead of failing.
 	k = e.key("held")
 	g = e.leader(e.a, k)
 	e.fleet.SpoilLease(k)

@@ -35,7 +35,7 @@ func (e *env) keys(n int, what string) (keys []cacheguard.Key) {
 	return keys
 }
 
-// asks are questions of as many loads.
+// asks returns the requests of n loads.
 func (e *env) asks(n int) (asks []cacheguard.LeaseAsk) {
 	for range n {
 		asks = append(asks, cacheguard.LeaseAsk{Token: e.token(), TTL: long})
@@ -43,7 +43,7 @@ func (e *env) asks(n int) (asks []cacheguard.LeaseAsk) {
 	return asks
 }
 
-// answers takes the answers out of replies, of which each error is the end of the case.
+// answers returns the answers in the replies, and ends the case if one has an error.
 func answers[T any](e *env, step string, n int, replies []cacheguard.Reply[T]) (all []T) {
 	e.Helper()
 	if len(replies) != n {
@@ -82,7 +82,7 @@ func (e *env) renewMany(s cacheguard.Store, keys []cacheguard.Key, grants []cach
 	return answers(e, "RenewMany", len(keys), s.RenewMany(e.ctx, keys, grants, ttl))
 }
 
-// reads checks what both processes read, all at once and one by one.
+// reads checks what both processes read, with all keys at once and one by one.
 func (e *env) reads(keys []cacheguard.Key, want [][]byte) {
 	e.Helper()
 	for p, s := range []cacheguard.Store{e.a, e.b} {
@@ -156,7 +156,7 @@ func manyReadsWithTags(e *env) {
 	}
 }
 
-// manyLeases asks for keys in each state, in an order that tells them apart.
+// manyLeases asks for keys in every state, in an order that makes mix-ups visible.
 func manyLeases(e *env) {
 	for range 2 {
 		round := e.token().String()
@@ -239,11 +239,11 @@ func manyLargeValues(e *env) {
 	}
 }
 
-// manyLeasesOfOne asks several times for one key, in one call.
+// manyLeasesOfOne asks several times for the lease of one key, in one call.
 func manyLeasesOfOne(e *env) {
 	k, beside := e.key("k"), e.key("beside")
 	asks := e.asks(4)
-	asks[2] = asks[0] // one of them repeats itself
+	asks[2] = asks[0] // one request is repeated
 	all := e.leaseMany(e.a, []cacheguard.Key{k, beside, k, k}, asks)
 	granted := cacheguard.Grant{}
 	for _, i := range []int{0, 2, 3} {
@@ -301,8 +301,8 @@ func manyFills(e *env) {
 			f := e.frame(a.Grant.Token, strings.Repeat(fmt.Sprint(i), 1+i<<14))
 			fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: f, TTL: long})
 		}
-		e.invalidate(e.b, keys[1])                // gone
-		claim := e.claim(e.b, keys[2], e.token()) // another's
+		e.invalidate(e.b, keys[1])                // removed
+		claim := e.claim(e.b, keys[2], e.token()) // held by another load
 		e.stored(e.b, keys[3], fills[3].Grant, fills[3].Frame)
 		fills[4].Grant = other(fills[4].Grant)
 		all := e.fillMany(s, fills)
@@ -372,7 +372,7 @@ func manyRenewals(e *env) {
 				}
 			}
 		}
-		e.leader(e.b, keys[1]) // a renewal makes no lease
+		e.leader(e.b, keys[1]) // a renewal doesn't create a lease
 	}
 }
 
@@ -384,7 +384,7 @@ func manyRenewalsTime(e *env) {
 	}
 	e.renewMany(e.a, keys[:2], grants[:2], short)
 	e.renewMany(e.a, keys[1:2], grants[1:2], long)
-	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine { // or this machine is too slow
+	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine { // otherwise this machine is too slow
 		defer e.holds(keys[1], grants[1])
 	}
 	e.pass(short)
@@ -406,7 +406,7 @@ func manyNone(e *env) {
 	}
 }
 
-// manyThousand takes more keys through a load than a store may like to in one trip.
+// manyThousand runs a load of more keys than a store may want to send in one trip.
 func manyThousand(e *env) {
 	const n = 1000
 	keys := e.keys(n, "k")
@@ -455,7 +455,7 @@ func manyThousand(e *env) {
 	}
 }
 
-// manyBroken has something that nobody here wrote among the keys. The others don't suffer.
+// manyBroken has something among the keys that no store wrote. The other keys must not be affected.
 func manyBroken(e *env) {
 	if e.fleet.WrongType == nil || e.fleet.SpoilLease == nil {
 		e.Skipf("the fleet can't do such harm")
@@ -485,7 +485,7 @@ func manyBroken(e *env) {
 		grants = append(grants, a.Grant)
 		fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "filled"), TTL: long})
 	}
-	e.fleet.SpoilLease(keys[2]) // and once more under the load
+	e.fleet.SpoilLease(keys[2]) // and again while the load runs
 	held := e.renewMany(e.b, keys[2:4], grants[2:4], long)
 	if held[0] == cacheguard.HoldingMine || held[1] != cacheguard.HoldingMine {
 		e.Errorf("beside a holder of a spoiled lease, told %s, another one was told %s", holding(held[0]), holding(held[1]))

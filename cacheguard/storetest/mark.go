@@ -33,13 +33,13 @@ func (e *env) mark(s cacheguard.Store, at int, mark []byte, keys ...cacheguard.K
 	}
 }
 
-// markStale marks keys where caches do.
+// markStale marks keys at the place where caches do.
 func (e *env) markStale(s cacheguard.Store, keys ...cacheguard.Key) {
 	e.Helper()
 	e.mark(s, frame.MarkStart, frame.Mark(time.UnixMicro(1)), keys...)
 }
 
-// marked is a frame with this mark.
+// marked returns a frame with this mark.
 func marked(f []byte, at int, mark []byte) []byte {
 	f = bytes.Clone(f)
 	copy(f[at:], mark)
@@ -77,7 +77,7 @@ func markAnywhere(e *env) {
 	}
 }
 
-// markStays: what is stale is so since the first mark. Anything but zeros is one.
+// markStays tests that a marked value keeps its first mark. Anything but zeros is a mark.
 func markStays(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -98,7 +98,7 @@ func markStays(e *env) {
 	}
 }
 
-// markNoRoom has values that end before the mark does. None of them grows.
+// markNoRoom uses values that end before the end of the mark. None of them may grow.
 func markNoRoom(e *env) {
 	mark := []byte("the mark")
 	for size := range 20 + len(mark) {

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// maxOutcome is the size of the largest frame that caches make part of an outcome.
+// maxOutcome is the size of the largest frame that caches put into an outcome.
 const maxOutcome = 4 << 10
 
 var outcomeCases = []spec{
@@ -39,8 +39,8 @@ var outcomeCases = []spec{
 	{"outcome after the fill", repeatable, outcomeAfterFill},
 }
 
-// outcome asks with this token for the lease, names the load it waited for if it is given, and must
-// get the outcome.
+// outcome asks for the lease with this token, as a waiter for the awaited load if there is one, and
+// must get the outcome.
 func (e *env) outcome(s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, want cacheguard.Outcome, token cacheguard.ID, awaited ...cacheguard.ID) time.Duration {
 	e.Helper()
 	ask := cacheguard.LeaseAsk{Token: token, Wait: true}
@@ -70,7 +70,7 @@ func (e *env) sameOutcome(got, want cacheguard.Outcome) {
 	}
 }
 
-// fails has a load of the key fail.
+// fails runs a load of the key that fails.
 func (e *env) fails(k cacheguard.Key, keep, backoff time.Duration) (cacheguard.ID, cacheguard.Outcome) {
 	e.Helper()
 	g := e.leader(e.a, k)
@@ -132,7 +132,7 @@ func outcomeAfterBackoff(e *env) {
 			e.Errorf("a back-off that is over has %v left", remaining)
 		}
 	}
-	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: e.token()}) // who waited for another load loads
+	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: e.token()}) // a waiter for another load gets the lease
 }
 
 func outcomeWithoutBackoff(e *env) {
@@ -180,7 +180,7 @@ func outcomeKinds(e *env) {
 	}
 }
 
-// noted are outcomes with notes, which lead from those who waited to what is known of the load.
+// noted are outcomes with notes, which lead from the waiters to what is known of the load.
 func noted() []cacheguard.Outcome {
 	return []cacheguard.Outcome{
 		{Kind: cacheguard.OutcomeFailed, Note: []byte("where to look")},
@@ -191,8 +191,7 @@ func noted() []cacheguard.Outcome {
 	}
 }
 
-// outcomeNote asks for the record, and again beside the message in case one of both comes without
-// the note.
+// outcomeNote reads the record as well as the message, in case only one of them has the note.
 func outcomeNote(e *env) {
 	in := e.listen(e.b, e.cache)
 	for i, o := range noted() {
@@ -206,7 +205,7 @@ func outcomeNote(e *env) {
 	}
 }
 
-// outcomeOfRefresh leaves the stale value where it is, and holds off those who have seen it.
+// outcomeOfRefresh keeps the stale value, and keeps callers that have seen it from loading.
 func outcomeOfRefresh(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "stale")
@@ -284,8 +283,8 @@ func outcomeAfterClaim(e *env) {
 	e.waiter(e.a, k, g)
 }
 
-// outcomeRepeated has the copy arrive once during the back-off, which it must not prolong, and once
-// when the next load runs.
+// outcomeRepeated repeats the step once during the back-off, which must not become longer, and once
+// while the next load runs.
 func outcomeRepeated(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
@@ -308,8 +307,8 @@ func outcomeAfterFill(e *env) {
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }
 
-// outcomeDrops has a load find out that what stands there is no longer so, without anything to
-// store instead.
+// outcomeDrops has a load find out that the stored value is no longer true, without having anything
+// to store instead.
 func outcomeDrops(e *env) {
 	k, kept := e.key("k"), e.key("kept")
 	f := e.frame(e.token(), "stale")
@@ -341,7 +340,8 @@ func outcomeDropsLate(e *env) {
 	e.value(k, f)
 }
 
-// outcomeFailures is how a fleet knows for how long an origin has been failing, whoever loads next.
+// outcomeFailures tests that the fleet counts the failures of an origin in a row, whichever process
+// loads.
 func outcomeFailures(e *env) {
 	k := e.key("k")
 	for n, s := range []cacheguard.Store{e.a, e.b, e.a} {
@@ -360,8 +360,8 @@ func outcomeFailures(e *env) {
 	}
 }
 
-// valueBesideLease has somebody ask who found nothing, or something older, while a newer value is
-// being refreshed: that value is what there is, and nobody need wait.
+// valueBesideLease has a caller ask that found nothing, or an older value, while a newer value is
+// being refreshed: the caller gets the newer value and need not wait.
 func valueBesideLease(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -371,7 +371,7 @@ func valueBesideLease(e *env) {
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingMine {
 		e.Errorf("whoever refreshes was told %s; want %s", holding(h), holding(cacheguard.HoldingMine))
 	}
-	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token}) // its first answer may have been lost
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token}) // the first answer may have been lost
 	if answer.State != cacheguard.LeaseGranted || !answer.Grant.Is(g) {
 		e.Errorf("whoever has the lease asked again: %s; want its own grant", describe(answer))
 	}
@@ -386,7 +386,7 @@ func valueBesideOutcome(e *env) {
 	e.givesValue(k, f)
 }
 
-// givesValue checks that those who have seen nothing, or something else, are given the value.
+// givesValue checks that callers that have seen nothing, or something else, get the value.
 func (e *env) givesValue(k cacheguard.Key, f []byte) {
 	e.Helper()
 	other := e.token()

@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The steps, each with its error taken as the end of the case.
+// The steps of a store. An error of a step ends the case.
 
 // ask asks for the lease with a long TTL.
 func (e *env) ask(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.LeaseAnswer {
@@ -24,7 +24,7 @@ func (e *env) ask(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk)
 	return answer
 }
 
-// lead asks for the lease and must be granted it.
+// lead asks for the lease, which must be granted.
 func (e *env) lead(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.Grant {
 	e.Helper()
 	answer := e.ask(s, k, ask)
@@ -43,7 +43,7 @@ func (e *env) leader(s cacheguard.Store, k cacheguard.Key) cacheguard.Grant {
 	return e.lead(s, k, cacheguard.LeaseAsk{Token: e.token()})
 }
 
-// waiter asks for the lease, is told that the holder has it, and waits.
+// waiter asks for the lease, is told who holds it, and waits.
 func (e *env) waiter(s cacheguard.Store, k cacheguard.Key, holder cacheguard.Grant) {
 	e.Helper()
 	answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token(), Wait: true})
@@ -52,7 +52,7 @@ func (e *env) waiter(s cacheguard.Store, k cacheguard.Key, holder cacheguard.Gra
 	}
 }
 
-// holds checks that the grant still is the lease.
+// holds checks that the grant still has the lease.
 func (e *env) holds(k cacheguard.Key, g cacheguard.Grant) {
 	e.Helper()
 	if h := e.renew(e.b, k, g, long); h != cacheguard.HoldingMine {
@@ -60,7 +60,7 @@ func (e *env) holds(k cacheguard.Key, g cacheguard.Grant) {
 	}
 }
 
-// free checks that nobody has the lease, by taking it and giving it back.
+// free checks that nobody has the lease, by taking it and giving it up.
 func (e *env) free(k cacheguard.Key) {
 	e.Helper()
 	token := e.token()
@@ -80,7 +80,7 @@ func (e *env) fill(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f [
 	return answer
 }
 
-// stored fills and must be told that the frame was stored.
+// stored fills, and the store must answer that the frame was stored.
 func (e *env) stored(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f []byte) {
 	e.Helper()
 	if answer := e.fill(s, k, g, f); answer != cacheguard.FillStored {
@@ -88,7 +88,7 @@ func (e *env) stored(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f
 	}
 }
 
-// refused fills and must be told this.
+// refused fills, and the store must answer this.
 func (e *env) refused(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, want cacheguard.FillAnswer) {
 	e.Helper()
 	if answer := e.fill(s, k, g, e.frame(g.Token, "late")); answer != want {
@@ -131,7 +131,7 @@ func (e *env) claim(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID) c
 	return g
 }
 
-// set has a value stand there, by a claim and its fill, whatever stood there before.
+// set stores a value with a claim and its fill, whatever was stored before.
 func (e *env) set(s cacheguard.Store, k cacheguard.Key, f []byte) {
 	e.Helper()
 	if err := e.setFor(s, k, f, long); err != nil {
@@ -170,7 +170,7 @@ func (e *env) get(s cacheguard.Store, k cacheguard.Key) []byte {
 	return f
 }
 
-// value checks that both processes see this value.
+// value checks that both processes read this value.
 func (e *env) value(k cacheguard.Key, want []byte) {
 	e.Helper()
 	for i, s := range []cacheguard.Store{e.a, e.b} {
@@ -182,7 +182,7 @@ func (e *env) value(k cacheguard.Key, want []byte) {
 	}
 }
 
-// noValue checks that both processes see none.
+// noValue checks that both processes read no value.
 func (e *env) noValue(k cacheguard.Key) {
 	e.Helper()
 	for i, s := range []cacheguard.Store{e.a, e.b} {

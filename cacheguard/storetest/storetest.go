@@ -10,28 +10,32 @@ import (
 
 // Fleet is a store as the processes of a fleet see it. Only Stores is required.
 type Fleet struct {
-	// Stores are at least two that share their state, as two processes would have them: each with
-	// its own connections.
+	// Stores are at least two stores that share their state like two processes: each has its own
+	// connections.
 	Stores []cacheguard.Store
 
-	// Advance moves the store's clock by d. Nil: it runs by itself, and the suite waits.
+	// Advance moves the store's clock forward by d. Default: the store's clock runs by itself, and
+	// the suite waits.
 	Advance func(d time.Duration)
 
-	// WrongType replaces a key's value by something that is no string of bytes.
+	// WrongType replaces a key's value by something that is not a string of bytes.
 	WrongType func(k cacheguard.Key)
 
-	// LoseLease removes what stands where a key's lease stands, as an eviction or a failover would.
+	// LoseLease removes what is stored under the name of a key's lease, as an eviction or a
+	// failover would.
 	LoseLease func(k cacheguard.Key)
 
-	// SpoilLease puts something that is no lease, and never expires, where a key's lease stands.
+	// SpoilLease stores something that is not a lease, and never expires, under the name of a key's
+	// lease.
 	SpoilLease func(k cacheguard.Key)
 
-	// LoseMessages breaks the way that messages take to Stores[1], so that some may be lost, and
-	// lets it heal.
+	// LoseMessages interrupts the connection on which Stores[1] receives messages, so that some may
+	// be lost, and then lets it recover.
 	LoseMessages func()
 }
 
-// TB is the part of testing.TB that cases use. Fatalf and Skipf end the goroutine that calls them.
+// TB is the part of [testing.TB] that cases use. Fatalf and Skipf end the goroutine that calls
+// them.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -43,7 +47,7 @@ type TB interface {
 // Case is one test of a store. Run may be called many times.
 type Case struct {
 	Name    string
-	Promise string // what a store that fails the case would break
+	Promise string // what a store that fails the case breaks
 	Run     func(t TB, f Fleet)
 }
 
@@ -66,7 +70,7 @@ func Cases() []Case {
 	return all
 }
 
-// spec is a case as the files of this package write it.
+// spec is a case in the form in which the files of this package define it.
 type spec struct {
 	name    string
 	promise string
@@ -83,7 +87,7 @@ func (s spec) run(t TB, f Fleet) {
 	s.test(e)
 }
 
-// The promises, and the rules behind them, that cases protect.
+// The promises that the cases test, and the rules behind them.
 const (
 	oneLoad    = "P1, one load: while a lease is alive there is one load of its key in the fleet"
 	oneResult  = "P2, one result for all: those who wait get the result of the load they wait for, and get it pushed"

@@ -20,7 +20,7 @@ var togetherCases = []spec{
 	{"together: no generation that was read before is taken for the last", tagged, togetherGenerations},
 }
 
-// together calls do n times at once, with the stores in turn.
+// together calls do n times at the same time, with the stores in turn.
 func (e *env) together(n int, do func(i int, s cacheguard.Store) error) {
 	e.Helper()
 	var all sync.WaitGroup
@@ -110,8 +110,8 @@ func togetherClaim(e *env) {
 	}
 }
 
-// togetherInvalidate has loads of an origin that changes. Nobody who looks after an invalidation
-// returned may find a value from before it.
+// togetherInvalidate runs loads of an origin that changes. After an invalidation has returned,
+// nobody may read a value from before it.
 func togetherInvalidate(e *env) {
 	const (
 		changes = 200
@@ -136,8 +136,9 @@ func togetherInvalidate(e *env) {
 	}
 }
 
-// togetherGenerations has a process ask for the generation of a tag while it is invalidated.
-// Whatever it was answered, and may have kept: after the invalidation it says the new one.
+// togetherGenerations has a process ask for the generation of a tag while the tag is invalidated.
+// Whatever the process was answered, and may have kept: after the invalidation it must return the
+// new generation.
 func togetherGenerations(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		e.listening(s)
@@ -162,12 +163,12 @@ func togetherGenerations(e *env) {
 	}
 }
 
-// origin is what is loaded from: the number of its version.
+// origin is what loads read: the number of its version.
 type origin struct {
 	*env
 	k           cacheguard.Key
 	version     atomic.Uint64
-	invalidated atomic.Uint64 // versions below this one are invalidated
+	invalidated atomic.Uint64 // versions below this one are invalid
 	over        atomic.Bool
 }
 
@@ -188,13 +189,13 @@ func (o *origin) change(s cacheguard.Store, n int) error {
 	return nil
 }
 
-// pace is how long a load goes on.
+// pace says how long a load runs.
 type pace int
 
 const (
 	quick            pace = iota
-	untilChanged          // until what it has read is old
-	untilInvalidated      // and that was told to everybody
+	untilChanged          // until what it has read is out of date
+	untilInvalidated      // and until everybody was told of that
 )
 
 func (o *origin) goesOn(p pace, version uint64) bool {
@@ -207,7 +208,7 @@ func (o *origin) goesOn(p pace, version uint64) bool {
 	return false
 }
 
-// load is a load like any other.
+// load runs a load as caches do.
 func (o *origin) load(s cacheguard.Store, p pace) error {
 	f, _, err := s.Get(o.ctx, o.k, nil)
 	if err != nil {
@@ -227,7 +228,7 @@ func (o *origin) load(s cacheguard.Store, p pace) error {
 	return err
 }
 
-// look checks that the value, if there is one, isn't from before an invalidation that has returned.
+// look checks that the value, if there is one, isn't older than an invalidation that has returned.
 func (o *origin) look(s cacheguard.Store) error {
 	oldest := o.invalidated.Load()
 	f, _, err := s.Get(o.ctx, o.k, nil)
@@ -244,7 +245,7 @@ func (o *origin) look(s cacheguard.Store) error {
 	return nil
 }
 
-// yield lets others come in between, now and then.
+// yield sometimes lets other goroutines run.
 func (*origin) yield() {
 	for range rand.IntN(8) {
 		runtime.Gosched()

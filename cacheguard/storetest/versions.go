@@ -16,7 +16,7 @@ var versionCases = []spec{
 	{"claim's fill that is refused leaves other versions", versioned, versionsRefusedFill},
 }
 
-// versions are those of a key.
+// versions returns the keys of all versions.
 func (e *env) versions(name string) (all [cacheguard.Versions]cacheguard.Key) {
 	for v := range all {
 		all[v] = e.key(name)
@@ -25,7 +25,7 @@ func (e *env) versions(name string) (all [cacheguard.Versions]cacheguard.Key) {
 	return all
 }
 
-// load has a value loaded under a lease, and returns its frame.
+// load loads a value under a lease and returns its frame.
 func (e *env) load(s cacheguard.Store, k cacheguard.Key, body string) []byte {
 	e.Helper()
 	g := e.leader(s, k)

@@ -39,8 +39,8 @@ func claimRemovesValue(e *env) {
 	e.free(k)
 }
 
-// claimLeavesTags has writers claim one value after the other: each is told its tags, and so is who
-// looks before one has stored.
+// claimLeavesTags has writers claim one value after the other: each of them is told the value's
+// tags, and so is a reader before a writer has stored its value.
 func claimLeavesTags(e *env) {
 	k := e.key("k")
 	for name, f := range e.tagged() {
@@ -63,7 +63,7 @@ func claimLeavesTags(e *env) {
 	}
 }
 
-// tagged are frames with tags.
+// tagged returns frames with tags.
 func (e *env) tagged() map[string][]byte {
 	several := []string{"a", "\x00soft", strings.Repeat("\x00", 100), strings.Repeat("\xff", frame.MaxTag)}
 	most := slices.Repeat([]string{strings.Repeat("t", frame.MaxTag)}, frame.MaxTags)
@@ -85,7 +85,7 @@ func (e *env) tagged() map[string][]byte {
 	return all
 }
 
-// claimLeaves claims and must be told that this is left, which stands there then.
+// claimLeaves claims the key. The store must return the remnant left, which must be stored then.
 func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID, left []byte) cacheguard.Grant {
 	e.Helper()
 	g := e.claim(s, k, token)
@@ -100,7 +100,8 @@ func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard
 	return g
 }
 
-// claimLeavesTagsForAsLong has what is left end with the value, neither with the claim nor later.
+// claimLeavesTagsForAsLong tests that the remnant ends when the value would have, neither with the
+// claim nor later.
 func claimLeavesTagsForAsLong(e *env) {
 	f := e.tagged()["one tag"]
 	ends, stays := e.key("ends"), e.key("stays")
@@ -141,7 +142,7 @@ func claimRemovesOutcome(e *env) {
 	e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load})
 }
 
-// claimRepeated has a copy of the claim come by another connection: the grant in place stays.
+// claimRepeated repeats a claim on another connection: the existing grant must stay.
 func claimRepeated(e *env) {
 	k := e.key("k")
 	token := e.token()

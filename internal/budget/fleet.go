@@ -13,33 +13,34 @@ import (
 )
 
 const (
-	// permitTTL is how long a process that dies keeps its permits from the others. A live one
-	// renews them at a third.
+	// permitTTL is how long the permits of a process that has died stay taken. A live process
+	// renews its permits after a third of this time.
 	permitTTL = 3 * time.Second
 
-	// renewals is how many permits are renewed side by side: one after another they would not all
-	// be in time.
+	// renewals is how many permits are renewed at the same time: one after another they might not
+	// all be renewed in time.
 	renewals = 16
 
-	// permitPause is the longest time to wait for a message that a permit was returned until it is
-	// looked at again.
+	// permitPause is the longest wait for a message that a permit was returned. After it, the
+	// process asks for a permit again.
 	permitPause = 250 * time.Millisecond
 )
 
-// Permits are what a fleet's budget is made of: leases in a store.
+// Permits are the permits of a fleet's budget in a store.
 type Permits interface {
-	// Take makes the token a holder for ttl, or renews it if it is one, and reports whether it is.
-	// If not, wait is when the first permit ends by itself.
+	// Take gives the token a permit for ttl, or renews its permit, and reports whether the token
+	// has a permit. If not, wait is when the first permit ends by itself.
 	Take(ctx context.Context, token ID, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
-	// Return ends the token's permit.
+	// Return returns the token's permit.
 	Return(ctx context.Context, token ID) error
 
-	// Listening sees to it that the Fleet is told when a permit is returned.
+	// Listening makes sure that the Fleet is told when a permit is returned, and reports whether
+	// messages arrive.
 	Listening() bool
 }
 
-// ID is a token, drawn at random.
+// ID is a random token.
 type ID = [16]byte
 
 // Fleet is this process' part of a fleet's budget. It is safe for concurrent use.
@@ -47,23 +48,23 @@ type Fleet struct {
 	in   Permits
 	name string
 
-	turn     chan struct{} // who has put something in is the one who asks; the others wait behind
-	returned chan struct{} // a permit was returned somewhere
+	turn     chan struct{} // holds an element while one goroutine asks; the others wait
+	returned chan struct{} // a permit was returned by some process
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	held     map[ID]struct{}
 	renewing bool
 	log      *slog.Logger
 
-	spell report.Spell // the store can't be used
+	spell report.Spell // problem that the store can't be used
 }
 
-// NewFleet returns the part of a process that has done nothing yet.
+// NewFleet returns the part of a process that has no permits yet.
 func NewFleet(name string, in Permits) *Fleet {
 	return &Fleet{in: in, name: name, turn: make(chan struct{}, 1), returned: make(chan struct{}, 1)}
 }
 
-// LogTo has it log where the first cache does that has this budget.
+// LogTo sets the logger, which is the logger of the first cache that uses this budget.
 func (f *Fleet) LogTo(log *slog.Logger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +73,7 @@ func (f *Fleet) LogTo(log *slog.Logger) {
 	}
 }
 
-// Returned tells it that somebody may have returned a permit. It doesn't block.
+// Returned reports that a permit may have been returned. It doesn't block.
 func (f *Fleet) Returned() {
 	select {
 	case f.returned <- struct{}{}:
@@ -80,8 +81,9 @@ func (f *Fleet) Returned() {
 	}
 }
 
-// Take takes a permit and returns what returns it. It waits no longer than ctx and patience; when
-// urged is closed, or while the store can't be used, it does without.
+// Take takes a permit, and returns a function that returns it. It waits no longer than ctx and
+// patience allow. If urged is closed, or while the store can't be used, it succeeds without a
+// permit.
 func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}) (back func(), err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -103,9 +105,9 @@ func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan s
 		taken, wait, err := f.in.Take(context.WithoutCancel(ctx), token, permitTTL)
 		f.heard(err)
 		switch {
-		case taken && time.Since(asked) >= permitTTL: // this process stood still: it may be another's by now
+		case taken && time.Since(asked) >= permitTTL: // this process stood still for so long that another one may have the permit by now
 			wait = 0
-		case err != nil: // it may be taken all the same
+		case err != nil: // the permit may have been taken all the same
 			_ = f.in.Return(context.WithoutCancel(ctx), token)
 			return func() {}, nil
 		case taken:
@@ -137,7 +139,7 @@ var (
 	budgetAgainLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: the fleet's budget holds again", See: "the-store-cant-be-used"}
 )
 
-// heard has the log say what came of asking for a permit.
+// heard logs the result of a request for a permit.
 func (f *Fleet) heard(err error) {
 	f.mu.Lock()
 	log := f.log
@@ -166,11 +168,11 @@ func (f *Fleet) giveBack(token ID) {
 	f.mu.Lock()
 	delete(f.held, token)
 	f.mu.Unlock()
-	_ = f.in.Return(context.Background(), token) // if it fails, its time will be over
+	_ = f.in.Return(context.Background(), token) // if this fails, the permit ends by itself
 }
 
-// renew prolongs what is held, and ends when that is nothing: most loads are over before their
-// permit has to be.
+// renew renews the permits that are held, and ends when none is held. Most loads end before their
+// permit must be renewed.
 func (f *Fleet) renew() {
 	f.mu.Lock()
 	tokens := make([]ID, 0, len(f.held))
@@ -192,7 +194,7 @@ func (f *Fleet) renew() {
 			f.mu.Lock()
 			_, still := f.held[token]
 			f.mu.Unlock()
-			if !still { // returned meanwhile, and perhaps taken again by this
+			if !still { // returned meanwhile, and perhaps taken again by this renewal
 				_ = f.in.Return(context.Background(), token)
 			}
 		})

@@ -1,5 +1,5 @@
-// Package budget bounds how many loads run at a time: in this process, where others wait in a
-// Queue, and in a whole Fleet.
+// Package budget limits how many loads run at a time: in this process with a [Queue], and in a
+// whole fleet with a [Fleet].
 package budget
 
 import (
@@ -11,22 +11,23 @@ import (
 	"time"
 )
 
-// ErrOverloaded says that there is no slot or permit to be had, or none in time.
+// ErrOverloaded says that no slot or permit was free, or none in time.
 var ErrOverloaded = errors.New("cacheguard: overloaded")
 
-// Queue is slots, and an orderly queue of those who wait for one. It is safe for concurrent use.
+// Queue is a number of slots, and a queue of callers that wait for a slot. It is safe for
+// concurrent use.
 type Queue struct {
-	Max  int // slots there are
-	Most int // who may wait
+	Max  int // number of slots
+	Most int // most callers that wait
 
 	mu      sync.Mutex // guards running and waiting
 	running int
-	waiting list.List // of chan struct{}, closed when the slot is handed over
+	waiting list.List // of chan struct{}, closed when the slot is given to the waiter
 }
 
-// Take takes a slot and returns what gives it back, to be called once. It waits no longer than ctx
-// and patience, and only if less than that share of the queue is taken; when urged is closed it
-// does without a slot.
+// Take takes a slot, and returns a function that returns it, to be called once. It waits no longer
+// than ctx and patience allow. It waits only if a smaller share of the queue is taken than share
+// says. If urged is closed, it succeeds without a slot.
 func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	q.mu.Lock()
 	if q.running < q.Max {
@@ -59,7 +60,7 @@ func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	}
 	q.mu.Lock()
 	select {
-	case <-turn: // handed over in the last moment
+	case <-turn: // the slot was given at the last moment
 		q.mu.Unlock()
 		q.release()
 	default:
@@ -69,8 +70,8 @@ func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	return release, err
 }
 
-// Try is Take for somebody who can do without a slot, and perhaps has no load for it: it takes one
-// only if it leaves as many free as are taken, and returns nil if not.
+// Try is Take for a caller that can do without a slot and may not need one in the end. It takes a
+// slot only if at least as many slots stay free as are taken, and returns nil otherwise.
 func (q *Queue) Try() (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +89,7 @@ func (q *Queue) Spare() bool {
 	return 2*q.running < q.Max
 }
 
-// release hands the slot to the one who has waited longest.
+// release gives the slot to the caller that has waited longest.
 func (q *Queue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

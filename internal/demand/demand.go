@@ -1,5 +1,5 @@
-// Package demand judges what a caller demands of the age of what it reads: a moment on the store's
-// clock, which may have come from anybody.
+// Package demand checks a moment on the store's clock before which a caller accepts no value. The
+// moment may have come from anybody.
 package demand
 
 import (
@@ -9,38 +9,41 @@ import (
 )
 
 const (
-	// Slack is how far processes' estimates of the store's clock may be apart.
+	// Slack is how far the processes' estimates of the store's clock may differ.
 	Slack = 250 * time.Millisecond
 
-	// ahead is how far a store's clock may be behind what it has said before: see cacheguard.Store.
+	// ahead is how far a store's clock may fall behind what it has returned before: see
+	// cacheguard.Store.
 	ahead = 24*time.Hour + time.Second
 )
 
-// Clock is a store's.
+// Clock is the clock of a store.
 type Clock interface {
 	Now() time.Time                                         // an estimate
-	Clock(ctx context.Context, cache string) (int64, error) // what it says, in microseconds since 1970
+	Clock(ctx context.Context, cache string) (int64, error) // asks the clock; in microseconds since 1970
 }
 
-// Judge judges the demands of one cache. The zero Judge is ready; it is safe for concurrent use.
+// Judge checks the demands of one cache. The zero Judge is ready to use, and safe for concurrent
+// use.
 type Judge struct {
-	mu     sync.Mutex // guards what follows
-	next   *question  // that will be asked, which newcomers may wait for; nil: there is none
-	asking bool       // one has been asked, and its goroutine asks the next one
+	mu     sync.Mutex // guards the fields below
+	next   *question  // the request that will be sent next, which newcomers may wait for; nil: there is none
+	asking bool       // a request has been sent, and its goroutine sends the next one
 }
 
-// question is what the store's clock says. said and err are set when done is closed.
+// question is a request for the store's clock. said and err are set before done is closed.
 type question struct {
 	done chan struct{}
 	said int64
 	err  error
 }
 
-// Check returns what is demanded by the moment; 0: nothing, for the store has not said so yet. A
-// moment that is later than the estimate may be somebody's invention, or of a clock that was set,
-// so the store is asked: once for all who wait for that at the same time. Nothing that was
-// committed before this call is later than what the store says then, so no more than that is
-// demanded. While the store can't answer, the moment counts.
+// Check returns the moment that is to be demanded, or 0 if nothing can be demanded because the
+// store has not reached the moment yet. If the moment is later than the estimate, it may be
+// invented, or come from a clock that was set. So the store is asked, once for all callers that
+// wait for that at the same time. Whatever was committed before this call is not later than the
+// store's answer, so no more than the answer is demanded. While the store can't answer, the moment
+// itself is demanded.
 func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int64) int64 {
 	if moment <= 0 {
 		return 0
@@ -61,7 +64,7 @@ func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int
 	return min(moment, said)
 }
 
-// ask returns what the store's clock said after this call.
+// ask returns what the store's clock returned after the beginning of this call.
 func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, error) {
 	j.mu.Lock()
 	q := j.next
@@ -82,8 +85,8 @@ func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, erro
 	}
 }
 
-// work asks questions, one after the other, until nobody waits for the next one. Each takes as long
-// as a step of the store does at most.
+// work sends requests, one after another, until nobody waits for the next one. Each request takes
+// at most as long as a step of the store.
 func (j *Judge) work(store Clock, cache string) {
 	for {
 		j.mu.Lock()

@@ -1,10 +1,10 @@
-// Package desk lets a load have a part of its work done by the goroutine of the caller that asked
-// for it. An HTTP handler has to run where the server called it: there its panics, with their
-// stacks, reach those who are waiting for them, and its ResponseWriter is good for as long as it
-// runs.
+// Package desk lets a load run a part of its work on the goroutine of the caller that began the
+// load. An HTTP handler has to run where the server called it: only there do its panics, with their
+// stacks, reach the code that expects them, and its ResponseWriter is valid only while the server's
+// call lasts.
 //
-// The caller opens a Desk, passes it along in the context of its call, and closes it when the call
-// has returned. While the call waits for the load, it does the job that the load brings.
+// The caller opens a Desk, passes it in the context of its call, and closes it when the call has
+// returned. While the call waits for the load, it runs the job that the load brings.
 package desk
 
 import (
@@ -12,48 +12,47 @@ import (
 	"sync"
 )
 
-// Desk is where one caller takes one job at a time.
+// Desk is where one caller accepts one job at a time.
 type Desk struct {
-	// Caller is asked by the load. It is set before the desk is passed along. Nil: it may refresh,
-	// and hears nothing.
+	// The load asks Caller. It is set before the desk is passed along. If it is nil, the caller may
+	// refresh and hears nothing.
 	Caller Caller
 
-	client context.Context // says when the caller has left while a job is done
+	client context.Context // ends when the caller has left while a job is running
 	jobs   chan func()
 	closed chan struct{}
-	left   bool // a job has called Leave; for the caller's goroutine
+	left   bool // a job has called Leave; used only by the caller's goroutine
 }
 
-// Caller is who has opened a desk.
+// Caller is the caller that has opened a desk.
 type Caller interface {
-	// Refreshes reports whether the caller may have a stale value refreshed that it was answered
-	// with: another caller's load could make another value.
+	// Refreshes reports whether the caller may refresh the stale value that it was answered with.
+	// The load asks because loads of different callers could make different values.
 	Refreshes(value any) bool
 
-	// Parts reports whether a stale value is one of several, each for some callers: those who may
-	// refresh it wait for what takes its place, and the others have by it what they came for. All
-	// callers of one key say the same of a value.
+	// Parts reports whether a stale value is one of several, each for some callers. Then callers
+	// that may refresh it wait for the value that replaces it, and the other callers have what they
+	// need. All callers of one key return the same for a value.
 	Parts(value any) bool
 
-	// Hears is called, by the caller's goroutine, with what the load that the caller waits for has
-	// announced last, and with each word after that. It reports true when the caller has by that
-	// what it came for.
+	// Hears is called on the caller's goroutine with the latest word that the load has announced,
+	// and with each word after that. It returns true when the caller has got what it needs.
 	Hears(word any) bool
 }
 
 type key struct{}
 
-// Open returns a desk. While a job is done, its caller has left when client ends; before that it is
-// the context of the call that counts.
+// Open returns a desk. While a job is running, the caller has left when client ends; before that,
+// the call's own context decides.
 func Open(client context.Context) *Desk {
 	return &Desk{client: client, jobs: make(chan func()), closed: make(chan struct{})}
 }
 
-// Close says that the caller takes no jobs any more. It is called once.
+// Close says that the caller accepts no more jobs. It is called once.
 func (d *Desk) Close() { close(d.closed) }
 
-// Do has the caller do the job, and returns when it has begun. It reports false if the desk is
-// closed. It must not be called by the caller's own goroutine.
+// Do lets the caller run the job, and returns when the job has begun. It returns false if the desk
+// is closed. It must not be called on the caller's own goroutine.
 func (d *Desk) Do(job func()) bool {
 	select {
 	case d.jobs <- job:
@@ -63,78 +62,79 @@ func (d *Desk) Do(job func()) bool {
 	}
 }
 
-// MayRefresh reports whether the caller whose context this is may have this stale value refreshed.
+// MayRefresh reports whether the caller with this context may refresh this stale value.
 func MayRefresh(ctx context.Context, value any) bool {
 	d := From(ctx)
 	return d == nil || d.Caller == nil || d.Caller.Refreshes(value)
 }
 
-// Parts reports whether the caller whose context this is knows a stale value for one of several.
+// Parts reports whether the caller with this context says that a stale value is one of several.
 func Parts(ctx context.Context, value any) bool {
 	d := From(ctx)
 	return d != nil && d.Caller != nil && d.Caller.Parts(value)
 }
 
-// Leave is for a job: the caller has what it came for, and doesn't wait for what becomes of the
-// load.
+// Leave is called by a job: the caller has got what it needs, and doesn't wait for the load's
+// result.
 func (d *Desk) Leave() { d.left = true }
 
-// With returns a context that has the desk; nil hides one that is there.
+// With returns a context that has the desk. A nil desk hides the one that the context has.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
 
-// Crowd is those who wait for a load in this process.
+// Crowd is the callers in this process that wait for a load.
 type Crowd interface {
-	// Announce tells them something before the load has ended. Who comes later hears the last word
-	// alone.
+	// Announce tells them something before the load has ended. Callers that come later hear only
+	// the latest word.
 	Announce(word any)
 
-	// Made has the load's result stored whoever leaves from now on.
+	// Made says that the load's result is to be stored even if all callers leave from now on.
 	Made()
 }
 
-// Load is what a load offers to the job that it has brought. It is safe for concurrent use, and nil
+// Load is what a load offers to the job that it has brought. It is safe for concurrent use. A nil
+// Load offers nothing.
 // offers nothing.
 type Load struct {
 	crowd Crowd
 
-	mu    sync.Mutex // guards what follows
-	slot  func()     // gives back the load's slot; nil: it has none
+	mu    sync.Mutex // guards the fields below
+	slot  func()     // returns the load's slot; nil: the load has none
 	kept  bool
 	ended bool
 }
 
 type loadKey struct{}
 
-// WithLoad returns a context for a load that others wait for, and whose slot, which may be nil, a
-// job may keep. End is to be called when the load has returned.
+// WithLoad returns a context for a load that other callers wait for. slot returns the load's slot,
+// which a job may keep; it may be nil. End must be called when the load has returned.
 func WithLoad(ctx context.Context, crowd Crowd, slot func()) (context.Context, *Load) {
 	l := &Load{crowd: crowd, slot: slot}
 	return context.WithValue(ctx, loadKey{}, l), l
 }
 
-// LoadOf returns the load whose context this is, or nil.
+// LoadOf returns the load with this context, or nil.
 func LoadOf(ctx context.Context) *Load {
 	l, _ := ctx.Value(loadKey{}).(*Load)
 	return l
 }
 
-// Announce tells all who wait in this process for the load.
+// Announce tells a word to all callers in this process that wait for the load.
 func (l *Load) Announce(word any) {
 	if l != nil {
 		l.crowd.Announce(word)
 	}
 }
 
-// Made says that the load has its result, before it returns: it is stored, whoever leaves from now
-// on.
+// Made says that the load has its result, before the load returns: the result is stored even if all
+// callers leave from now on.
 func (l *Load) Made() {
 	if l != nil {
 		l.crowd.Made()
 	}
 }
 
-// Keep has the load's slot outlast the load, for a job that goes on, and returns what gives the
-// slot back. It returns nil if the load has no slot any more.
+// Keep lets a job keep the load's slot after the load has ended, and returns the function that
+// returns the slot. It returns nil if the load no longer has a slot.
 func (l *Load) Keep() (release func()) {
 	if l == nil {
 		return nil
@@ -148,7 +148,7 @@ func (l *Load) Keep() (release func()) {
 	return l.release
 }
 
-// End gives the slot back, unless the job keeps it.
+// End returns the slot, unless the job keeps it.
 func (l *Load) End() {
 	l.mu.Lock()
 	l.ended = true
@@ -159,7 +159,7 @@ func (l *Load) End() {
 	}
 }
 
-// Keeps reports whether the job has the load's slot.
+// Keeps reports whether the job keeps the load's slot.
 func (l *Load) Keeps() bool {
 	if l == nil {
 		return false

@@ -7,12 +7,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Work waits for the flight of the load that the desk's caller has begun, and does the job that the
+// Work waits for the flight of the load that the desk's caller has begun, and runs the job that the
 // load may bring.
 func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	select {
 	case job := <-d.jobs:
-		// The job can't be left half done, but who asked for it can go.
+		// The job must not be interrupted, but the caller can leave the flight.
 		stop := context.AfterFunc(d.client, func() { f.Leave() })
 		panics := true
 		defer func() {
@@ -20,7 +20,7 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 			case !panics || !stop():
 			case d.left:
 				f.Leave()
-			default: // who waits elsewhere is told of the failed load first
+			default: // callers that wait elsewhere are told of the failed load first
 				_, _ = f.Wait(d.client)
 			}
 		}()
@@ -40,8 +40,9 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 	return f.Result(ctx)
 }
 
-// Hear waits for the flight of somebody else's load, for a Caller who may get what it came for
-// before that has landed. Until it has all of that it is a member, so that the work goes on for it.
+// Hear waits for the flight of another caller's load. The desk's Caller may get what it needs
+// before the flight has landed. Until it has all that it needs, it is a member, so that the work
+// goes on for it.
 func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	for {
 		word, next := f.Word()
@@ -60,11 +61,11 @@ func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 	}
 }
 
-// hears has a caller hear a word, and reports whether it has by that what it came for: then it has
-// left the flight, as it has with an error.
+// hears passes a word to the caller, and reports whether the caller now has what it needs. Then,
+// and if hears returns an error, the caller has left the flight.
 func hears[T any](f *flight.Flight[T], d *Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.client, func() { f.Leave() })
-	over := true // also by a panic
+	over := true // also if the caller panics
 	defer func() {
 		if over && stop() {
 			f.Leave()

@@ -1,6 +1,6 @@
-// Package eventcount counts the events of caches, for observers that export the counts. It says
-// which number an event counts as, which metrics these numbers make, what these are called, and
-// which gauges stand beside them.
+// Package eventcount counts the events of caches, for observers that export the counts. It defines
+// which number an event adds to, which metrics these numbers make up, what the metrics are called,
+// and which gauges are exported with them.
 package eventcount
 
 import (
@@ -13,36 +13,37 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Caches is all caches of one observer. M is what the observer itself has for each of them.
+// Caches has all caches of one observer. M is what the observer itself keeps for each cache.
 type Caches[M any] struct {
 	more  func(name string) M
 	label func(cache string) string
 
-	// known is by cache. It is replaced, never changed, for it is read for each event.
+	// known has the caches by name. The map is read for each event, so it is never changed, only
+	// replaced.
 	known atomic.Pointer[map[string]*Cache[M]]
 	mu    sync.Mutex // held while known is replaced; guards attached, open and left of each Cache
 }
 
-// Cache is one cache, or all that are exported under one name.
+// Cache is one cache, or all caches that are exported under one name.
 type Cache[M any] struct {
 	Counters
 	Name string
 	More M
 
-	attached bool // ever
+	attached bool // whether Attach was ever called
 	open     map[*func() cacheguard.Stats]bool
-	left     cacheguard.Stats // of those that are closed
+	left     cacheguard.Stats // sum of the closed caches
 }
 
-// NewCaches returns Caches that make by more what the observer has for each of them. Caches whose
-// names get the same label count as one.
+// NewCaches returns Caches that call more to make what the observer keeps for each cache. Caches
+// whose names get the same label are one Cache.
 func NewCaches[M any](label func(cache string) string, more func(name string) M) *Caches[M] {
 	c := &Caches[M]{label: label, more: more}
 	c.known.Store(&map[string]*Cache[M]{})
 	return c
 }
 
-// Of returns a cache, which is made if it isn't there.
+// Of returns the cache with this name, and makes it if necessary.
 func (c *Caches[M]) Of(cache string) *Cache[M] {
 	if found := (*c.known.Load())[cache]; found != nil {
 		return found
@@ -65,8 +66,8 @@ func (c *Caches[M]) Of(cache string) *Cache[M] {
 	return one
 }
 
-// Attach adds what can be read of a cache until detach is called, which may be called twice.
-// Several caches of one name add up. See [cacheguard.Attacher].
+// Attach registers a function that returns the stats of a cache until detach is called. detach may
+// be called twice. The stats of several caches of one name are added. See [cacheguard.Attacher].
 func (c *Caches[M]) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	one := c.Of(cache)
 	c.mu.Lock()
@@ -82,9 +83,9 @@ func (c *Caches[M]) Attach(cache string, stats func() cacheguard.Stats) (detach 
 	}
 }
 
-// Each tells of every cache there ever was, by name, with the sum of what can be read of it. The
-// sum has gauges if one was ever attached. It reads under the lock, as detach does: between the two
-// a cache would count twice or not at all.
+// Each calls tell with every cache there ever was, by name, with the sum of its stats. gauges says
+// whether stats were ever attached. Each reads the stats under the lock, as detach does: otherwise
+// a cache that is detached meanwhile could be counted twice or not at all.
 func (c *Caches[M]) Each(tell func(cache *Cache[M], sum cacheguard.Stats, gauges bool)) {
 	type summed struct {
 		cache  *Cache[M]
@@ -130,7 +131,7 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	return a
 }
 
-// counted is what still counts of a cache that was closed.
+// counted returns the stats of a closed cache that still count: the counters without the gauges.
 func counted(last cacheguard.Stats) cacheguard.Stats {
 	return cacheguard.Stats{
 		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits,

@@ -2,25 +2,26 @@ package eventcount
 
 import "github.com/cacheguard/cacheguard/cacheguard"
 
-// Name is what a metric is called: by Prometheus, after a namespace, and by OpenTelemetry, after
-// "cacheguard.". Unit is what OpenTelemetry says that it counts.
+// Name is the name of a metric in Prometheus, after a namespace, and in OpenTelemetry, after
+// "cacheguard.". Unit is what OpenTelemetry says that the metric counts.
 type Name struct{ Prometheus, OTel, Unit string }
 
 // Metric is one or several numbers of a cache that are exported under one name.
 type Metric struct {
 	Name
 	Help  string
-	Label string  // of the words, with Prometheus; "" if there is one number
+	Label string  // the label of the words in Prometheus; "" if there is one number
 	Of    []Value // in the order of their words
 }
 
-// Value is a number of a metric, and its word if the metric has several.
+// Value is a number of a metric, with its word if the metric has several numbers.
 type Value struct {
 	Number
 	Word string
 }
 
-// Metrics has no OTel name for loads: there, the histogram of their durations counts them.
+// Metrics are the metrics. Loads have no name in OpenTelemetry, because the histogram of their
+// durations counts them there.
 var Metrics = []Metric{
 	{Name{"requests_total", "requests", "{request}"},
 		"Answers to callers, by how they were found; failed: an error that is no 'not found'.",
@@ -74,12 +75,12 @@ var Metrics = []Metric{
 		"reason", words(unstored, 1, cacheguard.Reasons)},
 }
 
-// Outcome is the label of how loads ended.
+// Outcome is the label that says how loads ended.
 const Outcome = "outcome"
 
 func one(n Number) []Value { return []Value{{n, ""}} }
 
-// words has the numbers from first on, by one of the core's enumerations.
+// words returns the values for one of the core's enumerations, whose numbers begin with first.
 func words[E interface {
 	~uint8
 	String() string
@@ -121,7 +122,7 @@ var Gauges = []struct {
 		"Circuit breakers of the store.", func(s *stats) int { return s.Breakers }},
 }
 
-// Nines is the gauge of Stats.Nines, of caches that have compared something.
+// Nines is the gauge of Stats.Nines, for caches that have compared answers.
 var Nines = struct {
 	Name
 	Help string
@@ -152,10 +153,10 @@ var Durations = [durations]struct {
 		"How long this process waited for a load in another one."},
 }
 
-// Buckets are those of durations by default, in seconds.
+// Buckets are the default buckets of durations, in seconds.
 var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// DurationOf returns what Took of an event is, if a histogram has it.
+// DurationOf returns which histogram the Took of an event belongs to, if any.
 func DurationOf(e *cacheguard.Event) (d Duration, timed bool) {
 	switch e.Kind {
 	case cacheguard.EventLoad:
@@ -163,7 +164,7 @@ func DurationOf(e *cacheguard.Event) (d Duration, timed bool) {
 	case cacheguard.EventWaited:
 		return FleetWaited, true
 	case cacheguard.EventCoalesced, cacheguard.EventLoaded, cacheguard.EventStale:
-		return CallerWaited, e.Took > 0 // a stale value that was at hand is no wait
+		return CallerWaited, e.Took > 0 // a stale value that was available at once is not a wait
 	}
 	return durations, false
 }

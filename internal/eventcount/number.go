@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
-// Number is one counter of a cache: a metric and, if the metric has several numbers, which.
+// Number identifies one counter of a cache: a metric and, if the metric has several numbers, one of
+// these.
 type Number uint8
 
 const (
@@ -15,7 +16,7 @@ const (
 	NegativeHit
 	LocalHit
 	LocalNegativeHit
-	hits // how many of them are hits
+	hits // how many numbers count hits
 )
 
 const (
@@ -42,19 +43,20 @@ const (
 	Overloaded
 	changed
 	sentLate
-	compared                                             // and on, by difference
-	unstored = compared + Number(cacheguard.Differences) // and on, by reason
-	Numbers  = unstored + Number(cacheguard.Reasons)     // what isn't counted
+	compared                                             // and the following, by difference
+	unstored = compared + Number(cacheguard.Differences) // and the following, by reason
+	Numbers  = unstored + Number(cacheguard.Reasons)     // also the number of events that aren't counted
 )
 
-// Counters are those of one cache. The zero Counters is ready to use and safe for concurrent use.
+// Counters are the counters of one cache. The zero Counters is ready to use and safe for concurrent
+// use.
 type Counters struct {
-	hits  striped.Counters // of the numbers below hits
+	hits  striped.Counters // the numbers below hits
 	count [Numbers]atomic.Uint64
 }
 
-// Count counts an event and returns the number that it counts as, or Numbers if it is of a kind
-// that isn't counted.
+// Count counts an event and returns the number that it was added to, or Numbers if events of its
+// kind aren't counted.
 func (c *Counters) Count(e *cacheguard.Event) Number {
 	n := numberOf(e)
 	switch {
@@ -66,7 +68,8 @@ func (c *Counters) Count(e *cacheguard.Event) Number {
 	return n
 }
 
-// Read returns a number. Local hits and changes are told by the caches' stats, not by events.
+// Read returns the value of a number. Local hits and changes come from the cache's stats, not from
+// events.
 func (c *Counters) Read(n Number, stats cacheguard.Stats) uint64 {
 	switch n {
 	case LocalHit:
@@ -83,7 +86,7 @@ func (c *Counters) Read(n Number, stats cacheguard.Stats) uint64 {
 	return c.count[n].Load()
 }
 
-// numberOf returns what an event counts as, or Numbers.
+// numberOf returns the number that an event adds to, or Numbers.
 func numberOf(e *cacheguard.Event) Number {
 	switch {
 	case e.Kind == cacheguard.EventHit:
@@ -104,7 +107,7 @@ func numberOf(e *cacheguard.Event) Number {
 	return Numbers
 }
 
-// plain has the kinds that count as one number, whatever else the event says.
+// plain has the kinds that add to one number, whatever else the event says.
 var plain = [...]Number{
 	cacheguard.EventMiss: miss, cacheguard.EventStale: Stale,
 	cacheguard.EventLeaseAsked: leaseAsked, cacheguard.EventLeaseGranted: leaseGranted,
@@ -135,7 +138,7 @@ func unlessFailed(n Number, e *cacheguard.Event) Number {
 	return n
 }
 
-// loadNumber is how a load ended.
+// loadNumber returns the number for how a load ended.
 func loadNumber(e *cacheguard.Event) Number {
 	switch {
 	case e.Audit:

@@ -1,12 +1,13 @@
-// Package flight lets the callers of one process that want the same thing share the work for it,
-// each bounded by its own context.
+// Package flight lets callers of one process that want the same thing share the work for it. Each
+// caller waits only as long as its own context allows.
 //
-// It is not built on golang.org/x/sync/singleflight, which can't keep what is promised here: there
-// the first caller's context is everybody's, a panic with DoChan waiters ends the process,
-// runtime.Goexit leaves them with nothing, a caller can't leave, work that nobody waits for goes
-// on, and a newcomer can join a call that was forgotten or is being cancelled. Here the work is
-// split from the waiting: the first caller of a key is told to lead and does the work on its own
-// goroutine, or on another one after DetachTo, and ends the flight with Land; all the others Wait.
+// It is not built on golang.org/x/sync/singleflight, which can't keep the promises made here. With
+// singleflight all callers depend on the first caller's context, a panic with DoChan waiters ends
+// the process, runtime.Goexit leaves the waiters without a result, a caller can't leave, work that
+// nobody waits for goes on, and a newcomer can join a call that was forgotten or is being
+// cancelled. Here the work is separate from the waiting: the first caller of a key becomes the
+// leader. The leader does the work on its own goroutine, or on another one after DetachTo, and ends
+// the flight with Land. All other callers call Wait.
 package flight
 
 import (
@@ -19,8 +20,8 @@ import (
 
 const shards = 32 // so that flights of different keys seldom meet at one lock
 
-// Group is a set of flights, at most one open for each key. The zero Group is ready to use and safe
-// for concurrent use.
+// Group is a set of flights, at most one open flight for each key. The zero Group is ready to use
+// and safe for concurrent use.
 type Group[T any] struct {
 	once  sync.Once // makes seed
 	seed  maphash.Seed
@@ -28,34 +29,34 @@ type Group[T any] struct {
 }
 
 type shard[T any] struct {
-	mu   sync.Mutex // guards open and the fields of all flights of this shard that say so
+	mu   sync.Mutex // guards open, and the fields of this shard's flights that are marked
 	open map[string]*Flight[T]
 	_    [48]byte // a cache line for each lock
 }
 
-// Flight is one piece of shared work.
+// Flight is one piece of shared work and the callers that wait for it.
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
-	born  uint64 // when it was begun, on the clock of Now: nothing of what it brings was found before
+	born  uint64 // when the flight was begun, as a moment of Now: its result was not found before that
 
 	// guarded by shard.mu
-	members int32         // those who want the result: callers, the leader included, and work that holds itself
-	work    int32         // how many of them are work
+	members int32         // how many want the result: callers, with the leader, and work that holds itself
+	work    int32         // how many members are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
 	urged   bool          // a member can't wait for the work to get its turn
-	done    chan struct{} // closed when landed; made when somebody waits
-	next    *Flight[T]    // that members have gone on with
+	done    chan struct{} // closed when landed; made when a member waits
+	next    *Flight[T]    // the flight that members have gone on with
 	detached
 	announced
 	offer[T]
 
 	result T      // set once, before done is closed
-	asOf   uint64 // with result: what was so at this moment, on the clock of Now, is in it
+	asOf   uint64 // moment of Now: result includes everything that was true then
 }
 
-// detached is work that goes on without the leader's goroutine.
+// detached is the state of work that goes on without the leader's goroutine.
 type detached struct {
 	since atomic.Pointer[time.Time] // set once, by DetachTo
 
@@ -64,45 +65,47 @@ type detached struct {
 	urge    func() // tells the work that a member can't wait for it to get its turn
 }
 
-// announced is what the work tells the members before it ends; guarded by shard.mu.
+// announced is what the work tells the members before it ends. It is guarded by shard.mu.
 type announced struct {
-	word   any           // the last one
-	spoken chan struct{} // closed when there is another word; made when somebody waits for it
+	word   any           // the latest word
+	spoken chan struct{} // closed when there is another word; made when a member waits for it
 }
 
-// offer is what members get instead of the result who lose patience.
+// offer is what members that lose patience get instead of the result.
 type offer[T any] struct {
 	interim T             // set once, before offered is closed
 	expires time.Time     // when interim is no longer offered
 	offers  bool          // interim is set; guarded by shard.mu, and so is offered
-	offered chan struct{} // closed when interim is set; made when somebody waits for it
+	offered chan struct{} // closed when interim is set; made when a member waits for it
 }
 
-// now orders the beginnings of flights, of all groups, among each other and with the moments of
-// Now.
+// now orders the beginnings of the flights of all groups and the moments of Now.
 var now atomic.Uint64
 
-// Now is a moment, for JoinSince: the flights so far were begun before it.
+// Now returns a moment for JoinSince: all existing flights were begun before it.
 func Now() uint64 { return now.Load() }
 
-// Tick is a moment of its own: after all that Now has returned so far.
+// Tick returns a new moment, after all that Now has returned so far.
 func Tick() uint64 { return now.Add(1) }
 
-// Join makes the caller a member of the key's open flight, or of a new one that it leads. A leader
-// must see to it that Land is called on every path; all others call Wait. At most limit callers are
-// members of a flight (0: no limit; work that holds itself is none); one more gets nil.
+// Join makes the caller a member of the key's open flight, or of a new flight that the caller
+// leads. A leader must make sure that Land is called on every path; all other callers call Wait. At
+// most limit callers can be members of a flight (0: no limit; work that holds itself is not
+// counted). If there are too many, Join returns nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	return g.join(key, limit, 0, 0)
 }
 
-// JoinSince is Join for somebody who must not get what was found before a moment: a flight that was
-// begun before it is sealed, and there is a new one. The moment is one of Now, or 0: whenever.
+// JoinSince is Join for a caller that must not get what was found before a moment. A flight that
+// was begun before the moment is sealed, and a new one is begun. The moment is a result of Now, or
+// 0 for any flight.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, 0)
 }
 
-// JoinBegun is JoinSince for somebody who has something in hand that was found at an earlier
-// moment: a flight that it leads was begun then. 0: now.
+// JoinBegun is JoinSince for a caller that already has something that was found at an earlier
+// moment. If the caller leads the flight, the flight is treated as begun at that moment; 0 means
+// now.
 func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, begun)
 }
@@ -126,7 +129,7 @@ func (g *Group[T]) join(key string, limit int, moment, begun uint64) (f *Flight[
 	return f, leader
 }
 
-// begin opens a flight; mu is held.
+// begin opens a flight. The caller holds mu.
 //
 //go:noinline
 func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
@@ -141,9 +144,10 @@ func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
 	return f
 }
 
-// JoinNext is JoinSince for a member of a flight who has got of it what was found before that
-// moment of Now, from before it joined. All such members share one more flight, however late they
-// ask, even when that has landed by then. They have been let in once, so no limit counts.
+// JoinNext is JoinSince for a member of a flight whose result was found before the moment, which is
+// a result of Now from before the member joined. All such members of f share one more flight,
+// however late they ask, even if that flight has landed by then. No limit applies, because these
+// members were already admitted to f.
 func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leader bool) {
 	s := f.shard
 	s.mu.Lock()
@@ -153,7 +157,7 @@ func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leade
 		return next, false
 	}
 	s.mu.Unlock()
-	if next, leader = g.join(f.key, 0, moment, 0); leader { // only one that begins now is later than what every member asks for
+	if next, leader = g.join(f.key, 0, moment, 0); leader { // only a flight that begins now is late enough for every member
 		s.mu.Lock()
 		f.next = next
 		s.mu.Unlock()
@@ -161,7 +165,7 @@ func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leade
 	return next, leader
 }
 
-// enter makes the caller a member; mu is held.
+// enter makes the caller a member. The caller holds mu.
 func (f *Flight[T]) enter() {
 	if f.done == nil {
 		f.done = make(chan struct{})
@@ -172,7 +176,7 @@ func (f *Flight[T]) enter() {
 	f.members++
 }
 
-// Solo returns a flight that nobody can join. The caller leads it.
+// Solo returns a flight that the caller leads and nobody can join.
 func Solo[T any]() *Flight[T] { return &Flight[T]{shard: &shard[T]{}, members: 1} }
 
 // Seal closes the key's flight to newcomers; its members still get its result.
@@ -185,7 +189,7 @@ func (g *Group[T]) Seal(key string) {
 	}
 }
 
-// SealAll closes every flight to newcomers.
+// SealAll closes every open flight to newcomers.
 func (g *Group[T]) SealAll() {
 	for i := range g.shard {
 		s := &g.shard[i]
@@ -211,7 +215,7 @@ func (g *Group[T]) Count() (flights, callers int) {
 	return flights, callers
 }
 
-// Callers is how many wait for the flight.
+// Callers returns how many callers wait for the flight.
 func (f *Flight[T]) Callers() int {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -223,7 +227,7 @@ func (g *Group[T]) of(key string) *shard[T] {
 	return &g.shard[maphash.String(g.seed, key)%shards]
 }
 
-// seal takes the flight off the map; shard.mu is held.
+// seal removes the flight from the map. The caller holds shard.mu.
 func (f *Flight[T]) seal() {
 	if f.open {
 		f.open = false
@@ -238,10 +242,10 @@ func (f *Flight[T]) Seal() {
 	f.seal()
 }
 
-// DetachTo has the flight's work go on without the leader's goroutine; the leader then waits like
-// the others. abandon is called when the last member has left, also if that was before, and urge,
-// at most once, when a member can't wait for the work to get its turn. It may be called again when
-// the work is done by somebody else.
+// DetachTo lets the flight's work go on without the leader's goroutine; the leader then waits like
+// the others. abandon is called when the last member leaves, or at once if it has left already.
+// urge is called at most once, when a member can't wait for the work to get its turn. DetachTo may
+// be called again when another goroutine takes over the work.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
 	f.since.CompareAndSwap(nil, &now)
@@ -260,7 +264,7 @@ func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	}
 }
 
-// Detached returns when DetachTo was called first, or the zero Time if it wasn't yet.
+// Detached returns when DetachTo was first called, or the zero Time if it was not.
 func (f *Flight[T]) Detached() (at time.Time) {
 	if detached := f.since.Load(); detached != nil {
 		at = *detached
@@ -286,7 +290,7 @@ func (f *Flight[T]) Urge() {
 func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 
 // Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no
-// longer a member. A result that is there already wins.
+// longer a member. If the result is there already, Wait returns the result.
 func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	got, err := f.Result(ctx)
 	if err == nil {
@@ -295,11 +299,11 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return result, err
 }
 
-// Await returns when the flight has landed or ended, the Done of a context, is closed; Outcome says
-// which. It is inlined, which is why it doesn't take the context: thousands of goroutines wait in
-// here at the same time, each on a stack of its own.
+// Await waits until the flight has landed or ended is closed, which is the Done of a context;
+// Outcome says which. Await takes the channel and not the context so that it is inlined: thousands
+// of goroutines wait here at the same time, each on a stack of its own.
 func (f *Flight[T]) Await(ended <-chan struct{}) {
-	if ended == nil { // a select over two channels costs twice as much, times the number of callers
+	if ended == nil { // a select over two channels costs twice as much, for each of the callers
 		<-f.done
 		return
 	}
@@ -309,13 +313,13 @@ func (f *Flight[T]) Await(ended <-chan struct{}) {
 	}
 }
 
-// Result is Wait for those who only look at the result, which all members share.
+// Result is Wait for callers that only look at the result. All members share the result.
 func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
 	f.Await(ctx.Done())
 	return f.Outcome(ctx)
 }
 
-// Outcome is Result after Await.
+// Outcome returns what Result returns. It is called after Await.
 func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 	select {
 	case <-f.done:
@@ -329,11 +333,11 @@ func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 }
 
 // Since reports whether the result was found after a moment of Now. It is called by a member that
-// has got it.
+// has got the result.
 func (f *Flight[T]) Since(moment uint64) bool { return f.asOf > moment }
 
-// Offer gives the flight something that members who lose patience before it expires get instead of
-// its result. It is called once at most.
+// Offer gives the flight an interim result for members that lose patience before it expires. It is
+// called at most once.
 func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -343,7 +347,7 @@ func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	}
 }
 
-// offering returns the channel that is closed when there is an offer.
+// offering returns a channel that is closed when there is an offer.
 func (f *Flight[T]) offering() <-chan struct{} {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -356,8 +360,8 @@ func (f *Flight[T]) offering() <-chan struct{} {
 	return f.offered
 }
 
-// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, when it has
-// waited for that long. taken says that it did.
+// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, after it has
+// waited for patience. taken reports whether it took the offer.
 func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -387,8 +391,8 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (res
 	return f.result, false, nil
 }
 
-// Announce has the work tell the members something before it ends. Who joins later hears the last
-// word alone.
+// Announce tells the members a word before the work ends. Members that join later hear only the
+// latest word.
 func (f *Flight[T]) Announce(word any) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -399,8 +403,8 @@ func (f *Flight[T]) Announce(word any) {
 	}
 }
 
-// Word returns what was announced last, or nil, and a channel that is closed when there is another
-// word.
+// Word returns the latest announced word, or nil, and a channel that is closed when there is
+// another word.
 func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -410,7 +414,8 @@ func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	return f.word, f.spoken
 }
 
-// Hold makes the work a member of its own flight: it goes on when all callers have left.
+// Hold makes the work a member of its own flight, so that the work goes on when all callers have
+// left.
 func (f *Flight[T]) Hold() {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -418,30 +423,30 @@ func (f *Flight[T]) Hold() {
 	f.work++
 }
 
-// Offers reports whether a member who lost patience now would get something.
+// Offers reports whether there is an offer for members that lose patience now.
 func (f *Flight[T]) Offers() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	return f.offers && time.Now().Before(f.expires)
 }
 
-// LeadAsWork makes the leader, who is no caller, the work that holds itself.
+// LeadAsWork changes a leader that is not a caller into work that holds itself.
 func (f *Flight[T]) LeadAsWork() {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.work++
 }
 
-// LetGo ends the membership of the work, as Leave does that of a caller. It reports whether nobody
-// is left who wants the result.
+// LetGo ends the membership of the work, as Leave ends that of a caller. It reports whether no
+// member is left.
 func (f *Flight[T]) LetGo() (last bool) {
 	_, last = f.leave(1)
 	return last
 }
 
-// Leave ends the caller's membership. If it was the last member, the flight is sealed and its work
-// is cancelled: nobody joins work that is being cancelled. It reports false if the flight has
-// landed already.
+// Leave ends the caller's membership. If the caller was the last member, the flight is sealed and
+// its work is cancelled, so that nobody joins work that is being cancelled. Leave returns false if
+// the flight has landed already.
 func (f *Flight[T]) Leave() bool {
 	landed, _ := f.leave(0)
 	return !landed
@@ -467,7 +472,7 @@ func (f *Flight[T]) leave(work int32) (landed, last bool) {
 	return false, last
 }
 
-// Land ends the flight with its result, which all members get. Only the first call counts.
+// Land ends the flight with its result, which all members get. Only the first call has an effect.
 func (f *Flight[T]) Land(result T) { f.LandAsOf(result, f.born) }
 
 // LandAsOf is Land with a result that was found later than the flight was begun: at that moment of

@@ -1,4 +1,4 @@
-// Package frame is the value format: what stands in the store under a key.
+// Package frame is the format of a value in the store.
 //
 // A frame is a header of fixed size, an extension and a body. All integers are big-endian.
 //
@@ -19,27 +19,28 @@
 //	    80       extension
 //	             body
 //
-// The windows are those of the writer, so that a value is treated alike by every process. It is
-// kept for the hard TTL, the soft TTL and the larger of the two.
+// The stale windows are those of the process that wrote the value, so every process treats the
+// value alike. The value is kept for the hard TTL, which is the soft TTL plus the larger of the two
+// windows.
 //
-// A tag that begins with a zero byte is a soft one: invalidated, it makes a value stale, and does
-// not remove it.
+// A tag that begins with a zero byte is a soft tag: its invalidation makes a value stale and
+// doesn't remove it.
 //
-// The extension is empty, or one byte with the length of a note, the note, and the tags, each with
-// its length in one byte before it. The note is an observer's: what leads to the trace of the load.
+// The extension is empty, or it is a note followed by tags. One byte with its length precedes the
+// note and each tag. The note is an observer's: it leads to the trace of the load.
 //
-// What is not to be shared is no value for anybody: until its soft TTL is over it says that every
-// caller loads for itself (hit-for-miss), and its body is for those loads only, as the previous
-// value.
+// A frame with bit 1 of the flags is not a value for any caller. Until its soft TTL is over it says
+// that every caller loads for itself (hit-for-miss). Its body is only for those loads, as the
+// previous value.
 //
-// A value with tags that a writer removes leaves a [Remnant] for the value to come.
+// If a writer removes a value with tags, a [Remnant] is left for the next value.
 //
 // "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the
-// header, the extension and the body: a frame that was cut, flipped or written by something else is
-// an error here and a miss in the loader, never a value. Only the mark is not covered, because a
-// store writes it into a frame that is there; whatever stands in it can make a value stale and
-// nothing else. The version is part of the value's name in the store once it is above 1, so that
-// programs that write different versions don't overwrite each other's values in turn.
+// header, the extension and the body: a frame that was cut, damaged or written by another program
+// is an error here and a miss in the loader, never a value. Only the mark of staleness is not
+// covered, because a store writes it into an existing frame; whatever the mark contains can make a
+// value stale and do nothing else. A version above 1 is part of the value's name in the store, so
+// that programs that write different versions don't overwrite each other's values in turn.
 package frame
 
 import (
@@ -51,20 +52,20 @@ import (
 	"time"
 )
 
-// Version is the format this program reads and writes.
+// Version is the version of the format that this program reads and writes.
 const Version = 1
 
 // HeaderSize is the length of a frame with an empty body.
 const HeaderSize = 80
 
-// IDStart and IDEnd bound the load's id inside a frame: frame[IDStart:IDEnd]. Stores compare these
-// bytes to recognise a fill that was applied although its reply was lost.
+// IDStart and IDEnd are the bounds of the load's id in a frame: frame[IDStart:IDEnd]. Stores
+// compare these bytes to recognise a fill that was applied although its reply was lost.
 const (
 	IDStart = 2
 	IDEnd   = 18
 )
 
-// MarkStart is where the mark begins, the last field of the header.
+// MarkStart is where the mark of staleness begins, the last field of the header.
 const MarkStart = offMark
 
 // Limits of the extension.
@@ -90,7 +91,7 @@ const (
 	offMark       = 72
 )
 
-// Frame errors. All of them mean: treat it as a miss.
+// The errors of frames. All of them mean that the frame is a miss.
 var (
 	ErrTruncated = errors.New("frame is shorter than its header")
 	ErrVersion   = errors.New("frame has an unknown version")
@@ -105,29 +106,30 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type Header struct {
 	ID       [16]byte
 	Null     bool          // the null sentinel: the origin says this does not exist
-	Unshared bool          // for nobody but the next load
-	Created  time.Time     // on the store's clock, microseconds
-	Soft     time.Duration // fresh for this long after Created
-	// After Soft: served at once while it is refreshed, and served when a load fails.
+	Unshared bool          // only for the next load
+	Created  time.Time     // on the store's clock, in microseconds
+	Soft     time.Duration // the value is fresh for this long after Created
+	// After Soft the value is served at once while it is refreshed for Revalidate, and served when
+	// a load fails for IfError.
 	Revalidate, IfError time.Duration
 	Took                time.Duration // how long the load took
 	Codec               uint32        // fingerprint of the codec
-	Stamp               int64         // microseconds on the clock of the generations, from before the load
-	Marked              time.Time     // when it was marked stale; the zero Time: it was not
+	Stamp               int64         // microseconds on the clock of the generations, read before the load began
+	Marked              time.Time     // when it was marked stale; the zero Time: never
 	Extension
 }
 
-// Extension is what follows the header of a frame, as it stands there. Both fields may be empty.
+// Extension is what follows the header of a frame, in encoded form. Both fields may be empty.
 type Extension struct {
-	Note []byte // an observer's
+	Note []byte // note of an observer
 	Tags Tags
 }
 
-// Hard is how long after Created the value is kept.
+// Hard returns how long after Created the value is kept.
 func (h Header) Hard() time.Duration { return h.Soft + max(h.Revalidate, h.IfError) }
 
-// Room returns a new frame with its extension and no body, and with room to append one. It is no
-// frame before Seal has written its header.
+// Room returns a new frame with its extension, without a body, and with capacity to append a body.
+// It is not a valid frame before [Seal] has written its header.
 func Room(a Extension) []byte {
 	size := 0
 	if len(a.Note) > 0 || len(a.Tags) > 0 {
@@ -143,8 +145,8 @@ func Room(a Extension) []byte {
 	return f
 }
 
-// Seal makes a frame of f in place: f came from Room and had a body appended, or is a frame
-// already. The extension stays what it is.
+// Seal turns f into a frame in place. f is a result of [Room] with a body appended, or already a
+// frame. The extension doesn't change.
 func Seal(f []byte, h Header) {
 	clear(f[:offExtension])
 	f[0] = Version
@@ -166,7 +168,7 @@ func Seal(f []byte, h Header) {
 	binary.BigEndian.PutUint32(f[offSum:], sum(f))
 }
 
-// Mark is what a store writes at MarkStart to mark a value stale.
+// Mark returns the bytes that a store writes at MarkStart to mark a value stale.
 func Mark(at time.Time) []byte {
 	if at.IsZero() {
 		return make([]byte, HeaderSize-offMark)
@@ -181,21 +183,21 @@ func New(h Header, body []byte) []byte {
 	return f
 }
 
-// Parse returns the header and the body of a frame. The body aliases f. Any error means that f is
-// not a value that this program may use.
+// Parse returns the header and the body of a frame. The body shares memory with f. Any error means
+// that f is not a value that this program may use.
 func Parse(f []byte) (Header, []byte, error) { return parse(f, true) }
 
-// MaxHead is how many bytes a frame has before its body at most.
+// MaxHead is the largest number of bytes before the body of a frame.
 const MaxHead = HeaderSize + 1 + MaxNote + MaxTags*(1+MaxTag)
 
-// Head returns the header of a frame of which only the beginning is at hand, without knowing
-// whether the frame is whole. If the extension is not in there, it returns ErrTruncated.
+// Head returns the header of a frame from the frame's beginning, so it can't check that the frame
+// is complete. If f ends before the end of the extension, Head returns ErrTruncated.
 func Head(f []byte) (Header, error) {
 	h, _, err := parse(f, false)
 	return h, err
 }
 
-// parse takes a frame apart: all of it, or its beginning.
+// parse parses a whole frame, or the beginning of a frame.
 func parse(f []byte, whole bool) (Header, []byte, error) {
 	if len(f) == 0 {
 		return Header{}, nil, ErrTruncated
@@ -241,7 +243,7 @@ func parse(f []byte, whole bool) (Header, []byte, error) {
 	return h, body, nil
 }
 
-// split finds the extension and the body.
+// split returns the extension and the body.
 func split(f []byte) (extension, body []byte, ok bool) {
 	end := HeaderSize + int(binary.BigEndian.Uint16(f[offExtension:]))
 	if end > len(f) {
@@ -255,15 +257,15 @@ func parseExtension(b []byte) (a Extension, ok bool) {
 		return a, true
 	}
 	n := 1 + int(b[0])
-	if len(b) < n || len(b) == 1 { // an extension of nothing would be another way to write none
+	if len(b) < n || len(b) == 1 { // an extension without content must not have two encodings
 		return a, false
 	}
 	a.Note, a.Tags = b[1:n:n], Tags(b[n:])
 	return a, a.Tags.valid()
 }
 
-// ID returns the bytes that stand where a frame has the load's id, also of something that is no
-// frame: fewer bytes, or none, where it is too short.
+// ID returns the bytes at the place of the load's id, even if f is not a frame: it returns fewer
+// bytes, or none, if f is too short.
 func ID(f []byte) []byte {
 	if len(f) <= IDStart {
 		return nil
@@ -279,7 +281,7 @@ func micros(d time.Duration) uint64 {
 	return uint64(min(max(d, 0), math.MaxInt64/2) / time.Microsecond)
 }
 
-// duration refuses what would make a sum of two overflow.
+// duration refuses durations so large that the sum of two would overflow.
 func duration(us uint64) (time.Duration, bool) {
 	if us > uint64(math.MaxInt64/2/time.Microsecond) {
 		return 0, false

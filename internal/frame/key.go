@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Keys up to this length stand in the store as they are, longer ones as their hash.
+// A key up to this length is stored unchanged, a longer one is replaced by its hash.
 const (
 	maxKey     = 512
 	hashedMark = "#sha256:"
 )
 
-// KeyID is a key as the store sees it: any bytes, but not many. A key that looks like a hashed one
-// is hashed too, so no two keys have the same id.
+// KeyID returns a key as it is used in the store: any bytes, but of limited length. A key that
+// looks like a hashed key is hashed too, so no two keys have the same id.
 func KeyID(key string) string {
 	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
 		return key
@@ -24,8 +24,8 @@ func KeyID(key string) string {
 	return hashedMark + hex.EncodeToString(sum[:])
 }
 
-// Fingerprint is what a frame says about a codec with this name, and about the version of the type
-// that it encodes; 0 if there is nothing to say.
+// Fingerprint returns the number by which a frame identifies the codec with this name and the
+// version of the type that it encodes; 0 if there is neither a name nor a version.
 func Fingerprint(name string, version int) uint32 {
 	if version > 0 {
 		name += "\x00" + strconv.Itoa(version) // no name has a zero byte

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// MarkSize is the size of one of an error's marks.
+// MarkSize is the size of a mark, which stands for a sentinel that an error wraps.
 const MarkSize = 1 + 4
 
-// Unmark takes the text of a load's error, as it stands in the store, apart: into what the error
-// says, and the marks of the sentinels that it wraps. They stand behind its text in hexadecimal,
-// after a zero byte. Marks that nobody has made are a part of the text.
+// Unmark splits the stored text of a load's error into the text of the error and the marks of the
+// sentinels that it wraps. The marks follow the text in hexadecimal, after a zero byte. If what
+// follows is not a valid list of marks, it is a part of the text.
 func Unmark(marked string) (text string, marks []byte) {
 	at := strings.LastIndexByte(marked, 0)
 	if at < 0 {

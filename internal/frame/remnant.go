@@ -1,14 +1,15 @@
 package frame
 
-// Remnant returns what is left in the store of a value that is removed by somebody who is about to
-// store another one in its place: which tags it had, so that the one to come can keep them, whoever
-// stores it. It is nil for a value without tags, and for what is no frame. What is left of a
-// remnant is that remnant.
+// Remnant returns what stays in the store when a value is removed by a writer that is about to
+// store another one: the tags of the removed value, so that the next value can keep them, whoever
+// stores it. Remnant returns nil if the value has no tags or is not a frame. The remnant of a
+// remnant is the same remnant.
 //
-// A remnant is a header of zeros but for the id, which is the value's with its highest bit turned,
-// and the tags as a frame has them. Its version is that of no frame, so it is a value for nobody,
-// and its id is that of no load. It carries no checksum: a tag that nobody gave invalidates too
-// much, never too little. A mark of staleness has its place in it, where it means nothing.
+// A remnant is a header of zeros except for the id, followed by the tags as a frame has them. The
+// id is the value's with its highest bit flipped. The version is one that no frame has, so nobody
+// takes a remnant for a value, and the id is one that no load has. A remnant has no checksum: a
+// wrong tag in it invalidates too much, never too little. A mark of staleness may be written into
+// it, but means nothing.
 func Remnant(f []byte) []byte {
 	if _, ok := RemnantTags(f); ok {
 		return f
@@ -30,7 +31,7 @@ func Remnant(f []byte) []byte {
 	return append(left, a.Tags...)
 }
 
-// RemnantTags returns the tags of a remnant, and whether it is one.
+// RemnantTags returns the tags of a remnant, and whether f is a remnant.
 func RemnantTags(f []byte) (Tags, bool) {
 	if len(f) <= HeaderSize || f[0] != 0 || f[1] != 0 {
 		return nil, false

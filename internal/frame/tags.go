@@ -2,7 +2,7 @@ package frame
 
 import "fmt"
 
-// Tags is a list of tags as it stands in a frame: each with its length in one byte before it. Two
+// Tags is a list of tags in the encoding of a frame: one byte with its length before each tag. Two
 // equal lists have equal bytes.
 type Tags []byte
 
@@ -37,13 +37,14 @@ func (t Tags) All() (tags []string) {
 	return tags
 }
 
-// Cut returns the first tag of such a list that isn't empty, where it stands, and the others.
+// Cut returns the first tag and the list of the others, both in the memory of t. t must not be
+// empty.
 func (t Tags) Cut() (first []byte, others Tags) {
 	n := 1 + int(t[0])
 	return t[1:n], t[n:]
 }
 
-// Soft reports whether the tag at this place of the list is a soft one: it begins with a zero byte.
+// Soft reports whether the tag with this index is a soft tag: it begins with a zero byte.
 func (t Tags) Soft(i int) bool {
 	for ; i > 0; i-- {
 		t = t[1+int(t[0]):]

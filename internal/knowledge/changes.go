@@ -1,8 +1,8 @@
-// Package knowledge is what a process remembers of keys and tags beside their values, from what it
-// did itself and from messages: that they were changed, which loads have failed, which tags values
-// have. Everything here is bounded, and forgetting it, or taking two keys or tags for one, costs a
-// question to the store and never a wrong answer. The zero value of each type is ready to use, and
-// all are safe for concurrent use.
+// Package knowledge is what a process remembers of keys and tags besides their values, from its own
+// calls and from messages: which keys and tags were changed, which loads have failed, which tags
+// values have. The memory of everything here is limited. If something is forgotten, or two keys or
+// tags are taken for one, that costs a request to the store and never makes an answer wrong. The
+// zero value of each type is ready to use, and safe for concurrent use.
 package knowledge
 
 import (
@@ -12,12 +12,12 @@ import (
 
 var seed = maphash.MakeSeed()
 
-// Changes counts the changes that a process knows of. They are counted before flights are sealed: a
-// flight that begins with something in hand, and then finds the count it has from before it got
-// that, is sealed by every later change.
+// Changes counts the changes that a process knows of. A change is counted before the flights of its
+// key are sealed. So a flight can begin with something that was found earlier: if the count is
+// still the one from before that was found, every later change seals the flight.
 type Changes struct {
 	all   atomic.Uint32
-	byKey [256]atomic.Uint32 // by the key's hash: keys share them, which costs a stale value now and then
+	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, which costs a stale value now and then
 }
 
 func (c *Changes) at(key string) *atomic.Uint32 {
@@ -27,10 +27,10 @@ func (c *Changes) at(key string) *atomic.Uint32 {
 // Of counts a change of a key.
 func (c *Changes) Of(key string) { c.at(key).Add(1) }
 
-// OfAll counts a change of any keys.
+// OfAll counts a change that may affect any key.
 func (c *Changes) OfAll() { c.all.Add(1) }
 
-// Count is another one after a change of the key.
+// Count returns a number that differs after each change of the key.
 func (c *Changes) Count(key string) uint64 {
 	return uint64(c.all.Load())<<32 | uint64(c.at(key).Load())
 }

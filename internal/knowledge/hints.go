@@ -8,20 +8,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Hints are which tags the values have that were seen last, so that their generations are read
-// along with them, in one trip. A wrong hint costs a trip.
+// Hints remembers which tags the values of keys had when they were last seen, so that the
+// generations of these tags are read along with the values, in one trip. A wrong hint costs a trip.
 type Hints struct {
 	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]] // by the key's hash; nil until a value has tags
 }
 
-// Hint is which tags the value of a key has.
+// Hint says which tags the value of a key has.
 type Hint struct {
 	key  string
 	Raw  frame.Tags
 	Tags []string
 }
 
-// Untagged is the hint that a value has no tags, as far as is known.
+// Untagged is the hint for a value that, as far as is known, has no tags.
 var Untagged = &Hint{Tags: []string{}}
 
 // Of returns the hint for a key.
@@ -56,13 +56,13 @@ func (h *Hints) Note(key string, tags frame.Tags) {
 	}
 }
 
-// TagSet is tags that a store is asked about in one trip, each once.
+// TagSet is a set of tags that the store is asked about in one trip.
 type TagSet struct {
 	All []string
-	At  map[string]int // in All
+	At  map[string]int // index of each tag in All
 }
 
-// Add adds tags.
+// Add adds tags to the set.
 func (s *TagSet) Add(tags []string) {
 	for _, tag := range tags {
 		if _, ok := s.At[tag]; ok {

@@ -7,19 +7,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Invalidations is what this process has been told of invalidations by tag. Tags share buckets:
-// that makes somebody ask the store in vain, now and then.
+// Invalidations is what this process has been told of invalidations by tag. Several tags share a
+// bucket, so now and then the store is asked unnecessarily.
 type Invalidations struct {
-	since atomic.Int64  // generations up to this one may have been missed
+	since atomic.Int64  // invalidations with generations up to this one may have been missed
 	whole atomic.Int64  // generation of the cache
-	count atomic.Uint64 // of invalidations
+	count atomic.Uint64 // number of invalidations
 	tags  [1024]struct {
 		generation atomic.Int64
-		count      atomic.Uint64 // at the last one
+		count      atomic.Uint64 // value of count at the last invalidation
 	}
 }
 
-// Of takes note of an invalidation of tags, or without tags of the whole cache.
+// Of records an invalidation of tags, or of the whole cache if there are no tags.
 func (h *Invalidations) Of(tags []string, generation int64) {
 	n := h.count.Add(1)
 	if len(tags) == 0 {
@@ -40,10 +40,10 @@ func (h *Invalidations) bucket(tag string) uint16 {
 // Missed says that generations up to this one may have been missed.
 func (h *Invalidations) Missed(generation int64) { raise(&h.since, generation) }
 
-// Count is how many there have been so far, for After.
+// Count returns the number of invalidations so far, for After.
 func (h *Invalidations) Count() uint64 { return h.count.Load() }
 
-// Buckets says which buckets tags are in, for After.
+// Buckets returns the buckets of tags, for After.
 func (h *Invalidations) Buckets(tags frame.Tags) (all []uint16) {
 	for _, tag := range tags.All() {
 		all = append(all, h.bucket(tag))
@@ -51,7 +51,7 @@ func (h *Invalidations) Buckets(tags frame.Tags) (all []uint16) {
 	return all
 }
 
-// After reports whether there was an invalidation of one of these tags after so many.
+// After reports whether one of these tags was invalidated after Count returned count.
 func (h *Invalidations) After(count uint64, buckets []uint16) bool {
 	for _, b := range buckets {
 		if h.tags[b].count.Load() > count {
@@ -61,8 +61,8 @@ func (h *Invalidations) After(count uint64, buckets []uint16) bool {
 	return false
 }
 
-// Passes reports whether a value with this stamp is not invalidated, as far as has been heard, and
-// would have been heard of. False means: ask the store.
+// Passes reports whether a value with this stamp is certain to be valid: no invalidation after the
+// stamp was heard of, and each would have been heard of. False means that the store must be asked.
 func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
 		return false
@@ -75,7 +75,7 @@ func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 	return true
 }
 
-// raise sets v to n unless it is more.
+// raise sets v to n unless v is larger.
 func raise(v *atomic.Int64, n int64) {
 	for old := v.Load(); old < n && !v.CompareAndSwap(old, n); old = v.Load() {
 	}

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Lately is the changes of which the store was told not long ago. A server that takes the place of
-// another may not have the last ones. The zero Lately has none; it is safe for concurrent use.
+// Lately has the changes that the store was told recently. A server that takes over from another
+// may not have the latest of them. The zero Lately is ready to use, and safe for concurrent use.
 type Lately struct {
-	mu     sync.Mutex            // guards what follows
-	byName map[of]*list.Element  // of order
+	mu     sync.Mutex            // guards the fields below
+	byName map[of]*list.Element  // elements of order
 	order  list.List             // of *told, the oldest first
-	ousted [oustedTimes]struct { // for each second, how many had no room any more that were told in it
+	ousted [oustedTimes]struct { // for each second, how many changes that were told in it were dropped for lack of room
 		at time.Time
 		n  int
 	}
 }
 
-// of is what a change is of.
+// of identifies what was changed.
 type of struct {
-	name string // of a key or of a tag, "" for the whole cache
+	name string // name of a key or of a tag, "" for the whole cache
 	tag  bool
 }
 
-// Told is a change of which the store was told.
+// Told is a change that the store was told.
 type Told struct {
-	Name       string    // of a key or of a tag, "" for the whole cache
-	Generation int64     // what was loaded up to here is from before it
-	Mark       time.Time // a value was marked stale then; zero: it was invalidated
+	Name       string    // name of a key or of a tag, "" for the whole cache
+	Generation int64     // values that were loaded up to here are from before the change
+	Mark       time.Time // when a value was marked stale; zero: it was invalidated
 }
 
 type told struct {
@@ -37,18 +37,18 @@ type told struct {
 	at time.Time
 }
 
-// maxTold bounds the memory. Of more in the time that counts, the oldest are not sent again.
+// maxTold limits the memory. If there are more recent changes, the oldest are not repeated.
 const maxTold = 8 << 10
 
-// oustedTimes are more seconds than those of which changes are sent again.
+// oustedTimes is more than the number of seconds whose changes are repeated.
 const oustedTimes = 64
 
-// Keys takes note of changes of keys, as [Unsent.AddKeys] does.
+// Keys records changes of keys, as [Unsent.AddKeys] does.
 func (l *Lately) Keys(keys []string, generation int64, mark time.Time) {
 	l.add(keys, false, change{generation: generation, mark: mark, again: true})
 }
 
-// Tags takes note of an invalidation of tags, or without tags of the whole cache.
+// Tags records an invalidation of tags, or of the whole cache if there are no tags.
 func (l *Lately) Tags(tags []string, generation int64) {
 	if len(tags) == 0 {
 		tags = []string{""}
@@ -89,9 +89,9 @@ func (l *Lately) oust() {
 	count.n++
 }
 
-// Again has the store told again of those since then. They stay here: a server that knows them may
-// be followed by another one that doesn't. It returns how many more there were, by and large, for
-// which there was no room.
+// Again adds the changes since then to u, so that the store is told of them again. The changes stay
+// here, because a server that knows them may be followed by another one that doesn't. Again returns
+// about how many more changes there were, for which there was no room.
 func (l *Lately) Again(since time.Time, u *Unsent) (more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

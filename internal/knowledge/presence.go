@@ -7,47 +7,49 @@ import (
 	"time"
 )
 
-// Presence guesses whether a store has a value of a key, so that a process that expects none can
-// ask for the lease at once and save a trip. A wrong guess costs that a value comes by a script.
-// Times are those of this machine's wall clock: if it is set, guesses are wrong.
+// Presence guesses whether the store has a value of a key. A process that expects no value can ask
+// for the lease at once and save a trip. If that guess is wrong, the value is returned by the
+// script, which costs more than a read. Times are those of this machine's wall clock: if the clock
+// is set, guesses are wrong.
 //
-// A key may be missing for a reason: its last value was changed or has ended, or nothing is known
-// of it, as of all keys of a new process. For each reason it is measured how often there was
-// nothing. A guess is made for a reason as long as mostly there was.
+// There are several reasons why a key may have no value: its last value was changed or has ended,
+// or nothing is known of the key, as of all keys in a new process. For each reason Presence
+// measures how often the store had no value. It guesses that there is no value as long as that was
+// mostly so for the key's reason.
 type Presence struct {
 	shares [there]share
-	keys   [1 << 12]atomic.Uint64 // by the key's hash: its first bits, and until when there is a value, in ms since 1970
+	keys   [1 << 12]atomic.Uint64 // by the key's hash: the first bits of the hash, and until when there is a value, in ms since 1970
 }
 
-// reason is why there may be no value of a key.
+// reason is why a key may have no value.
 type reason uint8
 
 const (
 	unknown reason = iota
 	changed
 	ended
-	there // no reason at all
+	there // no reason: there should be a value
 )
 
 const (
 	instantBits = 42 // until the year 2109
 	lastInstant = 1<<instantBits - 1
 
-	// rounding is by how much the end of a value may differ from one look to the next, by what a
-	// process knows of the store's clock.
+	// rounding is by how much the end of a value may differ between two looks, because the process
+	// only estimates the store's clock.
 	rounding = 100
 )
 
 // Expected is what is known of a key.
 type Expected struct {
 	place *atomic.Uint64
-	mark  uint64 // of the key, in its place
+	mark  uint64 // identifies the key in its place
 	until uint64
 	now   uint64
 	why   reason
 }
 
-// Of says what is known of a key: one load of a word that other processors seldom write.
+// Of returns what is known of a key. It loads one word that other processors seldom write.
 func (p *Presence) Of(key string) Expected {
 	hash := maphash.String(seed, key)
 	e := Expected{place: &p.keys[hash%uint64(len(p.keys))], mark: hash | lastInstant, now: uint64(time.Now().UnixMilli())}
@@ -68,8 +70,8 @@ func (p *Presence) Of(key string) Expected {
 // Lacks reports whether the store likely has no value of the key.
 func (p *Presence) Lacks(e Expected) bool { return e.why != there && p.shares[e.why].most() }
 
-// Looked takes note of whether it had one, and for how long that can be used. One that can't stands
-// in the way of a guess all the same.
+// Looked records whether the store had a value, and for how long the value can be used. A value
+// that can't be used counts as found.
 func (p *Presence) Looked(e Expected, found bool, left time.Duration) {
 	if e.why != there {
 		p.shares[e.why].count(!found)
@@ -82,41 +84,42 @@ func (p *Presence) Looked(e Expected, found bool, left time.Duration) {
 	}
 }
 
-// Stands takes note of a value that is there for so long.
+// Stands records that there is a value for this long.
 func (e Expected) Stands(left time.Duration) {
 	until := min(e.now+1+uint64(max(left, 0).Milliseconds()), lastInstant)
-	if e.why == there && until-e.until+rounding <= 2*rounding { // a hit writes nothing
+	if e.why == there && until-e.until+rounding <= 2*rounding { // so a hit writes nothing
 		return
 	}
 	e.place.Store(e.mark&^lastInstant | until)
 }
 
-// Gone takes note of a change that has removed a key's value.
+// Gone records a change that has removed a key's value.
 func (p *Presence) Gone(key string) {
 	e := p.Of(key)
 	e.place.Store(e.mark &^ lastInstant)
 }
 
-// ForGood is longer than any value stands.
+// ForGood is longer than any value is stored.
 const ForGood = time.Duration(math.MaxInt64)
 
-// share is of the last looks for one reason those that found nothing: how far it is from half,
-// which it is in the beginning, so that one look decides then.
+// share is the share of the recent looks for one reason that found no value, as the difference from
+// one half. It is one half in the beginning, so that the first look decides.
 type share struct{ v atomic.Int32 }
 
 const whole = 1 << 15
 
-// most reports whether it is at least half.
+// most reports whether the share is at least one half.
 func (s *share) most() bool { return s.v.Load() >= 0 }
 
-// count counts an eighth for the last look. Of two at the same moment one may be forgotten.
+// count adds the last look with a weight of one eighth. Of two looks at the same moment one may be
+// lost.
 func (s *share) count(nothing bool) {
 	was := s.v.Load()
 	to := int32(-whole)
 	if nothing {
 		to = whole
 	}
-	if is := was + (to-was)/8; is != was { // else it is as good as all or none, and nothing is written
+	if is := was + (to-was)/8; is != was { // otherwise the share is close enough to none or all, and nothing is written
 		s.v.Store(is)
 	}
 }

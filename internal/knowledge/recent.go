@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// recent has something for each of some keys, for a while.
+// recent keeps something for each of some keys, for a limited time.
 type recent[T any] struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	byKey map[string]term[T]
 	swept time.Time
 }
 
 type term[T any] struct {
 	of    T
-	until time.Time // when there is no use for it any more
+	until time.Time // when it is no longer of use
 }
 
-// put does nothing if there are too many, or if it doesn't hold still when nobody else changes
-// anything here.
+// put stores something for a key. It does nothing if there are too many keys, or if still returns
+// false, which is called while nobody else can change anything here.
 func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func() bool) {
 	now := time.Now()
 	r.mu.Lock()
@@ -27,7 +27,7 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func(
 		return
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
-		if now.Sub(r.swept) > time.Second { // not for each of thousands
+		if now.Sub(r.swept) > time.Second { // not for each of thousands of calls
 			r.swept = now
 			for k, t := range r.byKey {
 				if now.After(t.until) {
@@ -45,7 +45,7 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func(
 	r.byKey[key] = term[T]{of: of, until: now.Add(d)}
 }
 
-// get returns what is there, which may be over.
+// get returns what is stored for a key. Its time may be over.
 func (r *recent[T]) get(key string) (t term[T], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *recent[T]) get(key string) (t term[T], ok bool) {
 	return t, ok
 }
 
-// Forget removes what there is of a key.
+// Forget removes what is stored for a key.
 func (r *recent[T]) Forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,21 +67,21 @@ func (r *recent[T]) Clear() {
 	clear(r.byKey)
 }
 
-// Failures has the error values of loads that failed in this process, so that callers here can
-// examine the error itself and not only its text.
+// Failures has the error values of loads that failed in this process, so that callers in this
+// process can examine the error itself and not only its text.
 type Failures struct{ recent[failure] }
 
 type failure struct {
 	load     [16]byte
 	err      error
-	from, to time.Time // the back-off is over for others, but not yet for this process
+	from, to time.Time // the back-off is over for other processes, but not yet for this one
 }
 
-// maxFailures bounds the memory. Of what is not remembered there is the text.
+// maxFailures limits the memory. Of an error that isn't remembered only the text is known.
 const maxFailures = 1024
 
-// Remember keeps, for that long, the error of a load that has just failed. Its back-off lasts
-// longer for this process, by the grace, than for others.
+// Remember keeps the error of a load that has just failed for the time keep. The back-off lasts
+// longer for this process than for others, by the grace.
 func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration) {
 	over := time.Now().Add(backoff)
 	fs.put(key, failure{load: load, err: err, from: over, to: over.Add(grace)}, keep, maxFailures, nil)
@@ -95,7 +95,7 @@ func (fs *Failures) Find(key string, load [16]byte) error {
 	return nil
 }
 
-// Recent returns the error of a load if its back-off has just ended: others go first.
+// Recent returns the error of a load if its back-off has just ended: other processes go first.
 func (fs *Failures) Recent(key string) error {
 	f, ok := fs.get(key)
 	if now := time.Now(); !ok || now.Before(f.of.from) || !now.Before(f.of.to) {
@@ -105,32 +105,32 @@ func (fs *Failures) Recent(key string) error {
 }
 
 // Pauses has the stale values for which this process need not ask for the lease for a while,
-// because another process has it or because the load has failed not long ago. Without it each read
-// of a stale value would cost two steps. It is only used with that very value in hand, so it can't
-// hold up a load after the value was changed.
+// because another process has it or because the load failed recently. Without Pauses each read of a
+// stale value would cost two steps. A pause is used only together with the very value that it was
+// stored for, so it can't delay a load after the value was changed.
 type Pauses struct{ recent[pause] }
 
 type pause struct {
-	seen string // the id of the value
-	err  error  // of the load that failed; nil if another process loads
+	seen string // id of the value
+	err  error  // error of the load that failed; nil if another process loads
 }
 
-// maxPauses bounds the memory. What is not remembered is asked for.
+// maxPauses limits the memory. For a value that isn't remembered the lease is asked for.
 const maxPauses = 4096
 
-// Remember does nothing if the key was changed since that count was taken, before the store was
-// asked for what is remembered: the answer may be from before the change.
+// Remember stores a pause. count is the key's count from before the store was asked. If the key was
+// changed since, Remember does nothing, because the store's answer may be from before the change.
 func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
 	ps.put(key, pause{seen: string(seen), err: err}, d, maxPauses, func() bool {
-		return changed.Count(key) == count // who counts a change now has the key forgotten after this
+		return changed.Count(key) == count // a change that is counted from now on makes the key forgotten after this
 	})
 }
 
-// Find returns whether the value is not to be refreshed now, and the error if that is because a
-// load has failed.
+// Find reports whether the value is not to be refreshed now, and returns the error if the reason is
+// a failed load.
 func (ps *Pauses) Find(key string, seen []byte) (paused bool, err error) {
 	p, ok := ps.get(key)
 	if !ok || p.of.seen != string(seen) || !time.Now().Before(p.until) {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Times remembers when some keys were changed last. The zero Times remembers nothing, until it is
-// begun.
+// Times remembers when some keys were last changed. The zero Times remembers nothing until Begin is
+// called.
 type Times struct {
 	mu    sync.Mutex // guards slots
-	slots []keyTime  // by hash: a key may displace another one
+	slots []keyTime  // by hash; a key may displace another one
 }
 
-// keyTime is that a key was changed.
+// keyTime is the last change of a key.
 type keyTime struct {
-	key  uint64 // its hash
+	key  uint64 // hash of the key
 	at   time.Time
-	load [16]byte // of whoever did it, if he stores something himself
+	load [16]byte // load of the writer, if it stores a value itself
 }
 
-// Begin has changes from now on remembered, of so many keys at most.
+// Begin makes t remember later changes, of at most this many keys.
 func (t *Times) Begin(most int) { t.slots = make([]keyTime, most) }
 
-// Changed takes note of a change of a key, which is now.
+// Changed records that a key is changed now.
 func (t *Times) Changed(key string, load [16]byte) {
 	if len(t.slots) == 0 {
 		return
@@ -34,7 +34,8 @@ func (t *Times) Changed(key string, load [16]byte) {
 	t.slots[h%uint64(len(t.slots))] = keyTime{h, time.Now(), load}
 }
 
-// Of returns when a key was changed last, and by whose load; zero if that is not remembered.
+// Of returns when a key was last changed, and the load of the writer; zero if that is not
+// remembered.
 func (t *Times) Of(key string) (at time.Time, load [16]byte) {
 	if len(t.slots) == 0 {
 		return at, load

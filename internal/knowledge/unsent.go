@@ -10,47 +10,49 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Unsent is the changes of which the store is to be told, for the first time or once more. What
-// they are for may stand there until its TTL is over, and this process doesn't use it. The zero
-// Unsent has none; it is safe for concurrent use.
+// Unsent has the changes that the store is yet to be told, for the first time or again. Until then
+// the store may still have the values from before these changes, until their TTL is over; this
+// process doesn't use them. The zero Unsent is ready to use, and safe for concurrent use.
 type Unsent struct {
-	some atomic.Bool   // there is something to look up
+	some atomic.Bool   // there may be something to look up
 	now  atomic.Uint64 // counts what was sent, for Has
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex // guards the fields below
 	keys   map[string]change
 	tags   map[string]change // "" is the whole cache
 	unsent int
-	last   uint64 // number of the newest change
+	last   uint64 // number of the latest change
 }
 
-// change is one of which the store is to be told.
+// change is a change that the store is yet to be told.
 type change struct {
 	number     uint64
-	generation int64     // what was loaded up to here, in microseconds on the clock of the stamps, is from before it
-	mark       time.Time // a value was marked stale then; zero: it was invalidated
-	again      bool      // the store was told, but may have forgotten it
+	generation int64     // values that were loaded up to here are from before the change; in microseconds on the clock of the stamps
+	mark       time.Time // when a value was marked stale; zero: it was invalidated
+	again      bool      // the store was told, but may have forgotten the change
 	sent       uint64    // not 0: the store was told then, and answers from before that may still be on their way
 }
 
-// maxUnsent changes are too many to remember: then it is one of the whole cache.
+// maxUnsent is how many changes are remembered. If there are more, they become one change of the
+// whole cache.
 const maxUnsent = 16 << 10
 
-// Last is the number of the newest change.
+// Last returns the number of the latest change.
 func (u *Unsent) Last() uint64 {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.last
 }
 
-// Count is how many changes the store has not been told of.
+// Count returns how many changes the store has not been told.
 func (u *Unsent) Count() int {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.unsent
 }
 
-// AddKeys takes note of changes of keys, which were invalidated, or else marked stale at that time.
+// AddKeys adds changes of keys. The keys were marked stale at the time mark, or invalidated if mark
+// is zero.
 func (u *Unsent) AddKeys(keys []string, generation int64, mark time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -59,7 +61,7 @@ func (u *Unsent) AddKeys(keys []string, generation int64, mark time.Time) {
 	}
 }
 
-// AddTags takes note of an invalidation of tags, or without tags of the whole cache.
+// AddTags adds an invalidation of tags, or of the whole cache if there are no tags.
 func (u *Unsent) AddTags(tags []string, generation int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,8 +95,9 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 	u.some.Store(true)
 }
 
-// after is a change that stands for an earlier one, too. What was invalidated stays so, also if the
-// store was told: answers from before that may still be on their way.
+// after returns the change that replaces both c and the earlier change old. What old invalidated
+// stays invalidated even if the store was told of old: answers from before that may still be on
+// their way.
 func (c change) after(old change) change {
 	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
 		c.mark = old.mark
@@ -104,12 +107,12 @@ func (c change) after(old change) change {
 	return c
 }
 
-// Now is the moment to be given to Has for what the store is asked next.
+// Now returns the moment to pass to Has for what the store is asked next.
 func (u *Unsent) Now() uint64 { return u.now.Load() }
 
-// Has reports whether a value that was loaded as of that stamp is from before a change; or if it
-// was only marked stale since, when that was. What the store was told before it was asked for the
-// value doesn't count.
+// Has reports whether a value with this stamp is from before a change. If the value was only marked
+// stale since, Has returns when that was. Changes that the store was told before it was asked for
+// the value are ignored.
 func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
 	if !u.some.Load() {
 		return false, mark
@@ -141,21 +144,22 @@ func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (go
 	return false, mark
 }
 
-// Letter is changes of which the store can be told together.
+// Letter is a set of changes that the store can be told together.
 type Letter struct {
-	Whole   bool     // the whole cache; then there is nothing else
-	Tags    []string // these were invalidated
-	Gone    []string // so were these keys
-	Stale   []string // these keys were marked stale
+	Whole   bool     // the whole cache was invalidated; then the letter has nothing else
+	Tags    []string // invalidated tags
+	Gone    []string // invalidated keys
+	Stale   []string // keys that were marked stale
 	Mark    time.Time
-	Through uint64 // number of the newest change that can be in it
+	Through uint64 // number of the latest change that can be in the letter
 
-	// Of these the store was told before. If it knows, there is no need to tell it once more.
+	// Changes that the store was told before. If the store still has them, they need not be
+	// repeated.
 	AgainTags, AgainKeys []Told
 }
 
-// Letters are all changes of which the store has not been told, in the order in which they were
-// made, with at most so many in one.
+// Letters returns all changes that the store has not been told, in the order in which they were
+// made, with at most this many in one letter.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of
@@ -201,8 +205,8 @@ func (u *Unsent) Letters(most int) (all []Letter) {
 	return all
 }
 
-// AddKey adds a key that was invalidated, or else marked stale at that time. The windows of all
-// that were marked begin with the first of those times.
+// AddKey adds a key. The key was marked stale at the time mark, or invalidated if mark is zero. The
+// stale windows of all marked keys begin at the earliest of their marks.
 func (l *Letter) AddKey(key string, mark time.Time) {
 	if mark.IsZero() {
 		l.Gone = append(l.Gone, key)
@@ -213,8 +217,8 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
-// SentKeys says that the store knows of the changes of these keys up to a number, of all or only of
-// the marks.
+// SentKeys records that the store knows the changes of these keys up to a number: all of these
+// changes, or only the marks.
 func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) {
 	if !u.some.Load() {
 		return 0
@@ -229,8 +233,8 @@ func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) 
 	return sent
 }
 
-// SentTags says that the store knows of the changes of these tags up to a number, without tags of
-// all changes.
+// SentTags records that the store knows the changes of these tags up to a number, or all changes if
+// there are no tags.
 func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
 	if !u.some.Load() {
 		return 0
@@ -251,7 +255,7 @@ func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
 	return sent
 }
 
-// SentTag is SentTags for one tag, or the whole cache by its name here, and nothing else.
+// SentTag is SentTags for one tag, or for the whole cache alone if tag is "".
 func (u *Unsent) SentTag(tag string, through uint64) (sent int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -269,7 +273,7 @@ func (u *Unsent) send(of map[string]change, name string, through uint64) int {
 	return 1
 }
 
-// Forget forgets the changes up to a number of which the store was told.
+// Forget removes the changes up to a number that the store was told.
 func (u *Unsent) Forget(through uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package lifetime counts the goroutines of something that can be closed, so that none outlives it.
+// Package lifetime counts the goroutines of something that can be closed, so that no goroutine
+// outlives it.
 package lifetime
 
 import (
@@ -9,25 +10,25 @@ import (
 
 // Life counts goroutines until it is closed. It is made by New, and safe for concurrent use.
 type Life struct {
-	// Closing ends at Close. It bounds no call, it is what running work is told by.
+	// Closing ends when Close is called. It limits no call; running work uses it to notice the end.
 	Closing context.Context
 	end     context.CancelFunc
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	count  int           // goroutines
-	idle   chan struct{} // closed when count falls to zero; nil while nobody asks
+	count  int           // number of goroutines
+	idle   chan struct{} // closed when count becomes zero; nil while nobody waits
 }
 
-// New returns a Life that is not closed.
+// New returns an open Life.
 func New() *Life {
 	l := &Life{}
 	l.Closing, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// Begin counts one more goroutine, for which End is called when it is over, or reports that it may
-// not begin.
+// Begin counts one more goroutine, which must call End when it is over. It returns false if the
+// Life is closed and the goroutine may not begin.
 func (l *Life) Begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +50,7 @@ func (l *Life) End() {
 	}
 }
 
-// Go runs do on a goroutine that counts, or reports that it may not begin.
+// Go runs do on a counted goroutine. It returns false if the Life is closed.
 func (l *Life) Go(do func()) bool {
 	if !l.Begin() {
 		return false
@@ -76,7 +77,7 @@ func (l *Life) Quiet() <-chan struct{} {
 	return l.idle
 }
 
-// Sleep pauses, and reports false if the Life is closed meanwhile.
+// Sleep pauses. It returns false if the Life is closed meanwhile.
 func (l *Life) Sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -88,8 +89,8 @@ func (l *Life) Sleep(d time.Duration) bool {
 	}
 }
 
-// Close lets no more begin, tells those that run, and returns when none does any more. It reports
-// false at once if it was called before.
+// Close allows no more goroutines, tells the running ones through Closing, and returns when none is
+// running any longer. If Close was called before, it returns false at once.
 func (l *Life) Close() (first bool) {
 	l.mu.Lock()
 	first = !l.closed

@@ -1,22 +1,22 @@
-// Package local is the tier in this process, in front of the store: a bounded cache of decoded
-// values that tells the truth about invalidations. A hit is never older than an invalidation whose
-// message was processed here, or that returned in this process.
+// Package local is the process-local tier in front of the store: a cache of decoded values with a
+// limited size that obeys invalidations. A hit is never older than an invalidation whose message
+// was processed in this process, or that returned in this process.
 //
-// Four rules keep it so. They are checked by a model, cacheguard/model/localtier.pml:
+// Four rules ensure this. A model checks them, cacheguard/model/localtier.pml:
 //
-//   - Whoever wants to insert takes a Stamp before asking the store. Put inserts only if the key
-//     was not dropped since, and decides that in one step with the insertion.
-//   - Drop, which announces an invalidation, first makes the stamps worthless and then removes the
-//     entry: a value from before could be inserted between the two otherwise. One's own
-//     invalidation is announced when the store has done it, or has failed to.
+//   - A caller that wants to insert a value takes a Stamp before it asks the store. Put inserts the
+//     value only if the key was not dropped since, and it checks this and inserts in one step.
+//   - Drop, which reports an invalidation, first makes the stamps invalid and then removes the
+//     entry: in the other order an old value could be inserted between the two. An invalidation by
+//     this process is reported when the store has done it, or has failed to.
 //   - While the subscription to invalidations is down, messages are lost, and any entry may be
-//     older than one of them. So after Distrust there are no hits and no insertions; what is there
-//     may be served as stale, see Distrusted.
-//   - When the subscription is confirmed, and not before, comes Trust: it forgets everything, makes
-//     all stamps worthless, and only then there are hits again.
+//     older than one of the lost invalidations. So after Distrust there are no hits and no
+//     insertions; the entries may be served as stale, see Distrusted.
+//   - Trust is called when the subscription is confirmed, and not before. It forgets everything and
+//     makes all stamps invalid. Only then there are hits again.
 //
-// Whether an entry is fresh is the caller's business: it has read the clock already, and otter, on
-// which this is built, would read it once more for an expiry of its own, which makes a hit dearer
+// The caller decides whether an entry is fresh, because it has read the clock already. otter, the
+// cache library used here, would read the clock again for its own expiry, which makes a hit slower
 // by a quarter to a half.
 package local
 
@@ -29,26 +29,27 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// epochs is how many there are. Keys that share one cost each other insertions that are under way,
-// nothing else: with 1,000 invalidations a second and loads of 50 ms, one insertion in 80 is lost.
+// epochs is the number of epochs. If keys share an epoch, an invalidation of one key cancels
+// insertions of the others that are under way. Nothing else is affected: with 1,000 invalidations a
+// second and loads of 50 ms, one insertion in 80 is lost.
 const epochs = 4096
 
-// Config says how much a tier holds.
+// Config says how much a tier can hold.
 type Config[V any] struct {
-	// Entries is the most that is held, at least 1: the number of entries or, with Weigh, their
-	// total weight.
+	// Entries is the most that the tier holds, at least 1: the number of entries or, with Weigh,
+	// their total weight.
 	Entries int
 
-	// Weigh returns the weight of an entry; nil means 1 for each, and 0 counts as 1. Put calls it
-	// on its own goroutine and outside of all locks: it may use the tier, and if it panics, only
-	// that Put is lost.
+	// Weigh returns the weight of an entry. Nil means that each entry weighs 1; 0 counts as 1. Put
+	// calls Weigh on its caller's goroutine and without holding a lock: Weigh may use the tier, and
+	// if it panics, only that Put is lost.
 	Weigh func(key string, e *V) uint32
 }
 
-// Tier is a bounded cache of decoded values in this process. A new one is not trusted yet. It is
-// safe for concurrent use. A nil Tier has nothing and forgets what it is told.
+// Tier is a cache of decoded values in this process, with a limited size. A new tier is not trusted
+// yet. It is safe for concurrent use. A nil Tier has no entries and ignores all calls.
 type Tier[V any] struct {
-	// now is read by all hits, so it is kept away from what is written more often.
+	// All hits read now, so it is kept away from fields that are written more often.
 	now   atomic.Pointer[state[V]]
 	bound uint64
 	weigh func(key string, e *V) uint32
@@ -59,27 +60,28 @@ type Tier[V any] struct {
 	closed bool
 
 	tidying workers
-	epoch   [epochs]atomic.Uint64 // of the keys with this hash
+	epoch   [epochs]atomic.Uint64 // epoch of the keys with this hash
 }
 
-// state is what is there and whether to trust it. Both change in one step, so no other order of
-// things is possible than the one that was thought of. Trust starts with an empty cache: that takes
-// no time, whatever there was, and an insertion that comes late ends up where nobody looks.
+// state is the entries and whether to trust them. Both change in one step, so that no other
+// combination can be seen. Trust replaces the cache by an empty one: that is fast whatever the old
+// cache held, and a late insertion goes into the old cache, which nobody reads.
 type state[V any] struct {
 	cache   *cache[V]
 	trusted bool
-	_       [112]byte // all hits read this, and what is allocated next to it may be written often
+	_       [112]byte // all hits read state, and memory allocated next to it may be written often
 }
 
 type cache[V any] = otter.Cache[string, entry[V]]
 
-// entry is kept inside of otter's own node: it costs no allocation and a hit no indirection.
+// entry is stored in otter's own node, so it costs no allocation and a hit no indirection.
 type entry[V any] struct {
 	value  *V
 	weight uint32
 }
 
-// Stamp says up to which invalidation a value is known to be true. The zero Stamp is never current.
+// Stamp says up to which invalidation a value is known to be valid. The zero Stamp is never
+// current.
 type Stamp struct{ epoch uint64 }
 
 // New returns an empty tier that is not trusted yet.
@@ -92,17 +94,17 @@ func New[V any](cfg Config[V]) (*Tier[V], error) {
 	return t, nil
 }
 
-// newCache makes an empty cache. Must doesn't panic: these options are valid.
+// newCache makes an empty cache. otter.Must doesn't panic, because these options are valid.
 func (t *Tier[V]) newCache() *cache[V] {
 	return otter.Must(&otter.Options[string, entry[V]]{
 		MaximumWeight: t.bound,
-		Weigher:       func(_ string, in entry[V]) uint32 { return in.weight }, // runs under a lock of otter's
+		Weigher:       func(_ string, in entry[V]) uint32 { return in.weight }, // runs while otter holds a lock
 		Executor:      t.tidying.run,
 	})
 }
 
-// Get returns the key's entry, or nil if there is none or the tier is not trusted. The entry
-// belongs to everybody: it must not be changed.
+// Get returns the key's entry, or nil if there is none or the tier is not trusted. The entry is
+// shared, so it must not be changed.
 func (t *Tier[V]) Get(key string) *V {
 	now := t.now.Load()
 	if !now.trusted {
@@ -112,31 +114,31 @@ func (t *Tier[V]) Get(key string) *V {
 	return in.value
 }
 
-// Distrusted returns what is there, trusted or not, or nil. While the tier is not trusted, the
-// entry may be older than an invalidation whose message was lost: it may be served as stale, never
-// as fresh.
+// Distrusted returns the key's entry whether the tier is trusted or not, or nil. While the tier is
+// not trusted, the entry may be older than an invalidation whose message was lost: it may be served
+// as stale, never as fresh.
 func (t *Tier[V]) Distrusted(key string) *V {
 	in, _ := t.now.Load().cache.GetIfPresent(key)
 	return in.value
 }
 
-// Stamp returns the stamp for a value of this key that is asked for from now on.
+// Stamp returns the stamp for a value of this key that is requested after this call.
 func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} }
 
 // Put makes e the key's entry if the tier is trusted and the key was not dropped since the stamp
-// was taken, and reports whether it did. An entry that is heavier than the whole tier is not
-// inserted; the one that it would have replaced is removed. What was inserted may be evicted at
-// once, for others are used more. Of two with current stamps the last stays.
+// was taken, and reports whether it did. An entry that weighs more than the whole tier is not
+// inserted; the entry that it would have replaced is removed. An inserted entry may be evicted at
+// once, because other entries are used more. Of two entries with current stamps the last one stays.
 func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, e, false) }
 
-// Replace is Put for a value that makes all older ones worthless, also those which slower readers
-// are about to insert: with it the stamps end.
+// Replace is Put for a value that makes all older values invalid, also those that slower readers
+// are about to insert: it makes the key's stamps invalid.
 func (t *Tier[V]) Replace(key string, s Stamp, e *V) bool { return t.put(key, s, e, true) }
 
 func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
 	weight := uint32(1)
 	if t.weigh != nil {
-		weight = max(1, t.weigh(key, e)) // otter never evicts what weighs nothing
+		weight = max(1, t.weigh(key, e)) // otter never evicts an entry without weight
 	}
 	now := t.now.Load()
 	if !now.trusted {
@@ -156,8 +158,8 @@ func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
 	return inserted
 }
 
-// Drop says that what is known of the key is no longer true: its entry is removed, and nothing that
-// was stamped before is inserted after.
+// Drop says that what is known of the key is no longer true: its entry is removed, and nothing with
+// an earlier stamp can be inserted after this.
 func (t *Tier[V]) Drop(key string) {
 	if t == nil {
 		return
@@ -166,8 +168,8 @@ func (t *Tier[V]) Drop(key string) {
 	t.now.Load().cache.Invalidate(key)
 }
 
-// Distrust says that the subscription is lost: no hits and no insertions until Trust. An insertion
-// that has begun may still end, but only where Distrusted finds it.
+// Distrust says that the subscription is lost: there are no hits and no insertions until Trust. An
+// insertion that has begun may still complete, but only Distrusted finds it.
 func (t *Tier[V]) Distrust() {
 	if t == nil {
 		return
@@ -177,15 +179,16 @@ func (t *Tier[V]) Distrust() {
 	t.now.Store(&state[V]{cache: t.now.Load().cache})
 }
 
-// Trust says that the subscription is confirmed: all entries are forgotten, nothing that was
-// stamped before is inserted after, and from then on the tier is trusted. It is the same when it
-// was trusted already: the subscription may have been lost and found without anybody noticing.
+// Trust says that the subscription is confirmed: all entries are forgotten, nothing with an earlier
+// stamp can be inserted after this, and from now on the tier is trusted. It does the same if the
+// tier was trusted already, because the subscription may have been lost and restored without
+// anybody noticing.
 func (t *Tier[V]) Trust() { t.empty(func(bool) bool { return true }) }
 
 // Forget is Drop for all keys.
 func (t *Tier[V]) Forget() { t.empty(func(trusted bool) bool { return trusted }) }
 
-// empty forgets everything and makes all stamps worthless.
+// empty forgets everything and makes all stamps invalid.
 func (t *Tier[V]) empty(trusted func(before bool) bool) {
 	if t == nil {
 		return
@@ -201,10 +204,10 @@ func (t *Tier[V]) empty(trusted func(before bool) bool) {
 	t.now.Store(&state[V]{cache: t.newCache(), trusted: trusted(t.now.Load().trusted)})
 }
 
-// Len returns how many entries are there, and evicts what is too much first. Insertions are queued
-// for eviction to look at, so between two calls there can be more: at worst what the queue takes,
-// which is 128 for each CPU, rounded up to a power of two, with as many again that have left it and
-// are not judged yet, and one for each Put that is running.
+// Len evicts excess entries and returns how many entries are left. Insertions are queued until
+// otter decides what to evict, so between two calls there can be more entries. The most are what
+// the queue holds, which is 128 for each CPU, rounded up to a power of two; as many again that have
+// left the queue and are not decided yet; and one for each running Put.
 func (t *Tier[V]) Len() int {
 	if t == nil {
 		return 0
@@ -214,7 +217,7 @@ func (t *Tier[V]) Len() int {
 	return cache.EstimatedSize()
 }
 
-// Close forgets everything, for good, and waits for the goroutines of the tier.
+// Close forgets everything for good, and waits for the goroutines of the tier.
 func (t *Tier[V]) Close() {
 	if t == nil {
 		return

@@ -2,21 +2,22 @@ package local
 
 import "sync"
 
-// workers runs the work that otter leaves for later: to note which entries were used, and to evict.
-// It is done after every few hits, and on a goroutine of its own, for to do it costs as much as
+// workers runs the work that otter postpones: to record which entries were used, and to evict. This
+// work is done after every few hits. It runs on a goroutine of its own, because it costs as much as
 // these hits.
 type workers struct {
-	mu      sync.Mutex // guards closed, and that nobody joins running after
+	mu      sync.Mutex // guards closed, and that nothing is added to running after close
 	closed  bool
 	running sync.WaitGroup
 }
 
-// run does not wait for the work, which otter allows only if that waits for nobody either.
+// run does not wait for the work. otter allows that only if the work doesn't wait for anybody
+// either.
 func (w *workers) run(work func()) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		work() // for who is late; there is next to nothing to do
+		work() // after close: there is next to nothing to do
 		return
 	}
 	w.running.Add(1)
@@ -27,7 +28,7 @@ func (w *workers) run(work func()) {
 	}()
 }
 
-// close waits for the work that is being done. There is no goroutine after.
+// close waits for the work under way. After close no goroutine is left.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -1,4 +1,4 @@
-// Package loss finds what a value loses on its way through a codec.
+// Package loss finds what a value loses when a codec encodes and decodes it.
 package loss
 
 import (
@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// mostDepth is how deep it is looked: values can be circles.
+// mostDepth limits how deeply values are compared, because values can be cyclic.
 const mostDepth = 16
 
-// Field returns the path of the first part of a value that isn't the same any more after it was
-// encoded and decoded, or "". Both are only read. An Equal method says what is the same, which a
-// time.Time needs; what has no elements is the same as nil.
+// Field returns the path of the first part of a value that changed when the value was encoded and
+// decoded, or "". Field only reads both values. If a type has an Equal method, that method decides,
+// which a time.Time needs. A slice or map without elements equals nil.
 func Field(before, after any) string {
 	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), mostDepth)
 	if lost && path == "" {
@@ -23,7 +23,7 @@ func Field(before, after any) string {
 	return strings.TrimPrefix(path, ".")
 }
 
-// differs makes the path on its way back: mostly there is none.
+// differs builds the path only when it has found a difference, because mostly there is none.
 func differs(a, b reflect.Value, depth int) (path string, lost bool) {
 	switch {
 	case !a.IsValid() || !b.IsValid():
@@ -81,7 +81,7 @@ func differs(a, b reflect.Value, depth int) (path string, lost bool) {
 	return "", !a.Equal(b)
 }
 
-// equal asks the values themselves, if their type has an opinion.
+// equal uses the Equal method of the values' type, if it has one.
 func equal(a, b reflect.Value) (same, known bool) {
 	if !a.CanInterface() || a.Kind() == reflect.Pointer || a.Kind() == reflect.Interface {
 		return false, false

@@ -1,27 +1,27 @@
-// Package mailbox has a goroutine do what others post to it.
+// Package mailbox lets a goroutine run functions that other goroutines post to it.
 package mailbox
 
 import "sync"
 
-// Box is what one goroutine is to do. Post is safe for concurrent use, the other methods are that
-// goroutine's.
+// Box has the functions that one goroutine is to run. Post is safe for concurrent use; only that
+// goroutine may call the other methods.
 type Box struct {
-	ready chan struct{} // has room for one
+	ready chan struct{} // buffer of one
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	letters []func()
-	room    [1]func() // for most boxes that is enough
-	read    int       // how many of them have been taken
+	room    [1]func() // enough for most boxes
+	read    int       // number of letters that have been taken
 	closed  bool
 }
 
-// Init comes before anything else.
+// Init must be called before anything else.
 func (b *Box) Init() { b.ready, b.letters = make(chan struct{}, 1), b.room[:0] }
 
-// Ready returns a channel that is received from once when there may be something to Read.
+// Ready returns a channel that delivers one element when there may be something to Read.
 func (b *Box) Ready() <-chan struct{} { return b.ready }
 
-// Post has a function called by Read, or returns false: the box is closed.
+// Post adds a function that Read will call, or returns false if the box is closed.
 func (b *Box) Post(do func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,15 +36,15 @@ func (b *Box) Post(do func()) bool {
 	return true
 }
 
-// Read does what is there, in order, and what is posted meanwhile. One of them may end the
-// goroutine: the others are still there then.
+// Read calls the posted functions in order, also those that are posted meanwhile. If one of them
+// ends the goroutine, the remaining functions stay in the box.
 func (b *Box) Read() {
 	for do := b.take(); do != nil; do = b.take() {
 		do()
 	}
 }
 
-// take returns what is to be done next, or nil.
+// take returns the next function, or nil.
 func (b *Box) take() (do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +57,8 @@ func (b *Box) take() (do func()) {
 	return do
 }
 
-// Close turns what is posted from now on away, and does what was posted before, so that nothing is
-// lost that it brings.
+// Close makes Post return false from now on, and calls the functions that were posted before, so
+// that nothing that they carry is lost.
 func (b *Box) Close() {
 	b.mu.Lock()
 	b.closed = true

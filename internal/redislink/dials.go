@@ -12,35 +12,35 @@ import (
 )
 
 // dials is what is known of how a client's connections are made. go-redis dials on another
-// goroutine, and again and again, and a step that waits for that until its time is over hears of
-// its own time only.
+// goroutine, and repeats failed dials. A step that waits for a connection until its time is over
+// gets only the error that its time is over, so the errors of dials are recorded here.
 type dials struct {
-	mu      sync.Mutex // guards what follows
-	made    bool       // the last dial that ended has made a connection
-	failed  failure    // the last that has not, unless another one to its address has since
+	mu      sync.Mutex // guards the fields below
+	made    bool       // the last dial that ended made a connection
+	failed  failure    // the last failed dial, unless a later dial to the same address succeeded
 	pending int
-	since   time.Time // since when there has been one
+	since   time.Time // since when a dial has been under way
 
-	refused   error // what a server has said last to a connection that it doesn't take
+	refused   error // what a server last answered to a connection that it refused
 	refusedAt time.Time
 }
 
-// failure is a dial that has made no connection.
+// failure is a dial that failed.
 type failure struct {
 	addr string
-	err  error // nil: there is none
+	err  error // nil: no dial has failed
 	at   time.Time
 }
 
 const (
-	// failureCounts is for how long a failed dial explains why there is no answer.
+	// failureCounts is for how long a failed dial is reported as the cause of a missing answer.
 	failureCounts = 5 * time.Second
 
-	// longDial is how long a dial may take until it explains that.
+	// longDial is how long a dial must take to be reported as the cause of a missing answer.
 	longDial = 50 * time.Millisecond
 )
 
-// DialHook sees each dial.
+// DialHook records each dial.
 func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d.began()
@@ -50,17 +50,17 @@ func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook is next: commands are none of its business.
+// ProcessHook returns next, because commands are not recorded.
 func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook is next: pipelines are none of its business.
+// ProcessPipelineHook returns next, because pipelines are not recorded.
 func (d *dials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// firstWords is a hook of a subscription that sees what a server says to the first command of a connection. go-redis
-// goes on with one that the server has refused and closed, and says of the next command only that
-// the connection is closed.
+// firstWords is a hook of a subscription that records the server's answer to the first command of a
+// connection. go-redis continues to use a connection that the server has refused and closed, and
+// the error of the next command says only that the connection is closed.
 type firstWords struct{ *dials }
 
 func (firstWords) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -97,8 +97,8 @@ func (d *dials) ended(addr string, err error) {
 	}
 }
 
-// last returns the dial that failed last, if it did so not long ago; whether one takes long now;
-// and whether the last one has made a connection.
+// last returns the dial that failed last, if it failed recently; whether a dial takes long now; and
+// whether the last dial made a connection.
 func (d *dials) last() (failed failure, takes, made bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +108,7 @@ func (d *dials) last() (failed failure, takes, made bool) {
 	return failed, d.pending > 0 && time.Since(d.since) > longDial, d.made
 }
 
-// refusal is what a server has said not long ago to a connection that it doesn't take, or nil.
+// refusal returns what a server recently answered to a connection that it refused, or nil.
 func (d *dials) refusal() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,8 +118,8 @@ func (d *dials) refusal() error {
 	return nil
 }
 
-// dialsOf are the dials of a client, seen from the first link or locker on it on. Of a client of
-// the user's own type nothing is seen.
+// dialsOf returns the dials of a client. They are recorded from the first link or locker on. The
+// dials of a client of the user's own type can't be recorded.
 func dialsOf(rdb redis.UniversalClient) *dials {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -130,7 +130,8 @@ func dialsOf(rdb redis.UniversalClient) *dials {
 	return new(dials)
 }
 
-// dialsSeen are those of clients, as long as they live: there may be many links on one.
+// dialsSeen has the dials of each client for as long as the client lives, because one client can
+// have many links.
 var dialsSeen sync.Map // of *watched by weak pointer
 
 type watched struct {

@@ -10,10 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// View is a client on the same connections whose calls end at their context's deadline and after
-// the timeout. go-redis doesn't give it the client's hooks, which may be the user's traces and
-// metrics. Those that the client has by now see its commands all the same: they go through the
-// client, whose last hook, the tail, hands them back to the view.
+// View returns a client on the same connections whose calls end at their context's deadline and
+// after the timeout. go-redis doesn't give it the client's hooks, which may be the user's traces
+// and metrics. But hooks that the client has by now see the view's commands all the same: the
+// commands go through the client, and the client's last hook, the tail, passes them back to the
+// view.
 func View(c *redis.Client, timeout time.Duration) *redis.Client {
 	view := c.WithTimeout(timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -39,7 +40,7 @@ func (h head) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		pipe := h.client.Pipeline()
 		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, cmd) // notes it
+			_ = pipe.Process(ctx, cmd) // records it in the pipeline
 		}
 		to, by := carry(ctx)
 		by.many = next
@@ -48,14 +49,14 @@ func (h head) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// Handed is what a view does with a command that it hands to its client: a part of that one's
-// context.
+// Handed is what a view does with a command that it passes to its client. It is a part of the
+// command's context.
 type Handed struct {
 	one  redis.ProcessHook
 	many redis.ProcessPipelineHook
 }
 
-// Value returns what a context has under a key that has this part.
+// Value returns the value of a context that has this part.
 func (h *Handed) Value(of context.Context, key any) any {
 	if key == (handedKey{}) {
 		return h
@@ -65,11 +66,11 @@ func (h *Handed) Value(of context.Context, key any) any {
 
 type handedKey struct{}
 
-// Carrier is a context of a single command that has this part already, which saves an allocation.
-// Its Value has to be that of the part.
+// Carrier is the context of a single command that already has this part, which saves an allocation.
+// Its Value method must use Handed.Value.
 type Carrier interface{ Carries() *Handed }
 
-// carrying is any other context.
+// carrying is a context with this part for all other cases.
 type carrying struct {
 	context.Context
 	handed Handed
@@ -108,7 +109,8 @@ func (tail) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// tailed are the clients with a tail, as long as they live: there may be many views of one.
+// tailed has the clients with a tail, for as long as they live, because one client can have many
+// views.
 var tailed sync.Map // of *sync.Once by weak.Pointer[redis.Client]
 
 func endWithTail(c *redis.Client) {

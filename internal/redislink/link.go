@@ -1,6 +1,6 @@
-// Package redislink is how this module speaks to Redis through a client that is its user's: steps
-// that end in time whatever the client does with contexts, and a subscription that notices when it
-// is dead.
+// Package redislink is how this module uses Redis through a client that belongs to the user. It has
+// steps that end in time even if the client ignores contexts, and a subscription that notices when
+// its connection is dead.
 package redislink
 
 import (
@@ -13,25 +13,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Link is a user's client, as steps go through it. It is safe for concurrent use.
+// Link sends steps through a user's client. It is safe for concurrent use.
 type Link struct {
-	rdb     redis.UniversalClient // the user's
-	direct  *redis.Client         // the same where its calls end with their context; nil if that can't be had
-	listen  redis.UniversalClient // the same for subscriptions, but see Subscription.client
+	rdb     redis.UniversalClient // the user's client
+	direct  *redis.Client         // a client of the same server whose calls end with their context; nil if there is none
+	listen  redis.UniversalClient // a client of the same server for subscriptions, but see Subscription.client
 	timeout time.Duration
-	routed  atomic.Bool // a step has gone through, so a cluster client knows its nodes
-	answers atomic.Bool // the last step was answered
+	routed  atomic.Bool // a step has been sent, so a cluster client knows its nodes
+	answers atomic.Bool // the last step got an answer
 	dials   *dials
 
-	limit atomic.Pointer[limit] // of the step that began last
+	limit atomic.Pointer[limit] // limit of the step that began last
 }
 
-// New makes a link whose steps take at most timeout, or says what is wrong with the client. It
-// never dials.
+// New makes a link whose steps take at most timeout. If the link can't use the client, it returns
+// an error that says why. It never dials.
 //
-// A client without ContextTimeoutEnabled has calls that last up to its ReadTimeout whatever the
-// context says; the link then goes through a View of a single server's client, and calls another
-// one aside, which costs a goroutine for each step.
+// Without ContextTimeoutEnabled the calls of a client ignore their context and last up to the
+// client's ReadTimeout. Then the link uses a [View] of a single server's client. It calls any other
+// client on another goroutine, which costs a goroutine for each step.
 func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -64,16 +64,16 @@ func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 var (
 	errNil = errors.New("the client is nil")
 
-	// ErrReplicas refuses a cluster client that reads from replicas.
+	// ErrReplicas is the error for a cluster client that reads from replicas.
 	ErrReplicas = errors.New("the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly), which know late what has changed; use one that reads from masters")
 
-	// ErrRing refuses a Ring.
+	// ErrRing is the error for a Ring.
 	ErrRing = errors.New("a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
 )
 
-// view is what a subscription is made of, which no hook of the user's sees. Its connections don't
-// begin again when they are refused, so that the refusal is seen: of one for too many clients a
-// client with retries tells only that the connection is closed.
+// view returns the client on which a subscription is made. None of the user's hooks see it. It
+// doesn't retry when a connection is refused, so that the refusal is seen: if there are too many
+// clients, a client with retries says only that the connection is closed.
 func (l *Link) view(c *redis.Client) *redis.Client {
 	view := c.WithTimeout(l.timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -82,22 +82,21 @@ func (l *Link) view(c *redis.Client) *redis.Client {
 	return view
 }
 
-// Client is the user's client, whose calls need not end in time.
+// Client returns the user's client, whose calls may not end in time.
 func (l *Link) Client() redis.UniversalClient { return l.rdb }
 
-// Direct is a client of the same server whose calls end with their context, or nil if that can't be
-// had: it is a cluster's, or of a type of the user's own.
+// Direct returns a client of the same server whose calls end with their context. It returns nil for
+// a cluster client and for a client of the user's own type.
 func (l *Link) Direct() *redis.Client { return l.direct }
 
-// IsCluster reports whether the client is a cluster's.
+// IsCluster reports whether the client is a cluster client.
 func (l *Link) IsCluster() bool {
 	_, ok := l.rdb.(*redis.ClusterClient)
 	return ok
 }
 
-// Node is the node of a cluster that has a name, as far as the client knows, or nil: there is a
-// server only, the client is of a type of the user's own, or it knows nothing yet and would have to
-// ask.
+// Node returns the node of a cluster that has a name, as far as the client knows. It returns nil if
+// the client is not a cluster client, or if it would have to ask a node first.
 func (l *Link) Node(name string) *redis.Client {
 	c, ok := l.rdb.(*redis.ClusterClient)
 	if !ok || !l.routed.Load() {
@@ -110,18 +109,17 @@ func (l *Link) Node(name string) *redis.Client {
 	return node
 }
 
-// reroute has a cluster client ask, aside, which node has what. By itself it does so when a node
-// sends it to another one, and once a minute: a master that is dead sends nobody anywhere, and its
-// replica would not be found for so long. Asking too often is the client's to prevent, which it
-// does.
+// reroute makes a cluster client find out, in the background, which node has which slots. By itself
+// the client does so when a node redirects it, and once a minute: a dead master redirects nobody,
+// so its replica would not be found for up to a minute. The client itself limits how often it asks.
 func (l *Link) reroute(ctx context.Context) {
 	if c, ok := l.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(ctx)
 	}
 }
 
-// Twice sends a step, and once more if no answer came within half of the timeout: it must recognise
-// what it did before. The step gets the client to use.
+// Twice sends a step to the client that it passes to the step, and sends it once more if no answer
+// came within half of the timeout. The step must recognise what its first copy did.
 func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	for range 2 {
 		v, err = Once(ctx, l, step)
@@ -136,9 +134,9 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 	return v, err
 }
 
-// Once runs a step within half of the timeout: on this goroutine where the client's calls end with
-// their context, for another goroutine would have to wait for a processor just when thousands of
-// callers have woken up; otherwise aside.
+// Once runs a step within half of the timeout. If the client's calls end with their context, the
+// step runs on this goroutine: another goroutine would have to wait for a processor just when
+// thousands of callers have woken up. Otherwise the step runs on another goroutine.
 func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
 	ctx, cancel := l.limited(ctx)
 	defer cancel()
@@ -154,34 +152,34 @@ func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.
 }
 
 // limited returns a context that ends with ctx, and after half of the timeout or up to a sixteenth
-// sooner.
+// of that sooner.
 func (l *Link) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	half := l.timeout / 2
 	if ctx.Done() != nil {
 		return context.WithTimeout(ctx, half)
 	}
-	// Steps that begin at about the same time have one timer: one for each would, as the next to go
-	// off, wake a processor that looks after timers, just to be stopped again when the answer is
-	// there.
+	// Steps that begin at about the same time share one timer. With one timer for each step, the
+	// next timer to fire would wake a processor that looks after timers, only for the timer to be
+	// stopped when the answer arrives.
 	now := time.Now()
 	last := l.limit.Load()
 	if last == nil || last.until.Sub(now) < half-half/16 {
 		until := now.Add(half)
 		ends, cancel := context.WithDeadline(context.Background(), until)
-		_ = cancel // it ends by itself: other steps have it, too
+		_ = cancel // not cancelled, because other steps share it; it ends by itself
 		last = &limit{ends, until}
 		l.limit.Store(last)
 	}
 	return limited{last.Context, ctx}, func() {}
 }
 
-// limit is a context that ends then.
+// limit is a context that ends at a certain time.
 type limit struct {
 	context.Context
 	until time.Time
 }
 
-// limited is a limit with another context's values.
+// limited is a limit with the values of another context.
 type limited struct {
 	context.Context
 	values context.Context
@@ -191,12 +189,12 @@ func (c limited) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v
 	}
-	return c.Context.Value(key) // by which package context knows its own
+	return c.Context.Value(key) // by which package context recognises its own
 }
 
-// Prompt reports whether a step is likely to be answered soon, on the goroutine that asks for it:
-// the one before was, and ctx leaves the time for it. Then a caller that can't be called away from
-// it still hears of its context's end in time.
+// Prompt reports whether a step is likely to be answered soon on the caller's goroutine: the
+// previous step got an answer, and ctx has enough time left. Then a caller that can't be
+// interrupted during the step still notices the end of its context in time.
 func (l *Link) Prompt(ctx context.Context) bool {
 	if !l.answers.Load() || ctx.Err() != nil {
 		return false
@@ -223,7 +221,7 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-done: // both at once: an answer is better than none
+	case r := <-done: // if both are ready, the answer is better
 		return r.v, r.err
 	default:
 		var zero T
@@ -231,13 +229,13 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 	}
 }
 
-// ErrExhausted says that a step may not have been sent at all: all connections of the client were
-// in use.
+// ErrExhausted says that all connections of the client were in use, so the step may not have been
+// sent at all.
 var ErrExhausted = errors.New("all connections of the Redis client are in use")
 
-// Exhausted wraps ErrExhausted around the error of a step that has waited for a connection until
-// its time was over. A step that has got one ends with an error of the network, unless the client
-// asks again by itself.
+// Exhausted wraps ErrExhausted around the error of a step that waited for a connection until its
+// time was over. A step that got a connection ends with an error of the network, unless the client
+// retries by itself.
 func Exhausted(rdb *redis.Client, err error) error {
 	if err != context.DeadlineExceeded && !errors.Is(err, redis.ErrPoolTimeout) {
 		return err
@@ -249,8 +247,8 @@ func Exhausted(rdb *redis.Client, err error) error {
 	return fmt.Errorf("%w (PoolSize %d): %w", ErrExhausted, size, err)
 }
 
-// NoAnswer reports whether the server has not answered, so that it is unknown what was done.
+// NoAnswer reports whether the server has not answered, so that it is not known what it did.
 func NoAnswer(err error) bool {
-	var answer redis.Error // what the server itself said
+	var answer redis.Error // what the server itself answered
 	return !errors.As(err, &answer)
 }

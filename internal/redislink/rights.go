@@ -27,8 +27,8 @@ var (
 	commandOfLine  = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
 )
 
-// Sources are the texts of scripts, line by line, by hash: of what fails inside a script Redis says
-// only on which line.
+// Sources are the lines of scripts, by the script's hash. They are needed because Redis says only
+// in which line of a script an error occurred.
 type Sources map[string][]string
 
 // NewSources returns the sources of scripts with these texts.
@@ -41,8 +41,8 @@ func NewSources(texts ...string) Sources {
 	return s
 }
 
-// failed returns the command that an error of a script is about, and which of the script's keys it
-// has: 0 if that isn't known.
+// failed returns the command that an error of a script is about, and the number of the script's key
+// that the command used, or 0 if that isn't known.
 func (s Sources) failed(text string) (command string, key int) {
 	where := lineOfScript.FindStringSubmatch(text)
 	if where == nil {
@@ -58,18 +58,18 @@ func (s Sources) failed(text string) (command string, key int) {
 	return "", 0
 }
 
-// Rules are what a package needs of Redis' access control.
+// Rules are the rights that a package needs in Redis' access control.
 type Rules struct {
-	Package string  // its documentation has them all
-	Keys    string  // the pattern of its keys
-	Channel string  // the pattern, or the name, of its channels
-	Sources Sources // of its scripts
+	Package string  // the package whose documentation lists all rights
+	Keys    string  // pattern of the package's keys
+	Channel string  // pattern or name of the package's channels
+	Sources Sources // sources of the package's scripts
 }
 
-// errRights begins the errors that name what a user lacks.
+// errRights is the beginning of errors that name the rights that a user lacks.
 var errRights = errors.New("the Redis user lacks")
 
-// ErrReplica says of a server that it can't be used because it doesn't take writes.
+// ErrReplica says that a server can't be used because it accepts no writes.
 var ErrReplica = errors.New("this is a replica, which can't be written to")
 
 // Refused reports whether an error is a refusal by Redis' access control.
@@ -77,9 +77,8 @@ func Refused(err error) bool {
 	return err != nil && (errors.Is(err, errRights) || refusal.MatchString(err.Error()))
 }
 
-// Explained adds to an error what Redis leaves out: to a refusal by its access control the rule
-// that would allow the step, to one about a wrong type the key, of those that the step was sent
-// with.
+// Explained adds to an error what Redis leaves out: to a refusal by access control the rule that
+// would allow the step, to an error about a wrong type which of the step's keys has it.
 func (r Rules) Explained(err error, keys ...any) error {
 	switch {
 	case errors.Is(err, errRights):
@@ -100,8 +99,8 @@ func (r Rules) Explained(err error, keys ...any) error {
 	return err
 }
 
-// missing is the rule that would allow what was refused, or empty. command is the one that was
-// refused, if that is known.
+// missing returns the rule that would allow what was refused, or an empty string. command is the
+// refused command, if it is known.
 func (r Rules) missing(text, command string) string {
 	if named := refusedCommand.FindStringSubmatch(text); named != nil {
 		return "+" + named[1]
@@ -117,7 +116,7 @@ func (r Rules) missing(text, command string) string {
 	return ""
 }
 
-// typeFor is what a command works on.
+// typeFor returns the type of data that a command works on.
 func typeFor(command string) string {
 	switch {
 	case strings.HasPrefix(command, "z"):
@@ -134,15 +133,15 @@ var tryLua string
 
 var tryScript = redis.NewScript(tryLua)
 
-// Try has Redis try the commands of scripts, and what scripts and messages need besides. It returns
-// an error that names all rights that the user lacks, as ACL SETUSER takes them, and wraps
-// ErrReplica if the server is a replica. A command that fails for another reason counts as allowed,
-// so commands can be ones that change nothing. key is in the slot of all their keys: of a cluster
-// the node that has it is asked. If ctx ends first, or a step fails otherwise, the error names the
-// step.
+// Try tries the commands of scripts, and the other rights that scripts and messages need. Its error
+// names all rights that the user lacks, in the form that ACL SETUSER takes. The error wraps
+// ErrReplica if the server is a replica. A command that fails for another reason is allowed, so the
+// commands can be ones that change nothing. key is in the slot of all their keys; in a cluster the
+// node that has it is asked. If ctx ends first, or a step fails for another reason, the error names
+// the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
-	var first, replica error // the first that was refused; that of a server which is a replica
+	var first, replica error // the first refusal; the error of a server that is a replica
 	note := func(err error, command string) (other error) {
 		if !Refused(err) {
 			return err
@@ -162,7 +161,7 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	}
 	for i, t := range tryAll(ctx, rdb, keys, commands) {
 		name := strings.ToLower(fmt.Sprint(commands[i][0]))
-		if Refused(t.err) { // scripts can't be run at all, which was noted
+		if Refused(t.err) { // scripts can't be run at all, which is recorded already
 			break
 		}
 		if t.err != nil {
@@ -178,13 +177,14 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	return errors.Join(fmt.Errorf("%w %s: %w", errRights, strings.Join(lacks, " "), first), replica)
 }
 
-// tried is what became of a command in a script: what it said, or why the script wasn't run.
+// tried is the result of a command in a script: the error of the command, or the error of running
+// the script.
 type tried struct {
 	said string
 	err  error
 }
 
-// tryAll tries commands in scripts, all at once: a server that is far away takes its time for each.
+// tryAll tries the commands in scripts, all at the same time, because each script takes a trip.
 func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, commands [][]any) []tried {
 	all := make([]tried, len(commands))
 	var trying sync.WaitGroup
@@ -192,7 +192,7 @@ func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, comma
 		trying.Go(func() {
 			all[i].said, all[i].err = Aside(ctx, func(ctx context.Context) (string, error) {
 				said, err := tryScript.Run(ctx, rdb, keys, command...).Text()
-				if Refused(err) { // by its hash
+				if Refused(err) { // refused to run the script by its hash
 					said, err = tryScript.Eval(ctx, rdb, keys, command...).Text()
 				}
 				return said, err
@@ -203,10 +203,10 @@ func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, comma
 	return all
 }
 
-// steps are what scripts and messages need besides the scripts' commands, each by its name.
+// steps are what scripts and messages need besides the commands of the scripts, each with its name.
 func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, func(context.Context) error] {
 	return func(yield func(string, func(context.Context) error) bool) {
-		const unknown = "0000000000000000000000000000000000000000" // a hash of no script
+		const unknown = "0000000000000000000000000000000000000000" // hash of no script
 		_ = yield("script|load", func(ctx context.Context) error { return tryScript.Load(ctx, rdb).Err() }) &&
 			yield("evalsha", func(ctx context.Context) error { return known(rdb.EvalSha(ctx, unknown, keys).Err()) }) &&
 			yield("eval", func(ctx context.Context) error { return rdb.Eval(ctx, "return 1", keys).Err() }) &&
@@ -215,7 +215,7 @@ func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[s
 	}
 }
 
-// known is an error other than that a script is not known.
+// known returns the error, or nil if it says only that a script is not known.
 func known(err error) error {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return nil
@@ -223,13 +223,13 @@ func known(err error) error {
 	return err
 }
 
-// subscribed subscribes to a channel for a moment.
+// subscribed subscribes to a channel and ends the subscription at once.
 func subscribed(ctx context.Context, rdb redis.UniversalClient, channel string) error {
 	ps := rdb.Subscribe(ctx, channel)
 	defer ps.Close()
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
 	_, err := ps.Receive(ctx)
-	if ctx.Err() != nil { // which has closed it
+	if ctx.Err() != nil { // the end of ctx has closed it
 		return fmt.Errorf("no answer: %w", ctx.Err())
 	}
 	return err

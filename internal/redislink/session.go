@@ -11,21 +11,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// session is one connection of a subscription. What is sent on it follows what is wanted; what
-// stands follows the server.
+// session is one connection of a subscription. What is sent follows the channels that are wanted;
+// what is confirmed follows the server's answers.
 type session struct {
 	sub    *Subscription
 	ps     *redis.PubSub
 	asked  map[string]struct{} // channels and the pattern that were subscribed to
-	stands map[string]struct{} // those of them that the server has confirmed
-	left   map[string]struct{} // channels that the server has been told to leave, and has not confirmed
+	stands map[string]struct{} // those that the server has confirmed
+	left   map[string]struct{} // channels that the server was told to leave and has not yet confirmed
 
-	keepsUp bool           // a goroutine does
-	keeping sync.WaitGroup // and this is for its end
+	keepsUp bool           // a goroutine sends changes
+	keeping sync.WaitGroup // waits for the end of that goroutine
 }
 
-// errAgain says that the client has subscribed again by itself. Messages may have been lost, so it
-// counts as a break.
+// errAgain says that the client has subscribed again by itself. Messages may have been lost, so
+// this is treated as a break.
 var errAgain = errors.New("the connection was made anew")
 
 var errSilent = errors.New("no answer to a PING")
@@ -34,7 +34,7 @@ var errSilent = errors.New("no answer to a PING")
 func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
 	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
-	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // a read of the socket doesn't see the context
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // because a read from the socket doesn't see the context
 	s := &session{sub: sub, ps: ps, stands: make(map[string]struct{}), left: make(map[string]struct{})}
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, 
 	}
 }
 
-// begin subscribes to all that is wanted, without waiting for it.
+// begin subscribes to everything that is wanted, without waiting for the confirmations.
 func (s *session) begin(ctx context.Context) error {
 	s.sub.mu.Lock()
 	s.asked = maps.Clone(s.sub.wanted)
@@ -92,14 +92,15 @@ func (s *session) begin(ctx context.Context) error {
 	return s.ps.PSubscribe(ctx, s.sub.pattern)
 }
 
-// confirmed takes a confirmation of the server. Only with the last one of the first is it certain
-// that nothing published from here on is missed. What was published before may have been.
+// confirmed handles a confirmation from the server. Only the last confirmation of the first
+// subscriptions makes it certain that no later message is missed. Messages that were published
+// before may have been missed.
 func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standing func()) error {
 	sub := s.sub
 	sub.mu.Lock()
 	if got.Kind == "unsubscribe" {
 		delete(s.left, got.Channel)
-		s.follow() // it may be wanted again
+		s.follow() // the channel may be wanted again
 		sub.mu.Unlock()
 		return nil
 	}
@@ -108,14 +109,14 @@ func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standi
 		return errAgain
 	}
 	_, asked := s.asked[got.Channel]
-	if asked { // else it was given up again
+	if asked { // otherwise the channel is no longer wanted
 		s.stands[got.Channel] = struct{}{}
 	}
 	first := sub.at == nil
 	all := first && len(s.stands) == len(s.asked)
 	if all {
 		sub.at = s
-		s.follow() // more may have come since
+		s.follow() // more channels may have been added since
 	}
 	sub.mu.Unlock()
 	switch {
@@ -139,8 +140,8 @@ func (s *session) end() {
 	s.keeping.Wait()
 }
 
-// Join has the messages of a channel arrive, too, and reports whether they do already. If not,
-// Ear.Restored or Ear.Joined is told when they do.
+// Join adds a channel, and reports whether its messages arrive already. If not, Ear.Restored or
+// Ear.Joined is called when they do.
 func (sub *Subscription) Join(channel string) bool {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -153,7 +154,7 @@ func (sub *Subscription) Join(channel string) bool {
 	return stands
 }
 
-// Leave has no messages of a channel arrive any more, soon.
+// Leave removes a channel. Some of its messages may still arrive.
 func (sub *Subscription) Leave(channel string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -174,8 +175,8 @@ func (sub *Subscription) Stands(channel string) bool {
 	return stands
 }
 
-// follow begins to tell the server what is wanted by now, unless that is under way. It needs
-// sub.mu.
+// follow starts to tell the server which channels are wanted, unless that is under way. The caller
+// holds sub.mu.
 func (s *session) follow() {
 	if !s.keepsUp {
 		s.keepsUp = true
@@ -187,7 +188,7 @@ func (s *session) keepUp() {
 	for {
 		join, leave := s.difference()
 		var err error
-		switch { // without a name Unsubscribe means all
+		switch { // without a name Unsubscribe leaves all channels
 		case len(join) > 0:
 			err = s.ps.Subscribe(context.Background(), join...)
 		case len(leave) > 0:
@@ -202,7 +203,7 @@ func (s *session) keepUp() {
 	}
 }
 
-// difference is what the server has to be told next, and counts as told from here on.
+// difference returns what the server has to be told next, and records it as told.
 func (s *session) difference() (join, leave []string) {
 	s.sub.mu.Lock()
 	defer s.sub.mu.Unlock()
@@ -222,7 +223,7 @@ func (s *session) difference() (join, leave []string) {
 		}
 		for channel := range s.sub.wanted {
 			_, asked := s.asked[channel]
-			if _, left := s.left[channel]; !asked && !left { // else its old confirmation could be taken for the new one
+			if _, left := s.left[channel]; !asked && !left { // otherwise the confirmation of the old subscription could be taken for that of the new one
 				join = append(join, channel)
 				s.asked[channel] = struct{}{}
 			}

@@ -15,30 +15,32 @@ import (
 )
 
 const (
-	// silence is how long nothing may come before a PING is sent, and then how long its answer may
-	// take. go-redis itself waits for ever on a half-open connection: nobody there waits for the
-	// answer. Twice this and a dial stays below the two seconds in which a break must be noticed.
+	// silence is how long nothing may arrive before a PING is sent, and then how long the answer to
+	// the PING may take. go-redis itself waits for ever on a half-open connection, because it
+	// doesn't wait for the answer to a PING. Twice this time plus a dial is less than the two
+	// seconds in which a break must be noticed.
 	silence = 700 * time.Millisecond
 
-	firstPause = 20 * time.Millisecond // before subscribing again
+	firstPause = 20 * time.Millisecond // pause before subscribing again
 	mostPause  = 2 * time.Second
 )
 
-// Ear is who a subscription tells, on its own goroutine, one after another.
+// Ear has the functions that a subscription calls, on its own goroutine, one after another.
 type Ear struct {
-	// Restored is told when messages arrive from now on: for the first time, and after each break,
-	// in which some may have been lost. Those of all channels do that the subscription had when it
-	// began to subscribe.
+	// Restored is called when messages begin to arrive: for the first time, and after each break,
+	// in which some messages may have been lost. Then the messages of all channels arrive that the
+	// subscription had when it began to subscribe.
 	Restored func(ctx context.Context)
 
-	// Joined is told when messages of a channel that came later arrive from now on. It may be nil.
+	// Joined is called when messages of a channel that was added later begin to arrive. It may be
+	// nil.
 	Joined func(channel string)
 
-	// Heard is told each message.
+	// Heard is called with each message.
 	Heard func(payload string)
 
-	// Lost is told why messages don't arrive any more, also when a try to subscribe again has
-	// failed.
+	// Lost is called with the reason when messages stop arriving, and again when an attempt to
+	// subscribe has failed.
 	Lost func(err error)
 
 	// NowAndThen is called after each message, and about every second without one. It may be nil.
@@ -48,23 +50,23 @@ type Ear struct {
 // Subscription keeps one connection on which the messages of its channels arrive.
 type Subscription struct {
 	link      *Link
-	pattern   string // of channels that it also listens to; may be empty
+	pattern   string // pattern of further channels; may be empty
 	ear       Ear
 	cancel    context.CancelFunc
 	ended     chan struct{}
-	confirmed chan struct{} // closed when it stood for the first time
+	confirmed chan struct{} // closed when the subscription was confirmed for the first time
 
-	server  atomic.Pointer[string] // the run id of the server it is at, of a client of sentinels
-	checked time.Time              // when that was compared with the server that commands go to
+	server  atomic.Pointer[string] // with a client of sentinels: the run id of the server that the subscription is at
+	checked time.Time              // when that was last compared with the server that commands go to
 
-	mu     sync.Mutex          // guards what follows
-	last   error               // why it doesn't stand
-	wanted map[string]struct{} // its channels
-	at     *session            // nil while it doesn't stand
+	mu     sync.Mutex          // guards the fields below
+	last   error               // why messages don't arrive
+	wanted map[string]struct{} // the subscription's channels
+	at     *session            // nil while messages don't arrive
 }
 
-// Subscribe begins a subscription to channels and, unless it is empty, to a pattern of channels,
-// and doesn't wait for it. Stop ends it.
+// Subscribe starts a subscription to channels and, unless it is empty, to a pattern of channels. It
+// doesn't wait for the subscription. [Subscription.Stop] ends it.
 func (l *Link) Subscribe(ear Ear, pattern string, channels ...string) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	sub := &Subscription{
@@ -78,21 +80,21 @@ func (l *Link) Subscribe(ear Ear, pattern string, channels ...string) *Subscript
 	return sub
 }
 
-// Confirmed is closed when messages have begun to arrive.
+// Confirmed returns a channel that is closed when messages have begun to arrive.
 func (sub *Subscription) Confirmed() <-chan struct{} { return sub.confirmed }
 
-// Ended is closed when the subscription is over.
+// Ended returns a channel that is closed when the subscription has ended.
 func (sub *Subscription) Ended() <-chan struct{} { return sub.ended }
 
-// Last is why messages don't arrive, or didn't, or nil.
+// Last returns why messages don't arrive or last didn't, or nil.
 func (sub *Subscription) Last() error {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return sub.last
 }
 
-// Stop ends the subscription, and waits for it, but not for a cluster client that dials without
-// looking at its context.
+// Stop ends the subscription and waits for its end, but not for a cluster client that dials without
+// obeying its context.
 func (sub *Subscription) Stop() {
 	sub.cancel()
 	timer := time.NewTimer(2 * sub.link.timeout)
@@ -103,7 +105,7 @@ func (sub *Subscription) Stop() {
 	}
 }
 
-// run holds one session after another.
+// run runs one session after another.
 func (sub *Subscription) run(ctx context.Context) {
 	defer close(sub.ended)
 	pause := firstPause
@@ -112,7 +114,7 @@ func (sub *Subscription) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		} else if NoAnswer(err) && !errors.Is(err, errAgain) && !errors.Is(err, errElsewhere) {
-			err = sub.link.Told(err) // while the dials are known that belong to it
+			err = sub.link.Told(err) // while the dials that belong to this error are known
 		}
 		sub.mu.Lock()
 		sub.last = err
@@ -132,9 +134,9 @@ func (sub *Subscription) run(ctx context.Context) {
 	}
 }
 
-// client is what to subscribe with. Every node of a cluster has all messages, but go-redis
-// subscribes at the one that has the channel's slot, also when it is dead: after a break it is any
-// node.
+// client returns the client to subscribe with. Every node of a cluster has all messages, but
+// go-redis subscribes at the node that has the channel's slot, even if that node is dead: so after
+// a break, client chooses any node.
 func (sub *Subscription) client(ctx context.Context, again bool) redis.UniversalClient {
 	l := sub.link
 	switch c := l.rdb.(type) {
@@ -168,10 +170,10 @@ func (sub *Subscription) client(ctx context.Context, again bool) redis.Universal
 
 var errElsewhere = errors.New("another server is the master now")
 
-// elsewhere reports whether commands go to another server than messages come from. When sentinels
-// make another server the master, go-redis takes its commands there and leaves a subscription where
-// it is; the old master may be alive, and not told of its fate for many seconds, in which it has no
-// messages and answers every PING.
+// elsewhere reports whether commands go to another server than the one that messages come from. If
+// sentinels make another server the master, go-redis sends commands to the new master but leaves a
+// subscription where it is. The old master may be alive and not know for many seconds that it is no
+// longer the master; during this time it has no messages, but answers every PING.
 func (sub *Subscription) elsewhere(ctx context.Context) bool {
 	here := sub.server.Load()
 	if here == nil || *here == "" || time.Since(sub.checked) < silence {
@@ -184,7 +186,7 @@ func (sub *Subscription) elsewhere(ctx context.Context) bool {
 	return err == nil && there != "" && there != *here
 }
 
-// runID names a server's process, or is empty if the server doesn't say.
+// runID returns the id of a server's process, or an empty string if the server doesn't say.
 func runID(ctx context.Context, rdb interface {
 	Info(ctx context.Context, sections ...string) *redis.StringCmd
 }) string {

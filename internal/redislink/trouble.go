@@ -16,13 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trouble is an error of a step with the server that it is about and its cause, in words that
+// Trouble is an error of a step, with the server that it is about and its cause in words that
 // people know.
 type Trouble struct {
-	Server string // host:port, as far as it is known
+	Server string // host:port, if it is known
 	Cause  string
 	Err    error
-	User   string // of Redis, where it is turned away and its name is known
+	User   string // the Redis user, if the server refused the user and the name is known
 }
 
 var whereInScript = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\s?\d+\.?`)
@@ -36,18 +36,18 @@ func (t *Trouble) Error() string {
 	return fmt.Sprintf("%s: %s%s (%s)", t.Server, t.Cause, as, text)
 }
 
-// RedisUser is the name that a log line says besides.
+// RedisUser returns the user that a log line names.
 func (t *Trouble) RedisUser() string { return t.User }
 
-// Unwrap is what the step said.
+// Unwrap returns the error of the step.
 func (t *Trouble) Unwrap() error { return t.Err }
 
-// Where returns what a log line says besides the error.
+// Where returns what a log line says besides the error: the server and the cause.
 func (t *Trouble) Where() (server, cause string) { return t.Server, t.Cause }
 
-// Told makes a Trouble of a step's error, unless it is one already. If the server hasn't answered,
-// and a dial has failed or takes long, that is the cause: the step knows only that its time is
-// over.
+// Told turns a step's error into a Trouble, unless it is one already. If the server hasn't answered
+// and a dial has failed or takes long, the dial is the cause: the step's error says only that its
+// time is over.
 func (l *Link) Told(err error) error {
 	var already *Trouble
 	if err == nil || errors.As(err, &already) {
@@ -73,7 +73,7 @@ func (l *Link) told(err error) *Trouble {
 		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(refused), Err: joined(refused, err)}
 	case failed.err != nil:
 		return &Trouble{Server: l.nameOf(failed.addr), Cause: "can't be reached: " + causeOfDial(failed.err), Err: joined(failed.err, err)}
-	case isDial(err): // of a client whose dials are not seen
+	case isDial(err): // of a client whose dials are not recorded
 		return &Trouble{Server: l.Server(), Cause: "can't be reached: " + causeOfDial(err), Err: err}
 	case errors.Is(err, ErrExhausted):
 		return &Trouble{Server: l.Server(), Cause: "no connection is free", Err: err}
@@ -87,8 +87,8 @@ func (l *Link) told(err error) *Trouble {
 	return &Trouble{Server: l.Server(), Cause: "no answer in time", Err: err}
 }
 
-// joined wraps both errors, and says the first: the second is how the step has noticed. What a dial has asked of a Sentinel may be an answer, which this step
-// has not got.
+// joined wraps both errors and has the text of dial: err says only how the step noticed it. If the
+// dial got an answer from a Sentinel, only err is wrapped, because the step has got no answer.
 func joined(dial, err error) error {
 	switch {
 	case errors.Is(err, dial):
@@ -99,7 +99,7 @@ func joined(dial, err error) error {
 	return because{dial.Error(), []error{dial, err}}
 }
 
-// because is errors of which one says it all.
+// because wraps several errors, of which one has the text.
 type because struct {
 	says string
 	all  []error
@@ -108,11 +108,11 @@ type because struct {
 func (b because) Error() string   { return b.says }
 func (b because) Unwrap() []error { return b.all }
 
-// failover is what go-redis calls the server of a client of Sentinels.
+// failover is the address that go-redis gives a client of Sentinels.
 const failover = "FailoverClient"
 
-// Server names the server that steps go to: host:port, or the nodes that a client of a cluster
-// knows from the start.
+// Server returns the server that steps go to: host:port, or the nodes that a cluster client knows
+// from the start.
 func (l *Link) Server() string {
 	switch c := l.rdb.(type) {
 	case *redis.Client:
@@ -123,7 +123,8 @@ func (l *Link) Server() string {
 	return "Redis"
 }
 
-// User is the name of the Redis user, or empty where only the user of this module can say it.
+// User returns the name of the Redis user, or an empty string if only the user's credentials
+// provider knows it.
 func (l *Link) User() string {
 	switch c := l.rdb.(type) {
 	case *redis.Client:
@@ -152,7 +153,7 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// causeOfDial says why there is no connection.
+// causeOfDial returns why there is no connection.
 func causeOfDial(err error) string {
 	var dns *net.DNSError
 	var alert tls.AlertError
@@ -172,7 +173,7 @@ func causeOfDial(err error) string {
 		return "too many files are open here"
 	case errors.As(err, &header):
 		return "it doesn't speak TLS"
-	case strings.Contains(err.Error(), "all sentinels"): // go-redis' own words, with the reasons as text
+	case strings.Contains(err.Error(), "all sentinels"): // go-redis' own words, which have the reasons as text
 		return "no Sentinel names it"
 	case errors.As(err, &alert), errors.As(err, &certificate), errors.As(err, &name), strings.Contains(err.Error(), "tls: "):
 		return "TLS failed"
@@ -184,7 +185,7 @@ func causeOfDial(err error) string {
 
 const closedByOther = "the connection was closed by the other side"
 
-// causeOfBreak says how a connection has ended.
+// causeOfBreak returns how a connection has ended.
 func causeOfBreak(err error) string {
 	switch {
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
@@ -197,7 +198,7 @@ func causeOfBreak(err error) string {
 	return "no connection"
 }
 
-// These are said of connections that a server doesn't take, or takes and doesn't want to use.
+// The causes when a server refuses a connection, or accepts it but refuses to work with the client.
 const (
 	noPassword     = "authentication failed: no password was given"
 	wrongPassword  = "authentication failed"
@@ -206,8 +207,8 @@ const (
 	tooManyClients = "it has too many clients (maxclients)"
 )
 
-// TurnsAway reports whether an error says that the server has answered, and wants nothing to do
-// with who asks: it is alive, and doesn't let in the client or its user.
+// TurnsAway reports whether an error says that the server has answered and refuses the client or
+// its user. So the server is alive.
 func TurnsAway(err error) bool {
 	switch cause(err) {
 	case noPassword, wrongPassword, lacksRight, protectedMode:
@@ -216,11 +217,11 @@ func TurnsAway(err error) bool {
 	return false
 }
 
-// NoPassword reports whether an error says that the server wants a password, and got none.
+// NoPassword reports whether an error says that the server requires a password and got none.
 func NoPassword(err error) bool { return cause(err) == noPassword }
 
-// Crowded reports whether an error says that the server takes no more connections. go-redis goes on
-// trying then, until the step's time is over.
+// Crowded reports whether an error says that the server accepts no more connections. In this case
+// go-redis keeps trying until the step's time is over.
 func Crowded(err error) bool { return cause(err) == tooManyClients }
 
 func cause(err error) string {
@@ -234,8 +235,8 @@ func cause(err error) string {
 	return ""
 }
 
-// answers are the causes that a server names, by how what it says begins. A script's error has
-// another beginning.
+// answers are the causes that a server names, by the beginning of its error. The error of a script
+// begins in another way.
 var answers = []struct {
 	says  *regexp.Regexp
 	cause string
@@ -257,7 +258,7 @@ var answers = []struct {
 	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
 }
 
-// causeOfAnswer says what is wrong in the words of a server.
+// causeOfAnswer returns what is wrong according to a server's error.
 func causeOfAnswer(err error) string {
 	text := err.Error()
 	for _, a := range answers {

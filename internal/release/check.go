@@ -15,18 +15,18 @@ import (
 
 const apidiff = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4"
 
-// checks are what a release has to pass, cheap ones first. Each returns what is wrong, and an error
-// if it can't know.
+// checks are the checks that a release must pass, the cheap ones first. Each returns what is wrong,
+// or an error if it can't find out.
 var checks = []func(*release) (wrong []string, err error){clean, untagged, told, plain, prepared, compatible, built}
 
 // release is a version that is to be tagged.
 type release struct {
 	*repo
 	version string
-	last    string // the newest release, or ""
+	last    string // the latest release, or ""
 }
 
-// check says all that is wrong with a release, or how it is tagged.
+// check prints everything that is wrong with a release, or the commands that tag it.
 func check(r *repo, version string, out io.Writer) error {
 	tags, err := command(r.dir, nil, "git", "tag", "--list", "v*")
 	if err != nil {
@@ -58,7 +58,7 @@ func check(r *repo, version string, out io.Writer) error {
 	return nil
 }
 
-// clean: a tag is on a commit, so what is not committed is in no release.
+// clean: a tag is on a commit, so changes that aren't committed are in no release.
 func clean(r *release) ([]string, error) {
 	status, err := command(r.dir, nil, "git", "status", "--porcelain")
 	if err != nil || status == "" {
@@ -67,7 +67,7 @@ func clean(r *release) ([]string, error) {
 	return []string{"files differ from the last commit:\n" + strings.TrimRight(status, "\n")}, nil
 }
 
-// untagged: a proxy keeps the first content of a version for ever.
+// untagged: a module proxy keeps the first content of a version for ever.
 func untagged(r *release) (wrong []string, err error) {
 	tags, err := command(r.dir, nil, "git", "tag", "--list")
 	for _, m := range r.released() {
@@ -81,7 +81,7 @@ func untagged(r *release) (wrong []string, err error) {
 	return wrong, err
 }
 
-// told: CHANGELOG.md has what the version brings under its name, and nothing is left unreleased.
+// told: CHANGELOG.md describes the version under its name, and has nothing left under "Unreleased".
 func told(r *release) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, "CHANGELOG.md"))
 	if err != nil {
@@ -104,7 +104,8 @@ func plain(r *release) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// prepared: each module requires this version of the others, by the hashes that they will have.
+// prepared: each module requires this version of the other modules, with the hashes that they will
+// have.
 func prepared(r *release) (wrong []string, err error) {
 	work, err := os.MkdirTemp("", "check")
 	if err != nil {
@@ -124,7 +125,7 @@ func prepared(r *release) (wrong []string, err error) {
 		names = append(names, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
 	}
 	for _, name := range names {
-		was, _ := os.ReadFile(filepath.Join(r.dir, name)) // missing counts as empty
+		was, _ := os.ReadFile(filepath.Join(r.dir, name)) // a missing file counts as empty
 		is, _ := os.ReadFile(filepath.Join(c.dir, name))
 		if !bytes.Equal(was, is) {
 			wrong = append(wrong, name+" is not as prepare writes it")
@@ -133,8 +134,8 @@ func prepared(r *release) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// compatible: names that users compile against go away or change with a new minor version at the
-// earliest, and from 1.0 on with a new major one.
+// compatible: names that users compile against may be removed or changed only with a new minor
+// version, and from 1.0 on only with a new major version.
 func compatible(r *release) (wrong []string, err error) {
 	same := semver.MajorMinor
 	if semver.Major(r.version) != "v0" {
@@ -155,7 +156,7 @@ func compatible(r *release) (wrong []string, err error) {
 	defer func() { _, _ = command(r.dir, nil, "git", "worktree", "remove", "--force", before.dir) }()
 	for _, m := range r.released() {
 		if _, err := os.Stat(filepath.Join(before.where(m), "go.mod")); err != nil {
-			continue // it is new
+			continue // a new module
 		}
 		was, err := namesOf(before, m, filepath.Join(work, "was"))
 		if err != nil {
@@ -176,7 +177,7 @@ func compatible(r *release) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// namesOf writes what a module exports to a file.
+// namesOf writes the names that a module exports to a file.
 func namesOf(r *repo, m *mod, file string) (string, error) {
 	_, err := command(r.where(m), nil, "go", "run", apidiff, "-m", "-w", file, m.path)
 	return file, err

@@ -14,13 +14,14 @@
 //
 // # Modules
 //
-// The root module has what users run. Whatever pulls in more than they want is a module of its own,
-// below the root, with its own tag (cacheguard/promobserver/v0.1.0). In the repository go.work puts
-// them together. Outside of it each one asks for the others by version, so a go.mod has no replace
-// directives: go run module@version refuses these.
+// The root module has what users run. A package that needs more dependencies than most users want
+// is a module of its own, below the root, with its own tag (cacheguard/promobserver/v0.1.0). In the
+// repository go.work combines the modules. Outside of the repository each module requires the
+// others by version, so a go.mod must have no replace directives: go run module@version refuses
+// these.
 //
-// go.sum has to have the hashes of modules that don't exist before the release. They depend on the
-// files of a module alone, and files of modules below it don't count. So prepare goes from the root
-// module outwards, packs each module as it will be published, and lets go mod tidy find it in a
-// proxy that is a folder. check does the same in a copy, and nothing may change.
+// go.sum must have the hashes of modules that don't exist before the release. The hash of a module
+// depends only on its own files, and not on those of modules below it. So prepare starts at the
+// root module, packs each module as it will be published, and lets go mod tidy find it in a module
+// proxy that is a folder. check does the same in a copy, where nothing may change.
 package main

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// Nobody imports the packages of these modules, and nobody runs them by version.
+// unreleased are modules whose packages nobody imports or runs by version.
 var unreleased = []string{"bench/peers", "internal/alltest", "internal/release"}
 
-// repo is a copy of the repository.
+// repo is a working copy of the repository.
 type repo struct {
 	dir     string
-	modules []*mod // what a module requires comes before it
+	modules []*mod // sorted: the modules that a module requires come before it
 }
 
 // mod is a module of the repository.
@@ -26,11 +26,11 @@ type mod struct {
 	path     string
 	dir      string // relative to the repository, with slashes, "." for the root
 	released bool
-	needs    []string // paths of the modules of the repository that it requires
-	replaced []string // paths that a replace directive is for
+	needs    []string // paths of the modules of this repository that it requires
+	replaced []string // paths that have a replace directive
 }
 
-// tag is the name that git gives a version of the module.
+// tag returns the name of the git tag for a version of the module.
 func (m *mod) tag(version string) string {
 	if m.dir == "." {
 		return version
@@ -72,7 +72,7 @@ func readModule(dir, file string) (*mod, error) {
 	m := &mod{path: f.Module.Mod.Path, dir: filepath.ToSlash(rel)}
 	m.released = !slices.Contains(unreleased, m.dir)
 	for _, require := range f.Require {
-		m.needs = append(m.needs, require.Mod.Path) // those of others too; sort drops them
+		m.needs = append(m.needs, require.Mod.Path) // also modules of others; sort removes them
 	}
 	for _, replace := range f.Replace {
 		m.replaced = append(m.replaced, replace.Old.Path)
@@ -92,7 +92,7 @@ func parse(file string) (*modfile.File, error) {
 	return f, err
 }
 
-// sort puts each module behind those that it requires.
+// sort orders the modules so that each comes after those that it requires.
 func (r *repo) sort() error {
 	byPath := map[string]*mod{}
 	for _, m := range r.modules {
@@ -100,7 +100,7 @@ func (r *repo) sort() error {
 	}
 	slices.SortFunc(r.modules, func(a, b *mod) int { return cmp.Compare(a.dir, b.dir) })
 	var sorted []*mod
-	state := map[*mod]int{} // 1: its requirements are looked at, 2: it is sorted
+	state := map[*mod]int{} // 1: its requirements are being sorted, 2: it is sorted
 	var visit func(m *mod) error
 	visit = func(m *mod) error {
 		switch state[m] {
@@ -133,10 +133,10 @@ func (r *repo) sort() error {
 	return nil
 }
 
-// where is the folder of a module.
+// where returns the folder of a module.
 func (r *repo) where(m *mod) string { return filepath.Join(r.dir, filepath.FromSlash(m.dir)) }
 
-// released are the modules that get a tag.
+// released returns the modules that get a tag.
 func (r *repo) released() []*mod {
 	return slices.DeleteFunc(slices.Clone(r.modules), func(m *mod) bool { return !m.released })
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// prepare writes the version into every go.mod, and the hashes of the modules that get it into
-// every go.sum. The proxy has them afterwards.
+// prepare writes the version into every go.mod, and the hashes of the modules with this version
+// into every go.sum. Afterwards the proxy has the modules.
 func prepare(r *repo, version string, p proxy) error {
 	cache, err := os.MkdirTemp("", "modules")
 	if err != nil {
@@ -19,7 +19,7 @@ func prepare(r *repo, version string, p proxy) error {
 	}
 	defer os.RemoveAll(cache)
 	env := apart(p.env(r), cache)
-	if err := workspace(r, version); err != nil { // it is packed with the root module
+	if err := workspace(r, version); err != nil { // because go.work is packed with the root module
 		return err
 	}
 	for _, m := range r.modules {
@@ -38,7 +38,7 @@ func prepare(r *repo, version string, p proxy) error {
 	return nil
 }
 
-// require has a module require the version of the repository's others.
+// require makes a module require the version of the repository's other modules.
 func require(r *repo, m *mod, version string) error {
 	file := filepath.Join(r.where(m), "go.mod")
 	f, err := parse(file)
@@ -61,7 +61,7 @@ func require(r *repo, m *mod, version string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// forget takes the hashes of the repository's modules out of go.sum, so that tidy writes new ones.
+// forget removes the hashes of the repository's modules from go.sum, so that tidy writes new ones.
 func forget(r *repo, m *mod) error {
 	file := filepath.Join(r.where(m), "go.sum")
 	text, err := os.ReadFile(file)
@@ -81,8 +81,9 @@ func forget(r *repo, m *mod) error {
 	return os.WriteFile(file, []byte(kept.String()), 0o644)
 }
 
-// workspace has go.work find the modules in the repository when others require them by version. The
-// go command would ask a proxy for their go.mod otherwise, where they aren't yet.
+// workspace makes go.work use the modules in the repository when others require them by version.
+// Otherwise the go command would ask a proxy for their go.mod files, which the proxy doesn't have
+// yet.
 func workspace(r *repo, version string) error {
 	file := filepath.Join(r.dir, "go.work")
 	text, err := os.ReadFile(file)
@@ -106,7 +107,7 @@ func workspace(r *repo, version string) error {
 	return os.WriteFile(file, modfile.Format(work.Syntax), 0o644)
 }
 
-// versionOf is the version for which a go.work replaces a module, or "".
+// versionOf returns the version for which a go.work replaces a module, or "".
 func versionOf(work *modfile.WorkFile, path string) string {
 	for _, r := range work.Replace {
 		if r.Old.Path == path {

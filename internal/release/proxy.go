@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// proxy is a folder that has modules as a module proxy serves them
+// proxy is a folder with modules in the layout of a module proxy
 // (https://go.dev/ref/mod#goproxy-protocol).
 type proxy string
 
@@ -45,17 +45,18 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 	return errors.Join(err, archive.Close())
 }
 
-// env has the go command find modules of the repository in the folder, outside of any workspace.
-// Their hashes are in no public database yet.
+// env returns an environment in which the go command finds the modules of the repository in the
+// folder, outside of any workspace. It doesn't look for their hashes in a public database, which
+// doesn't have them yet.
 func (p proxy) env(r *repo) []string {
-	root := r.modules[0].path // the root is required by all others
+	root := r.modules[0].path // all other modules require the root
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod",
 		"GOPROXY=file://"+filepath.ToSlash(string(p))+","+goEnv("GOPROXY"), "GONOSUMDB="+root+","+root+"/*")
 }
 
-// apart has the go command put modules that it gets into a folder of their own, but get as many as
-// it can from those that are on the machine. A version that is packed again must not be found there
-// as it was before.
+// apart returns an environment in which the go command stores downloaded modules in a folder of
+// their own, but takes as many as it can from those that are on the machine. A version that is
+// packed again must not be found there in its old form.
 func apart(env []string, cache string) []string {
 	before := "file://" + filepath.ToSlash(filepath.Join(goEnv("GOMODCACHE"), "cache", "download"))
 	for i, e := range env {
@@ -78,7 +79,7 @@ func goEnv(name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// command runs a command in a folder, and returns what it has printed.
+// command runs a command in a folder, and returns its output.
 func command(dir string, env []string, name string, args ...string) (string, error) {
 	c := exec.Command(name, args...)
 	c.Dir, c.Env = dir, env

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// mostModules is how many modules a user of the root module gets, the user's own among them.
+// mostModules is the most modules that a user of the root module gets, including the user's own.
 const mostModules = 25
 
-// try packs the modules as a version that nobody else has, in a copy, and builds each of them
-// outside of the workspace. Then it counts what comes with each.
+// try packs the modules, in a copy, as a version that nobody else has, and builds each of them
+// outside of the workspace. Then it counts the modules that come with each.
 func try(r *repo, out io.Writer) error {
 	work, err := os.MkdirTemp("", "try")
 	if err != nil {
@@ -28,8 +28,8 @@ func try(r *repo, out io.Writer) error {
 		return err
 	}
 	p := proxy(filepath.Join(work, "proxy"))
-	// The version is another one each time, so that modules of others are taken, built, from where
-	// the go command has them, and no older copy of these is.
+	// The version is a new one each time. So the go command uses the modules of others that it has
+	// built already, but finds no older copy of the repository's modules.
 	version := fmt.Sprintf("v0.0.0-try.%d", time.Now().UnixNano())
 	if err := prepare(c, version, p); err != nil {
 		return err
@@ -56,17 +56,17 @@ func try(r *repo, out io.Writer) error {
 	return nil
 }
 
-// tidy sees that nothing had to be written into a copy's go.mod and go.sum but versions and hashes of
-// the repository's own modules.
+// tidy checks that nothing except versions and hashes of the repository's own modules had to be
+// written into a copy's go.mod and go.sum.
 func tidy(r, copied *repo) error {
-	var versions []string // and what may stand behind them
+	var versions []string // versions, and what may follow them
 	for _, m := range r.modules {
 		versions = append(versions, regexp.QuoteMeta(m.path)+` v\S+`)
 	}
 	own := regexp.MustCompile(`(` + strings.Join(versions, "|") + `)( h1:\S+\n)?`)
 	for _, m := range r.modules {
 		for _, name := range []string{"go.mod", "go.sum"} {
-			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // missing counts as empty
+			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // a missing file counts as empty
 			is, _ := os.ReadFile(filepath.Join(copied.where(m), name))
 			if !bytes.Equal(own.ReplaceAll(was, nil), own.ReplaceAll(is, nil)) {
 				return fmt.Errorf("%s is not tidy; go mod tidy makes it\n%s", path.Join(m.dir, name), is)
@@ -76,7 +76,7 @@ func tidy(r, copied *repo) error {
 	return nil
 }
 
-// weight is how many modules somebody has who uses all packages of one.
+// weight returns how many modules a user of all packages of a module gets.
 func weight(r *repo, m *mod, version string, p proxy, dir string) (int, error) {
 	packages, err := command(r.where(m), p.env(r), "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 	if err != nil {
@@ -97,7 +97,7 @@ func weight(r *repo, m *mod, version string, p proxy, dir string) (int, error) {
 			return 0, err
 		}
 	}
-	if strings.Contains(text, "import") { // else tidy would drop the module
+	if strings.Contains(text, "import") { // otherwise tidy would drop the module
 		if _, err := command(dir, p.env(r), "go", "mod", "tidy"); err != nil {
 			return 0, err
 		}
@@ -106,7 +106,7 @@ func weight(r *repo, m *mod, version string, p proxy, dir string) (int, error) {
 	return strings.Count(all, "\n"), err
 }
 
-// copied copies what git knows of the repository, and what it would take.
+// copied copies the files of the repository that git tracks or would add.
 func copied(r *repo, dir string) (*repo, error) {
 	names, err := command(r.dir, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package report writes the log lines of this module. Each line says what happened, why, in words,
-// what that means for callers, and which part of docs/operations.md has more. No line has a key: an
-// error names the server and the cause.
+// Package report writes the log lines of this module. Each line says what happened, its cause in
+// words, what it means for callers, and which part of docs/operations.md has more. No line has a
+// key: an error names the server and the cause.
 package report
 
 import (
@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// Page is where a Line's See is found.
+// Page is the page whose headings [Line.See] names.
 const Page = "docs/operations.md"
 
-// Line is what the log says of one thing. All of it is constant: what differs are the arguments of
-// Log. A test of package cacheguard finds every Line in the source and on the page.
+// Line is a line of the log. All of it is constant: only the arguments of Log differ. A test of
+// package cacheguard checks that every Line in the source is on the page.
 type Line struct {
 	Level slog.Level
-	Text  string // what happened, with the package before it
-	Means string // for callers; empty where that is clear
-	See   string // the heading on the page
+	Text  string // what happened, after the name of the package
+	Means string // what it means for callers; empty if that is clear
+	See   string // heading on the page
 }
 
-// Log writes the line. An argument that is an error is written as Text, with the server and the
-// cause before it if the error knows them.
+// Log writes the line. For an argument that is an error it writes the error's [Text], and before it
+// the server and the cause if the error knows them.
 func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) { l.log(ctx, to, args) }
 
 func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
@@ -35,7 +35,7 @@ func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
 		return
 	}
 	var pcs [1]uintptr
-	runtime.Callers(3, pcs[:]) // so that the source of the line is who says it
+	runtime.Callers(3, pcs[:]) // so that the line's source is the caller of Log
 	r := slog.NewRecord(time.Now(), l.Level, l.Text, pcs[0])
 	for i := 0; i+1 < len(args); i += 2 {
 		err, isError := args[i+1].(error)
@@ -64,13 +64,13 @@ type located interface {
 	Where() (server, cause string)
 }
 
-// asUser is an error that knows which user of Redis it is about.
+// asUser is an error that knows which Redis user it is about.
 type asUser interface {
 	error
 	RedisUser() string
 }
 
-// Where returns which server an error is about, and why, if it knows.
+// Where returns the server that an error is about, and the cause, if the error knows them.
 func Where(err error) (server, cause string) {
 	if known := located(nil); errors.As(err, &known) {
 		return known.Where()
@@ -78,9 +78,9 @@ func Where(err error) (server, cause string) {
 	return "", ""
 }
 
-// Text is an error without what callers of this module have put around it, such as the name of a
-// key: the error that knows its server and its cause, or else what stands at the bottom of the
-// chain.
+// Text returns an error's text without what the callers in this module have wrapped around it, such
+// as the name of a key: the text of the error that knows its server and its cause, or otherwise the
+// texts at the bottom of the chain.
 func Text(err error) string {
 	if known := located(nil); errors.As(err, &known) {
 		return known.Error()
@@ -88,9 +88,9 @@ func Text(err error) string {
 	return strings.Join(bottom(nil, err), "; ")
 }
 
-// bottom appends the texts of the errors that wrap no other one, each once. Only what packages fmt
-// and errors have put around them is taken off: a type of its own, such as that of a failed dial,
-// says what the one below doesn't.
+// bottom appends the texts of the errors that wrap no other error, each once. It removes only
+// wrappers of packages fmt and errors: a type of its own, such as that of a failed dial, says
+// something that the wrapped error doesn't.
 func bottom(found []string, err error) []string {
 	switch wraps := err.(type) {
 	case interface{ Unwrap() []error }:

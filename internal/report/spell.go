@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Spell is a time of trouble as the log tells it: one line says that it has begun, and one that it
-// is over. Trouble that lasts is told again every few minutes, so that a new file of the log has
-// it. Of trouble that comes and goes only the first few times in a minute are told. Its methods may
-// be called by any number of goroutines; the zero value is a time without trouble.
+// Spell decides which lines about a problem are logged. One line says that the problem has begun,
+// and one that it is over. A problem that lasts is logged again every few minutes, so that a new
+// log file has it. If a problem comes and goes, only the first few times in a minute are logged. A
+// Spell is safe for concurrent use. The zero value is ready to use.
 type Spell struct {
-	next atomic.Int64 // when it is to be told again, in Unix nanoseconds; 0: it isn't told
+	next atomic.Int64 // when it is to be logged again, in Unix nanoseconds; 0: it isn't logged now
 
-	mu    sync.Mutex // guards what follows
-	since time.Time  // when it was told first
+	mu    sync.Mutex // guards the fields below
+	since time.Time  // when it was first logged
 	from  time.Time
-	n     int // times since then
+	n     int // beginnings since then
 }
 
 const (
@@ -27,8 +27,9 @@ const (
 	again      = 5 * time.Minute
 )
 
-// Begin has the log say that there is trouble, unless it was told, or told too often lately: it is
-// called again as long as there is. What is told again says since when.
+// Begin logs that there is a problem, unless that was logged already or too often lately. It is
+// called again and again as long as the problem lasts. A repeated line says since when the problem
+// has lasted.
 func (s *Spell) Begin(ctx context.Context, line Line, to *slog.Logger, args ...any) {
 	if !s.Due() {
 		return
@@ -41,13 +42,14 @@ func (s *Spell) Begin(ctx context.Context, line Line, to *slog.Logger, args ...a
 	}
 }
 
-// Due reports whether Begin may have something to say.
+// Due reports whether Begin may have something to log.
 func (s *Spell) Due() bool {
 	next := s.next.Load()
 	return next == 0 || time.Now().UnixNano() >= next
 }
 
-// begins reports whether the log is to be told, and if not for the first time since when.
+// begins reports whether to log the problem. If it was logged before, begins returns since when the
+// problem has lasted.
 func (s *Spell) begins(now time.Time) (tell bool, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,10 +70,10 @@ func (s *Spell) begins(now time.Time) (tell bool, since time.Time) {
 	return true, since
 }
 
-// Told reports whether the log was told of trouble, and not of its end.
+// Told reports whether the problem was logged and its end was not.
 func (s *Spell) Told() bool { return s.next.Load() != 0 }
 
-// End has the log say that the trouble is over, if it was told.
+// End logs that the problem is over, if the problem was logged.
 func (s *Spell) End(ctx context.Context, line Line, to *slog.Logger, args ...any) {
 	if s.Told() && s.next.Swap(0) != 0 {
 		line.log(ctx, to, args)

@@ -1,4 +1,4 @@
-// Package sqltable puts the name of a table that a user chooses into SQL files.
+// Package sqltable inserts the name of a table, which a user chooses, into SQL files.
 package sqltable
 
 import (
@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Most is how many bytes a name has at most: as PostgreSQL has for an identifier, and for a
-// channel, which is called like the table.
+// Most is the largest number of bytes in a name: the limit of PostgreSQL for an identifier, and for
+// a channel, which has the table's name.
 const Most = 63
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// Wrong returns what is wrong with the name of a table, or nil. The error goes on where its reader
-// has been told of what.
+// Wrong returns an error that says what is wrong with the name of a table, or nil. The caller puts
+// in front of its text what the name is for.
 func Wrong(table string) error {
 	switch {
 	case len(table) > Most:
@@ -32,17 +32,17 @@ type Files struct {
 	Name string
 }
 
-// Read returns a file with the table that is meant. Its name is quoted, so that it may be any word.
+// Read returns a file with the user's table name. The name is quoted, so it may be any word.
 func (f Files) Read(file, table string) string {
 	text, err := f.FS.ReadFile(file)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the files are embedded, so this can't happen
 	}
 	quoted := `"` + strings.ReplaceAll(table, ".", `"."`) + `"`
 	return strings.ReplaceAll(string(text), f.Name, quoted)
 }
 
-// Bare is Read without comments, for they would be sent each time.
+// Bare is Read without comments, which would otherwise be sent with each statement.
 func (f Files) Bare(file, table string) string {
 	var b strings.Builder
 	for line := range strings.Lines(f.Read(file, table)) {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Acquire is what Lock and TryLock have in common, whatever the system: it looks at the name, at
-// what the caller's context carries, and at whether the keeper is closed; then it has ask do the
-// rest, on a context that ends with the caller's and with the keeper. The error says of which
-// package it is, and of which lock, and why the context has ended, if it has.
+// Acquire is what Lock and TryLock of all systems have in common. It checks the name, the lock that
+// the caller's context may carry, and whether the keeper is closed. Then it calls ask with a
+// context that ends with the caller's context and with the keeper. The error names the package and
+// the lock, and why the context has ended, if it has.
 func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)
@@ -23,8 +23,8 @@ func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.
 	return hold, nil
 }
 
-// Take is Acquire for a lock that is taken from its holder: it doesn't look at what the caller's
-// context carries.
+// Take is Acquire for a lock that is taken from its holder: it ignores what the caller's context
+// carries.
 func (k *Keeper) Take(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)

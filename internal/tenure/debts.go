@@ -6,39 +6,40 @@ import (
 )
 
 const (
-	// mostDebts bounds what is kept for a system that doesn't answer. What is beyond ends by
-	// itself.
+	// mostDebts limits what is kept for a system that doesn't answer. Further locks end by
+	// themselves.
 	mostDebts = 10_000
 
 	mostDebtPause = time.Second
 )
 
-// Debts are locks that a system may have and that nobody holds any more, because it didn't answer
-// when they were given back: it may carry out late, after a pause, what gave it the lock. They are
-// given back again until it answers. There is one goroutine for all of them while there are any: a
-// system that is down must not cost one for each lock.
+// Debts are locks that nobody holds any longer but that the system may still have. The system
+// didn't answer when they were given back, and it may execute the request that acquired a lock
+// late, after a pause. They are given back again and again until the system answers. While there
+// are debts, one goroutine works on all of them, so that a system that is down doesn't cost a
+// goroutine for each lock.
 type Debts struct {
 	keeper *Keeper
-	pause  time.Duration // before the first try
+	pause  time.Duration // pause before the first try
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	all    []debt     // the oldest first
 	paying bool
 }
 
 type debt struct {
-	until time.Time   // then it has ended by itself
+	until time.Time   // when the lock has ended by itself
 	pay   func() bool // reports whether the system has answered
 }
 
-// NewDebts returns debts without any. There is a pause before each try to pay while the system
-// doesn't answer, twice as long each time, up to a second.
+// NewDebts returns an empty Debts. While the system doesn't answer, there is a pause before each
+// try, which doubles up to a second.
 func NewDebts(keeper *Keeper, pause time.Duration) *Debts {
 	return &Debts{keeper: keeper, pause: pause}
 }
 
-// Owe has pay be called until it reports that the system has answered, until then, or until the
-// keeper is closed.
+// Owe calls pay repeatedly, until pay reports that the system has answered, until the time until,
+// or until the keeper is closed.
 func (o *Debts) Owe(until time.Time, pay func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,14 +53,14 @@ func (o *Debts) Owe(until time.Time, pay func() bool) {
 	}
 }
 
-// Len is how many there are.
+// Len returns the number of debts.
 func (o *Debts) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.all)
 }
 
-// payAll ends when there are none, or with Close: what is left then ends by itself.
+// payAll ends when there are no debts, or with Close: what is left then ends by itself.
 func (o *Debts) payAll() {
 	pause := o.pause
 	timer := time.NewTimer(pause)
@@ -87,7 +88,7 @@ func (o *Debts) payAll() {
 	}
 }
 
-// oldest returns the debt that is due first, or ends the paying.
+// oldest returns the oldest debt. If there is none, it records that payAll ends.
 func (o *Debts) oldest() (d debt, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,14 +102,14 @@ func (o *Debts) oldest() (d debt, ok bool) {
 	return o.all[0], true
 }
 
-// paid takes the oldest away. Only payAll takes any.
+// paid removes the oldest debt. Only payAll removes debts.
 func (o *Debts) paid() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = o.all[1:]
 }
 
-// drop forgets all.
+// drop removes all debts.
 func (o *Debts) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,8 +15,8 @@ type Hold struct {
 
 	once     sync.Once
 	unlocked chan struct{} // closed by Unlock
-	last     bool          // this was the last hold
-	before   error         // the state when it was unlocked
+	last     bool          // this was the last hold of the lock
+	before   error         // state of the tenure before the unlock
 }
 
 func newHold(t *tenure) *Hold { return &Hold{tenure: t, unlocked: make(chan struct{})} }
@@ -33,34 +33,34 @@ func (h *Hold) Carry(ctx context.Context) context.Context {
 	return context.WithValue(ctx, carried{t.keeper, t.terms.Name}, t)
 }
 
-// Name is what it is the lock of.
+// Name returns the name of the lock.
 func (h *Hold) Name() string { return h.tenure.terms.Name }
 
-// Token is the fencing token, or 0.
+// Token returns the fencing token, or 0.
 func (h *Hold) Token() int64 { return h.tenure.terms.Token }
 
-// Lost is closed when the lock is lost.
+// Lost returns a channel that is closed when the lock is lost.
 func (h *Hold) Lost() <-chan struct{} { return h.tenure.lost }
 
-// Until is when the lock ends if nothing renews it, as it was when it was last known to be held;
-// zero: it has no end.
+// Until returns when the lock ends if nothing renews it, as of the last time that the lock was
+// known to be held. The zero Time means that the lock has no end.
 func (h *Hold) Until() time.Time {
 	h.tenure.mu.Lock()
 	defer h.tenure.mu.Unlock()
 	return h.tenure.until
 }
 
-// Lose says that the lock is lost.
+// Lose ends the lock as lost.
 func (h *Hold) Lose() { h.tenure.lose() }
 
-// Err is nil, ErrLost, or ErrNotHeld if this hold was unlocked before the lock was lost.
+// Err returns nil, ErrLost, or ErrNotHeld if this hold was unlocked before the lock was lost.
 func (h *Hold) Err() error {
 	select {
 	case <-h.unlocked:
 		if h.before != nil {
 			return h.before
 		}
-		return ErrNotHeld // whatever becomes of the other holds
+		return ErrNotHeld // whatever happens to the other holds
 	default:
 		return h.tenure.err()
 	}
@@ -87,12 +87,12 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case <-t.released:
 	case <-ctx.Done():
 		select {
-		case <-t.released: // both at once: the answer is better
+		case <-t.released: // if both are ready, the answer is better
 		default:
-			return cmp.Or(h.before, ctx.Err()) // that it was lost is known without the answer
+			return cmp.Or(h.before, ctx.Err()) // that the lock was lost is known without the answer
 		}
 	}
-	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) { // the answer has come too late for it
+	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) { // the answer came too late for this context
 		return cmp.Or(h.before, fmt.Errorf("%w: %w", err, t.answer))
 	}
 	return cmp.Or(h.before, t.answer)

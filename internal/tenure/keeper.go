@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Keeper has the tenures of one locker, and the work that is done for them. Make one with
-// NewKeeper.
+// Keeper has the tenures of one locker, and runs the work for them. Make it with [NewKeeper].
 type Keeper struct {
-	life  context.Context // ends with Close; it is nobody's but the keeper's
+	life  context.Context // ends with Close; no caller's context is its parent
 	close context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
-	idle    *sync.Cond // that busy is 0
-	busy    int        // acquisitions, renewals and goroutines
+	mu      sync.Mutex // guards the fields below
+	idle    *sync.Cond // signals that busy is 0
+	busy    int        // number of acquisitions, renewals and goroutines
 	tenures map[*tenure]struct{}
 }
 
@@ -27,9 +26,9 @@ func NewKeeper() *Keeper {
 	return k
 }
 
-// Enter begins an acquisition, or returns ErrClosed. The context it returns ends with ctx and when
-// the keeper is closed; leave ends the acquisition, after Begin if there is one. Close waits for
-// it.
+// Enter begins an acquisition, or returns ErrClosed. The context that it returns ends with ctx and
+// when the keeper is closed. leave ends the acquisition; it is called after Begin, if Begin is
+// called. Close waits for leave.
 func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,13 +36,13 @@ func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(
 		return nil, nil, ErrClosed
 	}
 	within, cancel := context.WithCancelCause(ctx)
-	k.busy++ // not before: ctx is the caller's, and may panic
+	k.busy++ // not earlier, because ctx is the caller's and its methods may panic
 	stop := context.AfterFunc(k.life, func() { cancel(ErrClosed) })
 	return within, func() { stop(); cancel(nil); k.done() }, nil
 }
 
-// Why says why a context of Enter has ended: ErrClosed, or an error that wraps that of the caller's
-// context.
+// Why returns why a context of Enter has ended: ErrClosed, or an error that wraps the error of the
+// caller's context.
 func Why(within context.Context) error {
 	err, cause := within.Err(), context.Cause(within)
 	switch cause {
@@ -67,7 +66,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	k.mu.Lock()
 	k.tenures[t] = struct{}{}
 	k.mu.Unlock()
-	if k.life.Err() != nil { // Close has lost those it knew of
+	if k.life.Err() != nil { // Close loses only the tenures that it knew of
 		t.lose()
 	}
 
@@ -75,7 +74,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	defer t.mu.Unlock()
 	if t.check() == nil {
 		if terms.Renew != nil && terms.Every > 0 && !terms.Until.IsZero() {
-			t.renewal = time.AfterFunc(t.pause(), t.renew) // which is sooner than the end, and sees to that
+			t.renewal = time.AfterFunc(t.pause(), t.renew) // earlier than the end, and sets the timer for the end
 		} else {
 			t.expireInTime()
 		}
@@ -83,8 +82,8 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	return newHold(t)
 }
 
-// Again returns another hold of the lock that ctx carries, or nil if it carries none of this name
-// that is held. It returns ErrLost if that was lost.
+// Again returns another hold of the lock that ctx carries. It returns nil if ctx carries no held
+// lock with this name, and ErrLost if that lock was lost.
 func (k *Keeper) Again(ctx context.Context, name string) (*Hold, error) {
 	t, _ := ctx.Value(carried{k, name}).(*tenure)
 	if t == nil {
@@ -116,9 +115,9 @@ func (k *Keeper) Do(work func()) {
 	work()
 }
 
-// Close ends acquisitions that are under way, has the locks that are held be lost to their holders,
-// so that these have one lease to stop, and waits until nothing is done any more. Another Close
-// waits, too.
+// Close ends acquisitions under way, makes all held locks lost to their holders, so that these have
+// one lease of time to stop, and waits until no work is running any longer. A second Close waits,
+// too.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.close()
@@ -137,10 +136,10 @@ func (k *Keeper) Close() {
 	}
 }
 
-// Closed is closed by Close.
+// Closed returns a channel that is closed by Close.
 func (k *Keeper) Closed() <-chan struct{} { return k.life.Done() }
 
-// occupy begins what Close waits for, and done ends it.
+// occupy begins work that Close waits for, and done ends it.
 func (k *Keeper) occupy() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package tenure is what lockers have in common: the time in which a lock is held. It renews a
-// lock, says when it is lost, gives it back once, and lets its holder have it again.
+// Package tenure is what lockers have in common: the time during which a lock is held. It renews a
+// lock, reports when the lock is lost, gives it back once, and lets its holder acquire it again.
 package tenure
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// MaxName is how many bytes the name of a lock has at most.
+// MaxName is the largest number of bytes in the name of a lock.
 const MaxName = 512
 
-// The errors of package lock, which gives them to its users.
+// The errors of package lock. That package exports them to its users.
 var (
 	ErrHeld    = errors.New("lock: another holder has it")
 	ErrLost    = errors.New("lock: it was lost")
@@ -32,72 +32,74 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Endless reports whether what is left of another's lock is more than a lease ever is, or negative,
-// which stands for no end: then no locker has left it like that, and to wait for it is no use.
+// Endless reports whether the remaining time of another holder's lock is longer than any lease, or
+// negative, which means that it has no end. No locker has made such a lock, so it is no use to wait
+// for its end.
 func Endless(left, lease time.Duration) bool {
 	return left < 0 || left > time.Hour && left/1000 > lease
 }
 
-// Terms are those of one lock. Only Name and Release are required.
+// Terms are the terms of one lock. Only Name and Release are required.
 type Terms struct {
 	Name  string
 	Token int64
 
-	// Until is when the lock ends unless it is renewed, counted from before the request that
-	// acquired it was sent. Zero: it has no end of its own, and Renew is not used.
+	// Until is when the lock ends unless it is renewed. The lease is counted from before the
+	// request that acquired the lock was sent. Zero: the lock has no end of its own, and Renew is
+	// not used.
 	Until time.Time
 
-	// Renew asks for more time and says until when, counted as Until. It is called every Every,
-	// sooner where an answer has taken so long that the lock would end before, and again sooner
-	// after an error; held is false if the system says that the lock is another's or nobody's. It
-	// ends with ctx, which ends when the lock does.
+	// Renew asks for more time and returns the new end of the lock, counted as Until is. It is
+	// called every Every, earlier if an answer took so long that the lock would end before that,
+	// and earlier again after an error. held is false if the system says that another holder or
+	// nobody has the lock. ctx ends when the lock does, and Renew ends with ctx.
 	Renew func(ctx context.Context) (until time.Time, held bool, err error)
 	Every time.Duration
 
-	// Most is how long the lock may be held: after that it is lost to its holder, and no longer
-	// renewed. Zero: no cap.
+	// Most is the longest time that the lock may be held: after that it is lost to its holder, and
+	// no longer renewed. Zero: no limit.
 	Most time.Duration
 
-	// Release gives the lock back. It is called once, whatever has become of the lock, on a
-	// goroutine and with a context of its own, and returns within a time of its own. It returns
-	// ErrLost if the system says that the lock was not held any more.
+	// Release gives the lock back. It is called once, whatever has happened to the lock, on a
+	// goroutine and with a context of its own, and it has a time limit of its own. It returns
+	// ErrLost if the system says that the lock was no longer held.
 	Release func(ctx context.Context) error
 
-	// Prompt reports whether Release is likely to return soon, so that it may run on the goroutine
-	// of Unlock, which then doesn't look at its ctx meanwhile: another goroutine costs more than
-	// the step itself. Nil: it never is.
+	// Prompt reports whether Release is likely to return soon. If so, Release runs on the goroutine
+	// of Unlock, which doesn't watch its ctx meanwhile: another goroutine would cost more than the
+	// step itself. Nil: Release never runs on the goroutine of Unlock.
 	Prompt func(ctx context.Context) bool
 }
 
-// tenure is one lock, held by one holder or more of its handles.
+// tenure is one held lock, with one or more holds.
 type tenure struct {
 	keeper *Keeper
 	terms  Terms
-	last   time.Time // it ends then, renewed or not; zero: there is no such time
+	last   time.Time // end of the lock, renewed or not; zero: there is none
 
-	lost chan struct{} // closed when it is lost
+	lost chan struct{} // closed when the lock is lost
 
-	mu      sync.Mutex // guards what follows; the keeper's is taken under it, never the other way round
+	mu      sync.Mutex // guards the fields below; the keeper's mutex may be locked while this one is held, never the other way round
 	holds   int
 	state   error // nil, ErrLost or ErrNotHeld
 	until   time.Time
-	expiry  *time.Timer        // at until, if there is one; from the first renewal on, where there are renewals
-	renewal *time.Timer        // at the next one, if there is one: a goroutine for each lock would be woken by each Unlock
-	over    context.CancelFunc // of the renewal under way, or nil
+	expiry  *time.Timer        // fires at until, if there is one; with renewals only after the first renewal
+	renewal *time.Timer        // timer of the next renewal, if there is one: a goroutine for each lock would be woken by each Unlock
+	over    context.CancelFunc // cancels the renewal under way, or nil
 
 	released chan struct{} // closed when Release has returned
-	answer   error         // of Release; read it after released
+	answer   error         // result of Release; read it after released is closed
 }
 
-// err is what Lock.Err says. The clock is asked too: the timer may be late, as after a pause of the
-// whole process.
+// err returns what Lock.Err returns. It also checks the clock, because the timer may be late, for
+// example after a pause of the whole process.
 func (t *tenure) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.check()
 }
 
-// check is err with t.mu held.
+// check is err for callers that hold t.mu.
 func (t *tenure) check() error {
 	if t.state == nil && !t.until.IsZero() && !time.Now().Before(t.until) {
 		t.end(ErrLost)
@@ -105,14 +107,14 @@ func (t *tenure) check() error {
 	return t.state
 }
 
-// lose ends the tenure, if it has not ended.
+// lose ends the tenure as lost, if it has not ended.
 func (t *tenure) lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.end(ErrLost)
 }
 
-// end is called with t.mu held.
+// end ends the tenure. The caller holds t.mu.
 func (t *tenure) end(state error) {
 	if t.state != nil {
 		return
@@ -133,13 +135,14 @@ func (t *tenure) end(state error) {
 	t.keeper.forget(t)
 }
 
-// extend notes that the lock, which has not ended, is held until then. It is called with t.mu held.
+// extend records that the lock, which has not ended, is held until then. The caller holds t.mu.
 func (t *tenure) extend(until time.Time) {
 	t.until = t.bounded(until)
 	t.expireInTime()
 }
 
-// bounded is the end of the lock if it lasts in the system until then, for which zero is for ever.
+// bounded returns the end of the lock if the system keeps it until then. The zero Time means for
+// ever.
 func (t *tenure) bounded(until time.Time) time.Time {
 	if !t.last.IsZero() && (until.IsZero() || until.After(t.last)) {
 		return t.last
@@ -147,24 +150,24 @@ func (t *tenure) bounded(until time.Time) time.Time {
 	return until
 }
 
-// expireInTime is called with t.mu held.
+// expireInTime sets the timer for the end of the lock. The caller holds t.mu.
 func (t *tenure) expireInTime() {
 	switch {
 	case t.until.IsZero():
 	case t.expiry == nil:
-		t.expiry = time.AfterFunc(time.Until(t.until), func() { _ = t.err() }) // it may have been extended while this began
+		t.expiry = time.AfterFunc(time.Until(t.until), func() { _ = t.err() }) // the lock may have been extended since the timer fired
 	default:
 		t.expiry.Reset(time.Until(t.until))
 	}
 }
 
-// again adds a hold, or says why there can be none.
+// again adds a hold, or returns why there can be none.
 func (t *tenure) again() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	err := t.check()
 	switch {
-	case t.holds == 0: // whatever had become of it
+	case t.holds == 0: // whatever had happened to the lock
 		return ErrNotHeld
 	case err != nil:
 		return err
@@ -173,8 +176,8 @@ func (t *tenure) again() error {
 	return nil
 }
 
-// unhold ends one hold, and with the last one the tenure. It reports whether that was the last one,
-// and what the state was before.
+// unhold ends one hold, and with the last one the tenure. It reports whether that was the last
+// hold, and returns the state from before.
 func (t *tenure) unhold() (last bool, before error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +190,7 @@ func (t *tenure) unhold() (last bool, before error) {
 	return true, before
 }
 
-// renew renews the lock once, and sees to the next time.
+// renew renews the lock once, and schedules the next renewal.
 func (t *tenure) renew() {
 	ctx, over := t.beginRenewal()
 	if over == nil {
@@ -203,7 +206,7 @@ func (t *tenure) renew() {
 	switch {
 	case t.check() != nil:
 	case err != nil:
-		t.renewal.Reset(t.terms.Every / 8) // the lock ends by itself if this doesn't succeed in time
+		t.renewal.Reset(t.terms.Every / 8) // if this doesn't succeed in time, the lock ends by itself
 	case !held:
 		t.end(ErrLost)
 	default:
@@ -212,8 +215,8 @@ func (t *tenure) renew() {
 	}
 }
 
-// beginRenewal returns a context that ends when the tenure is over, and what ends it sooner;
-// nothing if it is over.
+// beginRenewal returns a context that ends when the tenure is over, and its cancel function. It
+// returns nil if the tenure is over.
 func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,14 +226,14 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	if t.expiry == nil {
 		t.expireInTime()
 	}
-	t.keeper.occupy() // under t.mu: so Close, which loses this tenure, either waits for the renewal or prevents it
+	t.keeper.occupy() // while t.mu is held: so Close, which loses this tenure, either waits for the renewal or prevents it
 	ctx, over := context.WithDeadline(context.Background(), t.until)
 	t.over = over
 	return ctx, over
 }
 
-// pause is how long to wait before a renewal: one can be missed, if the last answer has not taken
-// too long. It is called with t.mu held.
+// pause returns the wait before the next renewal. It allows one renewal to fail, unless the last
+// answer took too long. The caller holds t.mu.
 func (t *tenure) pause() time.Duration {
 	if t.until.IsZero() {
 		return t.terms.Every
@@ -241,6 +244,6 @@ func (t *tenure) pause() time.Duration {
 // release gives the lock back.
 func (t *tenure) release() {
 	defer close(t.released)
-	t.answer = errors.New("lock: its release did not return") // unless it does
+	t.answer = errors.New("lock: its release did not return") // replaced when Release returns
 	t.answer = t.terms.Release(context.Background())
 }

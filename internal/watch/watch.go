@@ -1,4 +1,4 @@
-// Package watch tells those who wait for something about a key what is said of it.
+// Package watch passes messages about a key to those that wait for news of the key.
 package watch
 
 import (
@@ -13,8 +13,8 @@ type Board[M any] struct {
 	byKey map[string][]*Watcher[M]
 }
 
-// Watcher is told of what is said of one key. It asks about it, too: what it is told before it has
-// an answer may be older than that, so questions are numbered.
+// Watcher receives the messages about one key. It also asks the store about the key. A message that
+// it receives before the answer may be older than the answer, so its requests are numbered.
 type Watcher[M any] struct {
 	board    *Board[M]
 	key      string
@@ -23,12 +23,13 @@ type Watcher[M any] struct {
 	unread   atomic.Int32
 }
 
-// most messages that have not been looked at are reasons enough to look again.
+// most is the number of messages that a watcher keeps unread: so many are reason enough to look
+// again, and further ones are dropped.
 const most = 8
 
-// Watch has tell called with what is said of a key, and with the number of the question that was
-// the last one then. It must not block, and Read is called when what it got has been looked at:
-// while there is much that has not been, nothing comes.
+// Watch registers tell, which is called with each message about a key and with the number of the
+// watcher's latest request at that time. tell must not block. The watcher calls Read when it has
+// looked at a message; while too many messages are unread, tell is not called.
 func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M] {
 	w := &Watcher[M]{board: b, key: key, tell: tell}
 	b.mu.Lock()
@@ -40,16 +41,16 @@ func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M
 	return w
 }
 
-// Ask says that the watcher asks: what it is told from now on may be news.
+// Ask counts a request: a message from now on may be newer than the answer.
 func (w *Watcher[M]) Ask() { w.question.Add(1) }
 
-// Asked is the number of the last question.
+// Asked returns the number of the latest request.
 func (w *Watcher[M]) Asked() uint32 { return w.question.Load() }
 
-// Read says that something it was told has been looked at.
+// Read says that the watcher has looked at a message.
 func (w *Watcher[M]) Read() { w.unread.Add(-1) }
 
-// Stop ends it. A nil Watcher is none.
+// Stop ends the watching. On a nil Watcher it does nothing.
 func (w *Watcher[M]) Stop() {
 	if w == nil {
 		return

@@ -1,37 +1,40 @@
-// Command inspect says what stands in Redis under a key of a cache, and what follows for callers:
-// what the value is good for and why, when its tags were invalidated, who loads it or how the last
-// load failed, and who waits.
+// Command inspect shows what is stored in Redis under a key of a cache, and what it means for
+// callers: who can get the value and why, when its tags were invalidated, which load is under way
+// or how the last load failed, and which processes wait.
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 product 42
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -scan product
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -diagnose
 //
-// The first argument is Options.Name of the cache, the second the key as callers give it. With
-// -value it shows the value, too: JSON, MessagePack, text, and what compresscodec has compressed of
-// these, for people to read, anything else in hexadecimal. With -scan it counts what stands there
-// of a cache: how many values, how large, how old, for how much longer, and what they are good for;
-// with -find, too, which keys have a hash of which the log or the status page shows the beginning.
-// With -json it prints one object, described at redisstore.Inspection and redisstore.Scanned. The
-// value is then its member body: as it is if it is JSON, turned into JSON if it is MessagePack, a
-// string if it is text. Anything else, and the beginning of what is longer than -bytes, is in
-// base64 in its member bytes.
+// The first argument is Options.Name of the cache, the second is the key as callers pass it. With
+// -value the command shows the value, too: JSON, MessagePack and text in readable form, also if
+// compresscodec has compressed them, and anything else in hexadecimal. With -scan it counts what is
+// stored of a whole cache: how many values there are, how large and how old they are, how long they
+// stay, and who can get them. With -find it counts the same and also lists the keys whose hash
+// begins with the digits that a log or the status page shows. With -json it prints one object,
+// described at redisstore.Inspection and redisstore.Scanned. The member body of this object is the
+// value: unchanged if it is JSON, converted to JSON if it is MessagePack, a string if it is text.
+// Any other value, and the beginning of a value that is longer than -bytes, is in base64 in the
+// member bytes.
 //
-// It only reads. Package redisstore's documentation, under "Inspecting", has a rule for a Redis
-// user that can't do more. But with -diagnose it tries each thing that a store does, with the user
-// and from the host of the service if it is run so, and says what works, what doesn't, why, and
-// what that means for callers: see Store.Diagnose, also about what that writes.
+// Without -diagnose the command only reads. Package redisstore's documentation, under "Inspecting",
+// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries each thing
+// that a store does, and says what works, what doesn't, why, and what that means for callers. To
+// test the service's own access, run it on the service's host and as the service's Redis user.
+// Store.Diagnose says what it writes.
 //
 // # Connecting
 //
-// -redis takes host:port, several of them with commas between for -cluster and -sentinel, or a URL
-// as go-redis knows them (redis://, rediss://, unix://). If it isn't there, the environment
-// variable REDIS_URL is used. The password is that of the URL, or stands in the environment
-// variable that -password-env names (REDIS_PASSWORD by default): other users of a machine can see a
-// command's arguments. With -tls the certificates of the system count, those in the file that
-// SSL_CERT_FILE names, and -cert and -key are those of the client.
+// -redis takes host:port, several of them separated by commas for -cluster and -sentinel, or a URL
+// in a form that go-redis knows (redis://, rediss://, unix://). Without -redis the environment
+// variable REDIS_URL is used. The password is taken from the URL, or from the environment variable
+// that -password-env names (REDIS_PASSWORD by default), because other users of a machine can see a
+// command's arguments. With -tls the server's certificate is verified with the system's
+// certificates or those in the file that SSL_CERT_FILE names; -cert and -key give the client's
+// certificate.
 //
-// The exit code is 0 if Redis could be asked, whatever stands there, 1 if it couldn't or something
-// doesn't work, and 2 for arguments that can't be understood.
+// The exit code is 0 if Redis could be asked, whatever it has, 1 if Redis couldn't be asked or
+// something doesn't work, and 2 for arguments that can't be understood.
 package main
 
 import (
@@ -66,7 +69,7 @@ const usage = `usage: inspect [flags] CACHE KEY     what stands in Redis under a
        inspect [flags] -diagnose     what of Redis a cache can use
 `
 
-// options are the command's flags, and what comes after them.
+// options are the command's flags and the arguments after them.
 type options struct {
 	server        server
 	prefix        string
@@ -83,7 +86,7 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
-	redis.SetLogger(silent{}) // what goes wrong is said once, by the error
+	redis.SetLogger(silent{}) // the error says once what went wrong
 	opts, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -126,7 +129,7 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: between two steps")
 	if err := flags.Parse(args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			err = errors.New("see -help") // the rest was said
+			err = errors.New("see -help") // the flag package has printed the rest
 		}
 		return opts, err
 	}
@@ -167,7 +170,7 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	return opts, nil
 }
 
-// inspect asks Redis and prints what it finds.
+// inspect asks Redis and prints the result.
 func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout io.Writer) error {
 	store, err := redisstore.New(rdb, redisstore.Options{Prefix: o.prefix, OpTimeout: o.timeout, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -186,7 +189,7 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		if err != nil && found.Values == 0 {
 			return err
 		}
-		return errors.Join(err, o.print(stdout, found, found.String())) // also what it has counted until it was interrupted
+		return errors.Join(err, o.print(stdout, found, found.String())) // prints also what was counted before an interruption
 	}
 	found, err := store.InspectVersion(ctx, o.cache, o.wanted, o.version)
 	if err != nil {
@@ -206,8 +209,8 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 	}{found, value}, text+"\n"+value.text)
 }
 
-// nothingOf reports whether it is certain that nothing is stored of a cache. It looks no longer than
-// a person likes to wait.
+// nothingOf reports whether it is certain that nothing is stored of a cache. It gives up before a
+// person would lose patience.
 func nothingOf(ctx context.Context, store *redisstore.Store, cache string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is where Redis is, and how to speak to it.
+// server says where Redis is and how to connect to it.
 type server struct {
 	address     string
 	cluster     bool
@@ -39,7 +39,7 @@ func (s *server) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.key, "key", "", "with -tls: file with the key of -cert")
 }
 
-// client makes a client, and says what is wrong with the flags. It doesn't dial.
+// client makes a client, or returns what is wrong with the flags. It doesn't dial.
 func (s *server) client(env func(string) string, timeout time.Duration) (redis.UniversalClient, error) {
 	if s.address == "" {
 		s.address = env("REDIS_URL")
@@ -62,19 +62,19 @@ func (s *server) client(env func(string) string, timeout time.Duration) (redis.U
 	s.addrs = opts.Addrs
 	opts.ContextTimeoutEnabled = true
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = timeout, timeout, timeout
-	opts.DialerRetries, opts.MaxRetries = 1, -1 // the store asks again itself, and the first error says the most
+	opts.DialerRetries, opts.MaxRetries = 1, -1 // the store tries again itself, and the first error is the most useful
 	opts.MasterName = s.sentinel
 	opts.IsClusterMode = s.cluster
 	return redis.NewUniversalClient(opts), nil
 }
 
-// options are those of the flags, or of the URL, over which flags go.
+// options returns the client's options from the URL and the flags. A flag overrides the URL.
 func (s *server) options() (*redis.UniversalOptions, error) {
 	opts := &redis.UniversalOptions{}
 	if strings.Contains(s.address, "://") {
 		u, err := redis.ParseURL(s.address)
 		if err != nil {
-			return nil, errors.New("-redis is no URL that go-redis knows, such as rediss://user@host:6379/0") // with the password in it
+			return nil, errors.New("-redis is no URL that go-redis knows, such as rediss://user@host:6379/0") // the URL may have the password
 		}
 		opts.Addrs, opts.Username, opts.Password, opts.DB, opts.TLSConfig = []string{u.Addr}, u.Username, u.Password, u.DB, u.TLSConfig
 	} else {
@@ -115,7 +115,7 @@ func (s *server) secure(opts *redis.UniversalOptions) error {
 	return nil
 }
 
-// explained adds to an error which flag may be the right one.
+// explained adds to an error which flag may help.
 func (s *server) explained(err error) error {
 	text := err.Error()
 	switch {

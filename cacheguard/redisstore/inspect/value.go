@@ -14,15 +14,15 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// shown is a value, for people and for machines.
+// shown is a value as it is shown to people and to machines.
 type shown struct {
 	Body  any    `json:"body,omitempty"`
 	Bytes []byte `json:"bytes,omitempty"`
 	text  string
 }
 
-// show makes the best of a value that this program doesn't have the type of, and shows at most so
-// many bytes of it.
+// show converts at most this many bytes of a value into the most readable form, without knowing the
+// value's type.
 func show(v *redisstore.InspectedValue, most int) shown {
 	if v.NotFound {
 		return shown{text: "There is no value: it does not exist.\n"}
@@ -43,7 +43,7 @@ func show(v *redisstore.InspectedValue, most int) shown {
 			return inHex(body, what+"no MessagePack: "+printable(err.Error()), most)
 		}
 		asJSON, err := json.Marshal(v)
-		if err != nil { // a number that JSON doesn't have
+		if err != nil { // a number that JSON can't represent
 			return inHex(body, what+"MessagePack that can't be shown as JSON: "+printable(err.Error()), most)
 		}
 		return inJSON(asJSON, what+"MessagePack as JSON", most)
@@ -63,7 +63,7 @@ func show(v *redisstore.InspectedValue, most int) shown {
 	return inHex(body, strings.TrimSuffix(what, ", "), most)
 }
 
-// expand decompresses what compresscodec has compressed, up to its bound.
+// expand decompresses what compresscodec has compressed, up to compresscodec's default limit.
 func expand(body []byte) ([]byte, error) {
 	codec, err := compresscodec.New(compresscodec.Options[[]byte]{})
 	if err != nil {
@@ -72,7 +72,7 @@ func expand(body []byte) ([]byte, error) {
 	return codec.Decode(body)
 }
 
-// isObject reports whether a text that need not be JSON is meant to be.
+// isObject reports whether a text seems to be meant as JSON.
 func isObject(body []byte) bool {
 	start := bytes.TrimLeft(body, " \t\r\n")
 	return len(start) > 0 && (start[0] == '{' || start[0] == '[') && json.Valid(body)
@@ -85,8 +85,8 @@ func isText(body []byte) bool {
 	return !strings.ContainsFunc(string(body), func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
 }
 
-// JSON that is larger or nested more deeply is shown as it stands: indented, it could be as many
-// times larger.
+// JSON that is larger or nested more deeply than these limits is shown as it is stored: indented,
+// it could be many times larger.
 const (
 	mostIndented = 1 << 20
 	mostNested   = 64
@@ -108,7 +108,7 @@ func inJSON(body []byte, what string, most int) shown {
 	return s
 }
 
-// nested is how deeply JSON is nested.
+// nested returns how deeply JSON is nested.
 func nested(body []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(body); i++ {
@@ -136,7 +136,7 @@ func inHex(body []byte, what string, most int) shown {
 
 func titled(what, text string) string { return what + ":\n" + text + "\n" }
 
-// cut says how much of a text is not shown.
+// cut returns a text that says how much of the value is not shown.
 func cut(text string, most, all int) string {
 	if all > most {
 		text += fmt.Sprintf("\n... and %d bytes more", all-most)
@@ -144,11 +144,11 @@ func cut(text string, most, all int) string {
 	return text
 }
 
-// printable is a text without what a terminal would take for a command, or show as if it were
+// printable replaces the characters of a text that a terminal would take for a command or show as
 // something else.
 func printable(text string) string {
 	var b strings.Builder
-	for _, r := range text { // half a rune at a cut is one that says so
+	for _, r := range text { // half a rune at the cut is replaced, too
 		switch {
 		case r == '\n' || r == '\t' || unicode.IsPrint(r):
 			b.WriteRune(r)
