@@ -145,10 +145,10 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	switch { // means and see, as on the other lines of this module
 	case slow && e.Audit:
 		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
-			slog.String("see", "docs/operations.md#metrics"))
+			slog.String("see", "docs/operations.md#slow-loads"))
 	case slow:
 		attrs = append(attrs, slog.String("means", "callers who need this key wait, unless it is refreshed behind them"),
-			slog.String("see", "docs/operations.md#metrics"))
+			slog.String("see", "docs/operations.md#slow-loads"))
 	case e.Differs.Wrong():
 		attrs = append(attrs, slog.String("means", "a caller was answered with something else than the origin has"),
 			slog.String("see", "docs/operations.md#old-values"))

@@ -235,7 +235,7 @@ func TestSlowLoadsMean(t *testing.T) {
 		o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: time.Minute, Audit: audit})
 		for _, r := range l.records(t) {
 			means, _ := r["means"].(string)
-			if r["see"] != "docs/operations.md#metrics" || (r["audit"] == true) != audit || strings.HasPrefix(means, "nobody waits") != audit {
+			if r["see"] != "docs/operations.md#slow-loads" || (r["audit"] == true) != audit || strings.HasPrefix(means, "nobody waits") != audit {
 				t.Errorf("%v", r)
 			}
 		}
