@@ -84,13 +84,13 @@ func (r Rules) Explained(err error, keys ...any) error {
 	case errors.Is(err, errRights):
 		return err
 	case Refused(err):
-		command, _ := r.Sources.failed(err.Error())
+		command, _ := r.Sources.failed(answerOf(err))
 		if right := r.missing(err.Error(), command); right != "" {
 			return fmt.Errorf("%w %s: %w", errRights, right, err)
 		}
 		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights, r.Package, err)
 	case err != nil && len(keys) > 0 && strings.Contains(err.Error(), "WRONGTYPE"):
-		command, key := r.Sources.failed(err.Error())
+		command, key := r.Sources.failed(answerOf(err))
 		if key > 0 && key <= len(keys) {
 			return fmt.Errorf("the key %q holds something else than the %s that %s keeps there; delete it: %w", keys[key-1], typeFor(command), r.Package, err)
 		}

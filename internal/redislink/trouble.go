@@ -36,6 +36,15 @@ func (t *Trouble) Error() string {
 	return fmt.Sprintf("%s: %s%s (%s)", t.Server, t.Cause, as, text)
 }
 
+// answerOf returns what the server has said, whole: [Trouble.Error] leaves out which line of a script
+// has failed.
+func answerOf(err error) string {
+	if t := (*Trouble)(nil); errors.As(err, &t) {
+		return t.Err.Error()
+	}
+	return err.Error()
+}
+
 // RedisUser returns the user that a log line names.
 func (t *Trouble) RedisUser() string { return t.User }
 
