@@ -72,7 +72,7 @@ func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences 
 // Story is what is known about a difference. All times are on the store's clock.
 type Story struct {
 	Load    string        // the load that made the value which callers got, in hexadecimal, as package redisstore's inspector prints it
-	Began   time.Time     // that load
+	Began   time.Time     // when that load began
 	Age     time.Duration // age of the value when it was compared
 	Asked   time.Time     // when the origin was asked, at the latest
 	Stands  string        // what the store had after Audit.Settle: "the same", "the same, not fresh any more", "another value", "no value"
