@@ -262,8 +262,8 @@ func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Even
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// takeOutcome looks at what a load left in the place of a value, as it was told by a message or
-// read.
+// takeOutcome looks at the outcome that a load has left instead of a value. The outcome came by a
+// message or in the answer to a request for the lease.
 func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	o := &m.ans.Outcome
 	m.note, m.waits.note = o.Note, o.Note
@@ -288,8 +288,8 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	return protocol.Unknown
 }
 
-// theirError is the error of the failed load that left this outcome: itself if it happened in this
-// process, else its text, and what of the sentinels it is.
+// theirError returns the error of the failed load that left this outcome: the error itself if the
+// load ran in this process, else a LoadError with its text and sentinels.
 func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil
