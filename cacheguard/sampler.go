@@ -57,8 +57,7 @@ func (c *Cache[V]) beginSampling() {
 }
 
 // next begins the pause after which another hit is picked. Its length is random, from half to one
-// and a half times the mean, so that a program with a rhythm of its own isn't sampled at the same
-// point each time.
+// and a half times the mean.
 func (s *sampler) next(what int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
