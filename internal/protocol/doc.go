@@ -1,13 +1,13 @@
-// Package protocol decides what a process does about a key between a look-up that found nothing
-// fresh and a result, and what the store does when it is asked. It does nothing itself: no clock,
-// no goroutine, no lock, no I/O, no randomness, no user's code and no value. Miss is the state
-// machine of one key in one process, Slot what the store has of one key. Both are comparable values
-// with total step functions. Package cacheguard drives Misses, package memstore keeps Slots, and
-// package redisstore does a Slot's steps in Lua; a test there has random steps answer and tell the
-// same on both.
+// Package protocol decides what a process does about a key after a look-up that found nothing
+// fresh, until there is a result, and what the store answers. It does nothing itself: it has no
+// clock, no goroutine, no lock, no I/O, no randomness, no user's code and no value. So tests can
+// try every order of events. [Miss] is the state machine of one key in one process, [Slot] is what
+// the store has of one key. Both are comparable values, and their steps are defined for every
+// state. Package cacheguard drives Misses, package memstore keeps Slots, and package redisstore has
+// a Slot's steps in Lua. A test there runs random steps on both and compares answers and messages.
 //
-// Judge says what a value is good for by its age, and Counts whether it outlives an invalidation:
-// to caches, and to those who inspect what stands in a store.
+// [Judge] says what a value may be used for at its age, and [Counts] whether it is still valid
+// after an invalidation. Caches use both, and so does the inspector of package redisstore.
 //
 // # States
 //
@@ -23,51 +23,56 @@
 //	Alone      its load runs without the lease
 //	Landed     all who wait have what they get
 //
-// testdata/steps.txt has what each state answers to each event, and TestTable compares.
+// testdata/steps.txt lists what each state does on each event, and TestTable compares the list with
+// the code.
 //
 // # Rules
 //
-// With each rule stands where it is kept and by which checks of the explorer a mutant fails that
-// breaks it. The mutants are in mutants_test.go, by the numbers of the rules.
+// Each rule names the code that keeps it, and the checks of the explorer by which mutants fail that
+// break the rule. The mutants are in mutants_test.go, with the numbers of the rules.
 //
-//  1. A copy of a command may arrive long after its answer was given up. So each grant has a
-//     number; a fill, a conclusion and a renewal carry token and number (Slot.holding); a question
-//     whose token has the lease is granted again, with the number in place (Slot.Ask); a fill that
-//     finds its own value is stored (Slot.Fill). Only a load that began with a grant in hand is
-//     stored (Miss.alone). Checks: lateFill, believesTooLong, waitsForItself, storedButRefused,
-//     refusedButStored, refusedUndisturbed, fillsWithoutLease.
-//  2. An ending has the name of its load. Who is told to wait remembers whose load it waits for
-//     (Miss.asking), and asks again with that name; a record answers those who name its load, and
-//     everybody during the back-off (Slot.Ask); from a message only the ending of that load is
-//     taken, anything else means: look again. Checks: secondLoadForWaiter, errorFromBefore,
-//     anothersOutcome.
-//  3. A load that leaves no value leaves a record in the lease's place, if the lease is still its
-//     own (Slot.Conclude), so that a lost message costs no second load. A change removes it, and so
-//     does a lease. If the result is for one caller, each of the others loads for itself, waits for
-//     nobody and takes no turns (Miss.noValue, Miss.asking, Miss.begun). Checks:
-//     secondLoadForWaiter, errorAfterRepair, leaseAndRecord, waitsForOthers, asksApart.
-//  4. A lease that is gone seals the flight: the load goes on for those who have joined, and is not
-//     stored. If another load has it, the load is cancelled and its callers follow the other
-//     (Miss.leading). After MaxRestarts a process loads without the lease (Miss.again). No caller
-//     sees that a lease was lost. Checks: joinsOld, loadsBesideHolder, lostToCaller,
-//     restartedTooOften, lateFill.
-//  5. A load that was given up here, because everybody left or the cache closes, has not failed:
-//     its lease is released and leaves no record (Miss.end). A grant that nobody waits for any more
-//     is given back (Miss.granted). A release ends its own lease only (Slot.Release). The last one
-//     to leave seals the flight. Checks: errorWithoutFailure, leaseLeftBehind, loadsForNobody,
-//     loadLeftBehind, releasesAnothers, abandonedToCaller, cancelsNothing.
-//  6. An invalidation removes value, lease and record in one step (Slot.Invalidate). Its process
-//     seals its flights before it, and again after it, also if the store has failed; another
-//     process seals when the message arrives, and seals every flight when messages arrive again
-//     after a break. Checks: joinsOld, olderThanTold, olderThanChange.
-//  7. A mark leaves the value, which may be served as stale, and ends the lease in the same step
-//     (Slot.MarkStale). A refresh that nobody waits for does not wait for others (Miss.asking).
-//     Checks: olderThanChange, waitsForNobody.
-//  8. A claim removes the value and takes the lease over in one step, whoever holds it
-//     (Slot.Claim): what was loaded before is refused. A write that has lost its lease goes on, for
-//     it may be half done; if its result isn't stored, or it has failed, its caller invalidates,
-//     and no record tells of it (Miss.leading). When it returns, its process seals its flights.
-//     Checks: olderThanTold, olderThanChange, cancelsWrite, tellsOfWrite.
+//  1. A copy of a command may arrive long after its sender has stopped to wait for the answer. So
+//     each grant has a number, and a fill, a conclusion and a renewal carry token and number
+//     (Slot.holding). A request whose token already has the lease is granted again, with the same
+//     number (Slot.Ask). A fill that finds its own value counts as stored (Slot.Fill). Only the
+//     result of a load that began with a grant is stored (Miss.alone). Checks: lateFill,
+//     believesTooLong, waitsForItself, storedButRefused, refusedButStored, refusedUndisturbed,
+//     fillsWithoutLease.
+//  2. An ending has the name of its load. A process that is told to wait remembers for which load
+//     it waits (Miss.asking), and names that load when it asks again. A record answers requests
+//     that name its load, and during the back-off all requests (Slot.Ask). A process takes the
+//     ending in a message only if it waits for that load. Any other message means: look again.
+//     Checks: secondLoadForWaiter, errorFromBefore, anothersOutcome.
+//  3. A load that leaves no value leaves a record in place of its lease, if it still has the lease
+//     (Slot.Conclude), so that a lost message doesn't cost a second load. A change removes the
+//     record, and so does a new lease. If the result is for one caller only, each other caller
+//     loads for itself, and waits for no other load (Miss.noValue, Miss.asking, Miss.begun).
+//     Checks: secondLoadForWaiter, errorAfterRepair, leaseAndRecord, waitsForOthers, asksApart.
+//  4. If a lease is gone, the flight is sealed: the load goes on for callers that have joined, and
+//     its result is not stored. If another load has the lease, the load is cancelled, and its
+//     callers follow the other load (Miss.leading). After MaxRestarts a process loads without the
+//     lease (Miss.again). No caller gets an error because a lease was lost. Checks: joinsOld,
+//     loadsBesideHolder, lostToCaller, restartedTooOften, lateFill.
+//  5. A load that was given up in this process, because all callers have left or the cache closes,
+//     has not failed: its lease is released, and there is no record (Miss.end). A grant for which
+//     no caller waits any more is given back (Miss.granted). A release ends only its own lease
+//     (Slot.Release). The last caller to leave seals the flight. Checks: errorWithoutFailure,
+//     leaseLeftBehind, loadsForNobody, loadLeftBehind, releasesAnothers, abandonedToCaller,
+//     cancelsNothing.
+//  6. An invalidation removes value, lease and record in one step (Slot.Invalidate). The process
+//     that invalidates seals its flights before the step, and again after it, even if the store has
+//     failed. Every other process seals its flights of the key when the message arrives, and all
+//     flights when messages arrive again after a break. Checks: joinsOld, olderThanTold,
+//     olderThanChange.
+//  7. A stale mark leaves the value, which may be served as stale, and ends the lease in the same
+//     step (Slot.MarkStale). A refresh for which no caller waits doesn't wait for other loads
+//     (Miss.asking). Checks: olderThanChange, waitsForNobody.
+//  8. A claim removes the value and takes the lease over from any other load in one step
+//     (Slot.Claim), so the fills of earlier loads are refused. A write that has lost its lease goes
+//     on, because it may be half done. If its result isn't stored, or if it has failed, its caller
+//     invalidates the key, and there is no record of it (Miss.leading). When the write returns, its
+//     process seals its flights. Checks: olderThanTold, olderThanChange, cancelsWrite,
+//     tellsOfWrite.
 //  11. Only durations cross the wire. A lease counts from before the question or the renewal was
 //     sent (Miss.granted,
 //     Miss.leading); one that has ended when its grant is looked at is given back; one that could not be renewed until
