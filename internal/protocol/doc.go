@@ -73,83 +73,85 @@
 //     invalidates the key, and there is no record of it (Miss.leading). When the write returns, its
 //     process seals its flights. Checks: olderThanTold, olderThanChange, cancelsWrite,
 //     tellsOfWrite.
-//  11. Only durations cross the wire. A lease counts from before the question or the renewal was
-//     sent (Miss.granted,
-//     Miss.leading); one that has ended when its grant is looked at is given back; one that could not be renewed until
-//     its end counts as gone. Checks: believesTooLong, loadWithoutLease, joinsOld.
-//  12. While a lease is alive there is one load among the processes that get answers: no lease
-//     beside a lease or beside
-//     a value that the asker hasn't seen (Slot.Ask). Those who wait are told, and listen before they ask. Checks:
-//     secondLoad, twoLoadsOfOne, notPushed.
-//  13. Nobody waits for another load with a slot in hand (Miss.endTurn), and nobody is granted a
-//     lease without one: a question in
-//     the place of a look-up has it beforehand (Miss.begun). Who is refused one is told so, or gets what is stale. Checks: turnKept, turnLost, waitsForEver.
-//  16. A lost message costs no more than what is left of the lease: who follows has a timer, and
-//     an end. Checks: waitsForEver, waitsTooLong.
-//  17. While a cache is in shadow its callers get results of their own process' loads and nothing
-//     else: with the lease if nobody else
-//     has it, and without it whatever the store says instead (Miss.asking). Checks: answeredByCache.
+//  11. Only durations are sent over the wire. A process counts the time of a lease from before it
+//     sent the request or the renewal (Miss.granted, Miss.leading). If the lease has ended when the
+//     process looks at the grant, it gives the lease back. If the lease could not be renewed until
+//     its end, it counts as gone. Checks: believesTooLong, loadWithoutLease, joinsOld.
+//  12. While a lease is alive there is one load among the processes that get answers: no lease is
+//     granted if there is another lease, or a value that the asker hasn't seen (Slot.Ask). Waiting
+//     processes get a message, and begin to listen before they ask. Checks: secondLoad,
+//     twoLoadsOfOne, notPushed.
+//  13. A miss that waits for another load has no slot (Miss.endTurn), and no lease is granted to a
+//     miss without a slot: a request in place of a look-up has its slot beforehand (Miss.begun). A
+//     caller that gets no slot gets an error or a stale value. Checks: turnKept, turnLost,
+//     waitsForEver.
+//  16. A lost message costs at most the remaining time of the lease: a miss that follows has a
+//     timer, and a limit for the whole wait. Checks: waitsForEver, waitsTooLong.
+//  17. While a cache is in shadow, its callers only get results of loads of their own process. A
+//     load has the lease if no other load has it; with any other answer of the store it runs
+//     without the lease (Miss.asking). Checks: answeredByCache.
 //
 // # Rules of the driver and the stores
 //
-// These are not decided here. With each stands where it is kept and a test that fails without it;
-// paths are from package cacheguard.
+// These rules are not decided in this package. Each names the code that keeps it, and a test that
+// fails if the rule is broken. Paths are relative to package cacheguard.
 //
 //  5. A load that ignores its context keeps its slot until it returns (load.go):
 //     TestAbandonedLoadKeepsItsSlot.
-//  6. An invalidation goes on when its caller's context ends, is sent although a breaker is open,
-//     and names the keys of which the store could not be told (write.go, deliver.go):
+//  6. An invalidation goes on when its caller's context ends, and is sent even if a breaker is
+//     open. Its error names the keys of which the store could not be told (write.go, deliver.go):
 //     TestWritesGoThrough, TestFailedInvalidateSeals, TestRestoredSealsFlights.
 //  9. Each grant has a stamp, the clock of the node that keeps the generations from before the
-//     load. An invalidation by tag sets the tag's generation to that clock, and a value counts if
-//     its stamp is later than the generations of its cache and of all its tags: a tie is a miss.
-//     What is missing of the generations is set to the clock, never counted up (look.go,
+//     load. An invalidation by tag sets the tag's generation to that clock. A value is valid only
+//     if its stamp is later than the generations of its cache and of all its tags; equal times are
+//     a miss. A missing generation is set to the clock, never counted up (look.go,
 //     redisstore/clock.lua): TestTieIsAMiss, TestGenerationsAreLost, and model/tags.pml.
-//  10. Before the store is asked, the moment of the local tier is taken; what is found is kept if
-//     nothing has changed since. After a
-//     break the tier is emptied before it is trusted again. Who has loaded keeps the result if the fill was stored (local.go,
-//     internal/local): TestLocalTierDoesntKeepWhatChanged, TestLocalTierDuringABreak, and model/localtier.pml.
-//  11. A value from the future, by the store's clock, or beyond its end is good for nothing
+//  10. Before the store is asked, the moment of the local tier is taken. The answer is kept in the
+//     tier only if the key has not changed since. After a break of messages the tier is emptied
+//     before it is used again. The process that has loaded keeps the result if the fill was stored
+//     (local.go, internal/local): TestLocalTierDoesntKeepWhatChanged, TestLocalTierDuringABreak,
+//     and model/localtier.pml.
+//  11. A value from the future, on the store's clock, or beyond its end is not served
 //     (freshness.go): TestAgeBelowZero.
-//  13. A load that asks for its own key is told so, also through other loads (chain.go):
-//     TestRecursion.
-//  14. Each key of a batch has a token of its own. What was granted is loaded before anything is
-//     waited for, a key that is absent from the
-//     load's map doesn't exist, and keys that are loaded here are joined by others (many.go): TestGetMany, TestGetManyCoalesces.
-//  15. The version of the frame is part of a value's name, and a change removes the values of both
-//     versions (redisstore/names.go):
-//     TestTwoVersionsSideBySide.
-//  16. Something else in a lease's place, or a lease without an end, is overwritten
-//     (redisstore/lease.lua): TestGarbageLease.
-//     A stale value whose lease is held is not asked for again until that ends: TestHeldIsRemembered. The process whose load has
-//     failed asks a moment later than the others (backoff.go): TestSickProcessGoesLast. Without messages a waiter asks from time to
-//     time (follow.go): TestPollingWithoutMessages.
+//  13. A load that asks for its own key, directly or through other loads, gets ErrRecursion
+//     (chain.go): TestRecursion.
+//  14. Each key of a batch has a token of its own. A batch loads the keys whose leases it got
+//     before it waits for others. A key that is absent from the load's map doesn't exist. Other
+//     calls join the keys that a batch loads (many.go): TestGetMany, TestGetManyCoalesces.
+//  15. The version of the frame is a part of the value's name, and a change removes the values of
+//     both versions (redisstore/names.go): TestTwoVersionsSideBySide.
+//  16. Garbage in place of a lease, or a lease without an end, is overwritten
+//     (redisstore/lease.lua): TestGarbageLease. If the lease of a stale value is held, a process
+//     doesn't ask for it again until that lease ends: TestHeldIsRemembered. The process whose load
+//     has failed asks a moment later than the others (backoff.go): TestSickProcessGoesLast. Without
+//     messages a waiting process asks from time to time (follow.go): TestPollingWithoutMessages.
 //
 // # The explorer
 //
-// TestExplore runs several processes of real Misses against real Slots through every order of:
-// callers that come, join and leave; questions, answers, fills, conclusions, releases and renewals
-// that are sent, done and answered, or whose answer is lost, and of which a copy arrives later;
-// loads that read the origin, return, fail, can't be stored or have a result for one caller only;
-// slots that are refused; messages that come late, never or twice; subscriptions that break and
-// heal; leases, records and values that run out while processes stand still; evictions, crashes,
-// Close; a writer that changes the origin and invalidates, marks or sets; and Updates in any
-// process. What the driver does about the machine's actions is modelled in explore_driver_test.go.
-// The bounds are those of the scenes in scenes_test.go: two or three processes with one to five
-// calls on one key, or two processes that ask for two keys together; each disturbance a few times.
-// What comes in more than fifty thousand worlds is left out with -short and with the race detector.
-// A path that fails is printed as a diagram, with a process in each column, and as a list that
-// TestReplay shows how to replay.
+// TestExplore runs several processes, with real Misses against real Slots, through every order of
+// these events: callers come, join and leave; requests, answers, fills, conclusions, releases and
+// renewals are sent, carried out and answered, or their answer is lost, or a copy of them arrives
+// later; loads read the origin, return, fail, can't be stored or have a result for one caller only;
+// slots are refused; messages come late, never or twice; subscriptions break and heal; leases,
+// records and values run out while processes stand still; evictions, crashes, Close; a writer
+// changes the origin and invalidates, marks or sets; any process makes an Update.
 //
-// What its driver tells misses, by their state and by what they have in hand then, is
-// drivetest/tells.txt. Under CACHEGUARD_TEST=soak the tests of package cacheguard and those in
-// internal/systemtest fail if a run tells a miss anything else, or something new before what was to
-// be done is being done. What is done to the store is not compared.
+// explore_driver_test.go models what the driver does about the machine's actions. The bounds are in
+// the scenes of scenes_test.go: two or three processes with one to five calls on one key, or two
+// processes that ask for two keys together; each disturbance happens a few times. Scenes of more
+// than fifty thousand worlds are left out with -short and with the race detector. A path that fails
+// is printed as a diagram, with a process in each column, and as a list; TestReplay shows how to
+// replay it.
 //
-// Worlds are taken for the same that differ in the order of processes, in the names of loads, or in
-// what nobody looks at any more. A command on its way is dropped when its load has no lease and can
-// get none, and a message that tells of no change goes to those processes only where somebody asks
-// or follows when it is sent. A process has two flights at a time at most. Not in there: tags, the
-// local tier, strong reads, and writes that reach the origin after they were given up; the table
-// has the machine's answers.
+// drivetest/tells.txt lists what the explorer's driver tells misses, by their state and by what
+// they have in hand. Under CACHEGUARD_TEST=soak the tests of package cacheguard and those in
+// internal/systemtest fail if a real run tells a miss anything else, or if it tells a miss
+// something new before it does what was to be done. What is done to the store is not compared.
+//
+// Two worlds count as the same if they differ only in the order of processes, in the names of
+// loads, or in state that is never read again. A command on its way is dropped if its load has no
+// lease and can get none. A message that is not about a change goes only to processes in which a
+// miss asks or follows when the message is sent. A process has at most two flights at a time. The
+// explorer leaves out tags, the local tier, strong reads, and writes that reach the origin after
+// they were given up; for these the table has the machine's answers.
 package protocol
