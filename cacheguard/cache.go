@@ -26,7 +26,7 @@ type Cache[V any] struct {
 	meaning
 
 	flights flights[V]
-	waits   watch.Board[Message] // who waits for messages about loads in other processes
+	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
 	tier    localTier[V]         // the process-local tier; without values if there is none
 	plain   bool                 // a hit of the tier needs nothing but the value: no event, no early refresh, no copy
 	sampler sampler              // picks hits for audits and Watchers

@@ -21,7 +21,7 @@
 //	Leaving    a refresh that can't be done now: does anybody want it?
 //	Spared     waits for a slot, to load without the lease
 //	Alone      its load runs without the lease
-//	Landed     all who wait have what they get
+//	Landed     all waiting callers have their result
 //
 // testdata/steps.txt lists what each state does on each event, and TestTable compares the list with
 // the code.

@@ -16,7 +16,7 @@ type Miss struct {
 	Config
 	Reads  bool // its callers accept a stale value, if it may be served
 	Behind bool // no caller waits for it, so it doesn't wait for other loads either
-	Solo   bool // the result is for one caller, who doesn't wait for the loads of others
+	Solo   bool // the result is for one caller, which doesn't wait for other loads
 	Apart  bool // it was told to load for itself: the lease isn't asked for
 	Own    bool // it takes only the result of its own load, which has the lease if no other load has it
 	Claims bool // its load is a write, under a lease that was taken over; Begin says when the claim was sent
@@ -91,7 +91,7 @@ const (
 	Over            // a message while it follows: the awaited load has left no value: Left
 	Woken           // another message while it follows, or the time to wait is over
 	Overdue         // it has followed for longer than any load can take
-	Wanted          // somebody has joined the refresh
+	Wanted          // a caller has joined the refresh
 	Unwanted        // no caller has joined the refresh
 	Renewed         // the lease is still its own: Sent
 	Unrenewed       // the renewal got no answer: Sent
@@ -167,7 +167,7 @@ const (
 	LandRefused            // the error that there was no slot, or the stale value
 	LandDown               // the error that the store can't be used, or the stale value
 	LandOverdue            // the error that it has waited for too long, or the stale value
-	LandEnded              // that it has ended: nobody waits, or the cache is closed
+	LandEnded              // the error that it has ended: no caller waits, or the cache is closed
 )
 
 // Step takes an event and returns what to do. An event for which the state does not wait changes
