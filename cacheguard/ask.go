@@ -9,14 +9,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// turn is a slot that misses of a run have together.
+// turn is a slot of MaxLoads that several misses of a run share: together they become one load.
 type turn struct {
 	release func()
 	members int
-	taken   bool // by a load, which gives it back when it returns
+	taken   bool // a load has the slot, and gives it back when it returns
 }
 
-// end gives the slot back when the last one does so.
+// end gives the slot back when the last of the misses has ended its turn.
 func (t *turn) end() {
 	if t.members--; t.members == 0 && !t.taken {
 		t.taken = true
@@ -24,11 +24,11 @@ func (t *turn) end() {
 	}
 }
 
-// takeTurn takes one slot for those who want to ask for the lease, and one for those who want to
-// load without it.
+// takeTurn takes one slot for the misses that want to ask for the lease, and one for those that
+// want to load without it. These are two loads, because the results of the latter are not stored.
 func (r *run[V]) takeTurn(all []*miss[V]) {
 	ask, load := r.together(all), []*miss[V](nil)
-	if len(ask) != 1 || ask[0].State != protocol.Queued { // else it is as it is mostly
+	if len(ask) != 1 || ask[0].State != protocol.Queued { // the usual case, a single miss, needs no split
 		ask, load = r.split(ask)
 	}
 	for _, some := range [][]*miss[V]{ask, load} {
@@ -38,7 +38,8 @@ func (r *run[V]) takeTurn(all []*miss[V]) {
 	}
 }
 
-// split parts those who want to ask for the lease from those who want to load without it.
+// split separates the misses that want to ask for the lease from those that want to load without
+// it.
 func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
 	for _, m := range all {
 		if m.State == protocol.Queued {
@@ -50,12 +51,12 @@ func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
 	return ask, load
 }
 
-// acquire takes a slot of the budget, and gives it to then, on the run's goroutine.
+// acquire takes a slot of the Limiter, and calls then with it on the run's goroutine.
 func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
-	c, share := r.cache, 0.5 // what nobody waits for leaves half of the queue to those who do
+	c, share := r.cache, 0.5 // loads without waiting callers leave half of the queue to the others
 	patience := c.opts.LoadTimeout
 	switch {
-	case all[0].audits: // which has a slot now, or none
+	case all[0].audits: // an audit takes a slot only if one is free now
 		share, patience = 0, 0
 	case slices.ContainsFunc(all, func(m *miss[V]) bool { return !m.Behind }):
 		share = 1
@@ -73,10 +74,10 @@ func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	}) {
 		return
 	}
-	then(take()) // there is nothing else to be done meanwhile, or not for long
+	then(take()) // the run has nothing else to do meanwhile, or the cache is being closed
 }
 
-// refuse tells misses that there is no slot for them.
+// refuse tells misses that they get no slot.
 func (r *run[V]) refuse(all []*miss[V], err error) {
 	for _, m := range all {
 		m.own.out.err = err
@@ -84,7 +85,7 @@ func (r *run[V]) refuse(all []*miss[V], err error) {
 	}
 }
 
-// turned goes on with a slot, or without one.
+// turned continues misses that have got a slot, or have been refused one.
 func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 	if err != nil {
 		r.refuse(all, err)
@@ -98,10 +99,10 @@ func (r *run[V]) turned(all []*miss[V], release func(), err error) {
 			r.step(m, protocol.Event{Kind: protocol.Turned})
 		}
 	}
-	t.end() // if nobody needs it any more
+	t.end() // gives the slot back if no miss needs it any more
 }
 
-// ask asks for all leases in one trip. ctx is of the store's steps.
+// ask asks for the leases of all misses in one trip. ctx is for the steps of the store.
 func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 	keys, asks := make([]Key, len(all)), make([]LeaseAsk, len(all))
 	for i, m := range all {
@@ -121,21 +122,24 @@ func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 	}
 }
 
-// question makes the question of a miss for the lease.
+// question makes the request of a miss for the lease. It first notes everything with which the
+// answer is later checked: what changes after that may have happened before or after the store
+// answered.
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
-	r.listen(m) // before the lease is asked for: no message may fall between
+	r.listen(m) // before the request, so that no message is missed between the answer and the wait
 	id, asked := m.key.Key, &m.asked
 	*asked = question{
 		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
 	}
-	if !m.Unseen { // else it isn't known yet that this is no hit
+	if !m.Unseen { // else the request replaces a look-up, and may still turn out to be a hit
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	}
 	return LeaseAsk{Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Tags: asked.hint.Tags, Wait: !m.Behind}
 }
 
-// complete sees that there is a reply to each question.
+// complete returns the replies if there is one for each request, or else errors: a store that
+// returns another number of replies has a bug, and must not make the run index out of range.
 func complete[T any](replies []Reply[T], want int) []Reply[T] {
 	if len(replies) == want {
 		return replies
@@ -147,13 +151,13 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 	return replies
 }
 
-// only is the reply to a question about one key.
+// only makes a list of the reply to a single request.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that are there after all, and looks again at those that are still
-// there and that a load is to see: what was invalidated before the lease was granted, it must not.
-// What generations have not come with them it reads in one trip. An error means that nobody can say
-// which of them have been invalidated.
+// doubleCheck opens the values that came instead of a lease. It also checks again the stale values
+// that a load is to see as its previous value: a load must not see a value that was invalidated
+// before its lease was granted. If generations have not come with the answers, it reads them in one
+// trip. An error means that it is not known which of the values have been invalidated.
 func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []*found[V]
@@ -167,7 +171,7 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 			if there[i] = m.had; !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
-				checked = m.load.entry == nil || r.many != nil // it is shown to nobody
+				checked = m.load.entry == nil || r.many != nil // no load sees it, so no check is needed
 			}
 		}
 		if !checked {
@@ -177,13 +181,14 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 	return there, r.cache.validate(ctx, some)
 }
 
-// leaseAnswered takes the answer to the question for the lease, with the value in it.
+// leaseAnswered handles the answer to a request for the lease. there is the value that came with
+// it, or that the load is to see.
 func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
 	if err == nil && ans.State > LeaseOutcome {
 		err = errAnswer
 	}
-	if m.Unseen && (err != nil || ans.State == LeaseValue) { // nothing has begun
+	if m.Unseen && (err != nil || ans.State == LeaseValue) { // as after a look-up: the caller goes on with the value or the error
 		m.saw(there)
 		m.storeErr, m.own.out.err = lookErr, err
 		if e.Kind = protocol.Value; err != nil {
@@ -204,7 +209,7 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
-		if r.stopping() && !m.Ended { // the grant came too late: don't begin what nobody waits for
+		if r.stopping() && !m.Ended { // the grant came too late: no caller waits for a load any more
 			r.step(m, protocol.Event{Kind: protocol.End})
 		}
 		if m.had.res.Status != StatusMiss {
@@ -236,7 +241,7 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	r.step(m, e)
 }
 
-// noLeases goes on with a miss for which the store could not be asked for the lease.
+// noLeases continues a miss whose request for the lease got no answer.
 func (r *run[V]) noLeases(m *miss[V], err error) {
 	c := r.cache
 	c.down(r.ctx, &c.leasing, m.name, err)
@@ -245,7 +250,8 @@ func (r *run[V]) noLeases(m *miss[V], err error) {
 	r.step(m, protocol.Event{Kind: protocol.Unanswered, Sent: m.asked.sent, Now: r.now()})
 }
 
-// takeFound takes a value that was found, which may be the one of the load that was awaited.
+// takeFound notes a value that was found, and makes the event for it. If awaited is set, the value
+// may be that of the load for which the miss has waited.
 func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Event {
 	if got.corrupt != nil {
 		r.cache.observeMiss(r.ctx, m.name, got)
@@ -256,8 +262,8 @@ func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Even
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// takeOutcome looks at what a load left in the place of a value, as it was told by a message or
-// read.
+// takeOutcome looks at the outcome that a load has left instead of a value. The outcome came by a
+// message or in the answer to a request for the lease.
 func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	o := &m.ans.Outcome
 	m.note, m.waits.note = o.Note, o.Note
@@ -282,8 +288,8 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	return protocol.Unknown
 }
 
-// theirError is the error of the failed load that left this outcome: itself if it happened in this
-// process, else its text, and what of the sentinels it is.
+// theirError returns the error of the failed load that left this outcome: the error itself if the
+// load ran in this process, else a LoadError with its text and sentinels.
 func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil
@@ -295,28 +301,29 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 	return &LoadError{Key: m.name, Text: text, is: is}
 }
 
-// comeback is the misses of a run that go on by themselves after all, because the load they waited
-// for has ended, died or kept its result to itself. They do so together: otherwise a batch that
-// waits for a process which goes away would become as many loads as it has keys.
+// comeback has the misses of a run that must load after all, because the load for which they waited
+// has ended without a result for them, or has died. They are gathered and go on together.
+// Otherwise, if a batch waits for a process that dies, it would become as many loads as it has
+// keys.
 type comeback[V any] struct {
 	misses []*miss[V]
 	since  time.Time
-	came   int // when it was looked last
+	came   int // how many there were at the last look
 	next   time.Time
 }
 
-// What makes one miss go on makes many, one after another: it is waited until for a moment none has
-// come.
+// What makes one miss go on usually makes many go on, one after another. So the run waits until no
+// further miss has come for gatherPause, but for gatherMost at most.
 const (
 	gatherPause = 5 * time.Millisecond
 	gatherMost  = 50 * time.Millisecond
 )
 
-// together returns the misses whose turn is to be taken now. While others still follow, those who
-// have followed wait for each other.
+// together returns the misses that take a slot now. Misses that have followed another load wait for
+// each other, as long as others still follow.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
-	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // as it is mostly
+	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // the usual case: a single miss that has not followed
 		return all
 	}
 	var now []*miss[V]

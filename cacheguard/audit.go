@@ -10,21 +10,21 @@ import (
 
 // Audit measures how often the answers of a cache are right. After some hits the origin is asked
 // again, in the background, with the load function of the call that was answered. The result is
-// compared with the answer (Options.Same). A difference is looked at again after a moment, with
-// another load, and reported with its cause (see Difference): to observers by EventCompared, in
-// numbers by Stats.
+// compared with the answer (Options.Same). If they differ, the audit looks again after a moment
+// (Settle), with another load, and then reports the difference and its cause (see [Difference]).
+// Observers get EventCompared; [Stats] has the numbers.
 //
-// With an audit, load functions may be called after their call has returned, as with EarlyRefresh or
-// StaleWhileRevalidate. They see no previous value, their result is not stored, and a load of
-// GetMany is called for one key. Hits that share a look-up count once. Peek, Cache.Local and stale
-// values are not checked, and caches of package middleware have no audit.
+// With an audit, load functions may be called after their call has returned, as with EarlyRefresh
+// or StaleWhileRevalidate. Such a load sees no previous value, its result is not stored, and a load
+// of GetMany is called for one key. Hits that share a look-up count as one hit. Answers of Peek and
+// Cache.Local, and stale values, are not checked. Caches of package middleware have no audit.
 type Audit struct {
-	// PerSecond is how many hits each process checks per second, on average at most. Each check
-	// costs a load, each difference one more. The first hit after a pause of random length is
-	// checked, so keys that are hit often are checked often. While loads fail, the pauses grow to a
-	// minute. A check takes a slot of MaxLoads or of the Limiter; it is left out if half of the
-	// slots are taken in this process, or if it would have to wait. Default 0: none; else from
-	// 0.00001 to 1,000.
+	// PerSecond is how many hits per second each process checks, on average at most. Each check
+	// costs one load, and a second one if there is a difference. The first hit after a pause of
+	// random length is checked, so keys that are hit often are checked often. While loads fail, the
+	// pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is skipped if
+	// half of the slots are taken in this process, or if it would have to wait. Default 0: no hits
+	// are checked; else from 0.00001 to 1,000.
 	PerSecond float64
 
 	// Tolerance is the age up to which a value may differ from the origin and still count as
@@ -32,9 +32,10 @@ type Audit struct {
 	// 0.
 	Tolerance time.Duration
 
-	// Settle is how long after it was found a difference is looked at again. By then the cache has
-	// usually been told of a change under way. If that takes longer, for instance because an outbox
-	// is behind, raise Settle. It applies to ModeShadow, too. Default 1 second; at least 1 ms.
+	// Settle is how long the audit waits before it looks at a difference again. By then the cache
+	// has usually been told of a change that was under way. If your changes take longer to arrive,
+	// for instance because an outbox is behind, raise Settle. It applies to ModeShadow, too.
+	// Default 1 second; at least 1 ms.
 	Settle time.Duration
 }
 
@@ -55,13 +56,13 @@ func (a *Audit) defaults(bad *complaints) {
 	}
 }
 
-// auditLocal is auditHit for what the process-local tier has answered with, at that age.
+// auditLocal is auditHit for an answer of the process-local tier, whose value had this age.
 func (c *Cache[V]) auditLocal(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {
 	c.audit(ctx, key, id, load, func(context.Context) (found[V], bool) { return e.later(age - e.res.Age), true })
 }
 
-// auditHit checks what the store has answered with. It is read once more: the answer is its
-// caller's.
+// auditHit checks a value of the store. It reads the value once more, because the caller may change
+// the one that it got.
 func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V], got *found[V]) {
 	was := bytes.Clone(got.id)
 	c.audit(ctx, key, id, load, func(ctx context.Context) (found[V], bool) {
@@ -70,7 +71,8 @@ func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V],
 	})
 }
 
-// audit asks the origin what it has in place of an answer, and compares.
+// audit loads what the origin has, and compares it with the answer. It does nothing if the loads of
+// callers need the slots.
 func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], answer func(context.Context) (found[V], bool)) {
 	if l := c.opts.Limiter; l != nil && !l.queue.Spare() || c.life.over.Load() {
 		return
@@ -87,8 +89,8 @@ func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], an
 	})
 }
 
-// askOrigin loads what the origin has of a key, for nobody, if there is a slot for that and the
-// load has a result that is for all.
+// askOrigin loads a key for an audit. ok is false if there is no slot, if the load fails, or if its
+// result is not for all callers.
 func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]) (Result[V], bool) {
 	m := c.offPath(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), load})
 	m.audits = true
@@ -97,7 +99,7 @@ func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]
 	}
 	out, err := m.flight.Result(c.sampler.goes)
 	switch {
-	case err != nil: // it is over with the audit
+	case err != nil: // the cache is being closed
 		return Result[V]{}, false
 	case out.err != nil:
 		c.sampler.loadsFailed.Add(1)

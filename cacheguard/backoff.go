@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// backoff is for how long nobody in the fleet repeats a load that has failed.
+// backoff returns for how long no process of the fleet repeats a load that has failed. failures is
+// the number of failures in a row, keeps is how much longer there is a value to serve.
 //
-// Where there is a value that can be served, the origin is left alone for Options.Backoff, growing
-// with the failures in a row, but not beyond that value's end; where there is none, for ErrorTTL,
-// so that callers notice soon that the origin is back.
+// If there is a value that can be served, the origin is left alone for Options.Backoff, which grows
+// with the failures in a row, but not for longer than the value can be served. If there is no
+// value, callers get errors, so the pause is only ErrorTTL: callers then notice soon that the
+// origin works again.
 func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	short := max(o.ErrorTTL, 0)
 	if keeps <= 0 {
@@ -20,29 +22,29 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	return max(min(jittered(time.Duration(grown), jitter), keeps), short)
 }
 
-// grace is how much longer than the others the process whose load has failed leaves the origin
-// alone, so that one sick replica doesn't win every turn.
+// grace is how much longer than the other processes the process whose load has failed waits, so
+// that a healthy process gets the next try. Without it a single sick process could win every try.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
-// recorded is how long the store knows a failure: twice its back-off, so that the next one can
-// grow, and longer than every timer of those who wait for the load, so that a lost message costs
-// them no second one.
+// recorded is how long the store keeps the outcome of a failed load. Twice the back-off, so that
+// the next failure finds it and the back-off can grow. And longer than any waiting process waits
+// before it asks again, so that a lost message doesn't cost a second load.
 func (o *Options[V]) recorded(backoff time.Duration) time.Duration {
 	return max(2*backoff, o.LeaseTTL+time.Second)
 }
 
-// remembered is how long this process knows the error itself: for the back-off, and for those who
-// wait for the load.
+// remembered is how long this process keeps the error value itself, which is better than its text:
+// during the back-off, and as long as calls may wait for the load.
 func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
 	return max(backoff, o.LeaseTTL) + time.Second
 }
 
-// pauseWithoutLeases is how long a stale value is served without asking for the lease again when
-// the store gives none, for want of memory or rights.
+// pauseWithoutLeases is how long a stale value is served without another request for the lease if
+// the store can't give leases, for instance because it is out of memory.
 const pauseWithoutLeases = time.Second
 
-// pause has this process not ask for the lease of the value that a miss has seen for a while; err
-// is of the load that failed, if that is why.
+// pause keeps this process for a time d from asking for the lease of the stale value that a miss
+// has seen. err is the error of the failed load, if a failure is the reason.
 func (c *Cache[V]) pause(m *miss[V], d time.Duration, err error) {
 	c.refreshPauses.Remember(&c.changed, m.asked.changed, m.key.Key, m.had.id, d, err)
 }

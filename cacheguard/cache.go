@@ -18,19 +18,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
-// Cache is a typed read-through cache. It is safe for concurrent use. Values that it returns may be
-// shared with other callers that asked at the same time, so they must not be changed.
+// Cache is a typed read-through cache. It is safe for concurrent use. A value that it returns may
+// be shared with other callers, so the value must not be changed.
 type Cache[V any] struct {
 	store Store
-	opts  Options[V] // with all defaults in place
+	opts  Options[V] // with all defaults filled in
 	meaning
 
 	flights flights[V]
-	waits   watch.Board[Message] // of those flights, for loads in other processes
+	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
 	tier    localTier[V]         // the process-local tier; without values if there is none
-	plain   bool                 // what it answers needs nothing else: nobody to tell, no lot to draw, no copy
-	sampler sampler              // of hits, which read it
-	loads   loads                // under way
+	plain   bool                 // a hit of the tier needs nothing but the value: no event, no early refresh, no copy
+	sampler sampler              // picks hits for audits and Watchers
+	loads   loads                // running loads
 	life    life
 	memory
 	delivery
@@ -41,7 +41,7 @@ type Cache[V any] struct {
 	doubts
 }
 
-// meaning is what the options mean.
+// meaning has what is derived from the options.
 type meaning struct {
 	codec       uint32          // fingerprint of Options.Codec and Options.Version
 	version     uint8           // of its keys
@@ -50,37 +50,39 @@ type meaning struct {
 	sentinels   sentinels
 }
 
-// memory is what this process knows of keys and tags beside their values.
+// memory is what this process knows of keys and tags, besides values.
 type memory struct {
-	changed       knowledge.Changes       // of keys, counted
+	changed       knowledge.Changes       // counts the changes of keys
 	failures      knowledge.Failures      // of loads in this process, as error values
-	refreshPauses knowledge.Pauses        // from refreshing what another process loads or what has failed
+	refreshPauses knowledge.Pauses        // for keys whose refresh another process does, or whose refresh failed
 	invalidations knowledge.Invalidations // invalidations by tag
 	hints         knowledge.Hints         // which tags values have
-	presence      knowledge.Presence      // for how long the store has them
+	presence      knowledge.Presence      // which keys the store has a value of, and for how long
 }
 
-// listeners is who is told of something, and what tells the cache.
+// listeners are the connections of the cache to its Observer, its store, its Switch and other
+// caches.
 type listeners struct {
-	tracer         LoadTracer // the observer, if it is one
-	localHits      *localHits // counts what the local tier answers, if the observer is not told of each; else nil
+	tracer         LoadTracer // the Observer, if it is a LoadTracer
+	localHits      *localHits // counts hits of the local tier if the Observer is HitsUntold; else nil
 	detachObserver func()
 	detachWatcher  func()
-	watched        bool // by a Watcher
+	watched        bool // the Observer is a Watcher
 	stopListening  func()
-	sharesNoMore   func() // this cache its name
+	sharesNoMore   func() // ends the check for other caches of the same name
 	leaveSwitch    func()
 }
 
-// health is how the store does. Reads can work while leases don't (out of memory, read-only), so
-// each has its own trouble.
+// health is what works at present in the store. There is a trouble for each kind of use, because
+// reads can work while leases don't, for instance if Redis is out of memory or read-only.
 type health struct {
 	reading, leasing, storing, changing trouble
 	corruptSaid                         atomic.Bool
 }
 
-// New makes a typed read-through cache on a store that other caches and other processes share. It
-// reports every invalid option at once, joined, and never dials. Close the cache before the store.
+// New makes a typed read-through cache on a store that other caches and other processes share. Its
+// error joins the errors of all invalid options. New doesn't connect to the store. Close the cache
+// before the store.
 func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	opts, err := opts.withDefaults()
 	if isNil(store) {
@@ -113,14 +115,16 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 
 var errNilStore = errors.New("cacheguard: the store is nil")
 
-// isNil reports whether there is no store, also that of a constructor's ignored error.
+// isNil reports whether there is no store. A nil pointer in the interface counts as none: a program
+// gets one from a constructor whose error it ignores.
 func isNil(store Store) bool {
 	v := reflect.ValueOf(store)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// received acts on a message of the store: forget the flight and the local entry first, then wake,
-// so that nobody who is woken by a change finds what is from before it.
+// received handles a message of the store. It seals flights and removes local values first, and
+// wakes waiting calls then, so that no call which a change wakes finds something from before the
+// change.
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
@@ -137,13 +141,13 @@ func (c *Cache[V]) received(m Message) {
 	case MessageLost:
 		c.delivery.hearsNothing()
 		c.tier.values.Distrust()
-		c.waits.TellAll(m) // they ask from time to time from now on
+		c.waits.TellAll(m) // waiting calls ask the store from time to time from now on
 		return
 	case MessageTags:
 		c.invalidated(m.Tags, m.Generation)
 		return
 	case MessageChanged:
-		if m.Load.IsZero() { // else it is being written
+		if m.Load.IsZero() { // else a writer has claimed the key and stores a value soon
 			c.presence.Gone(m.Key)
 		}
 		c.seal(m.Key)
@@ -152,8 +156,9 @@ func (c *Cache[V]) received(m Message) {
 	c.waits.Tell(m.Key, m)
 }
 
-// seal closes the key's flights to newcomers and forgets what this process knows of the key: that
-// is from before the change that is being made.
+// seal closes the key's flights to new callers, and forgets what this process knows of the key,
+// because all of that may be from before the change. Callers that have joined before the change
+// still get the result.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
 	for i := range c.flights {
@@ -164,31 +169,32 @@ func (c *Cache[V]) seal(id string) {
 	c.tier.values.Drop(id)
 }
 
-// keyID is the key as the store sees it.
+// keyID returns the key as the store sees it.
 func keyID(key string) string { return frame.KeyID(key) }
 
 func (c *Cache[V]) key(id string) Key { return Key{c.opts.Name, id, c.version} }
 
-// newID draws a token: one for each load, not for each process.
+// newID draws a token. Each load gets a token of its own, because two loads of one process must not
+// take each other's lease for their own.
 func newID() (id ID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-// trouble is what the store can't do at present.
+// trouble says whether the store fails at present for one kind of use.
 type trouble struct {
 	*troubleLines
-	now   atomic.Pointer[StoreTrouble] // nil: it can
+	now   atomic.Pointer[StoreTrouble] // nil: no trouble
 	spell report.Spell
 }
 
 func (t *trouble) is() bool { return t.now.Load() != nil }
 
-// stands reports whether there is trouble, or the log has it that there is: what goes well beside
-// what fails may come between the two.
+// stands reports whether there is trouble, or the log says that there is. The two can differ for a
+// moment, if one call succeeds while another one fails.
 func (t *trouble) stands() bool { return t.is() || t.spell.Told() }
 
-// troubleLines are what the log says of a trouble, and what the store is used for in that.
+// troubleLines are the lines of the log about a trouble, and the name of the use.
 type troubleLines struct {
 	begins, ends report.Line
 	use          string
@@ -221,7 +227,8 @@ var (
 	}
 )
 
-// down takes note of trouble, and up of its end.
+// down notes that a use of the store has failed, and logs it if that is due. up notes that a use
+// has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	if !t.is() {

@@ -6,9 +6,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Codec turns values into bytes and back. It is used by many goroutines at once. Decode must not
-// keep or change src. A codec may have a method Name() string: values written under another name
-// are misses for it, not errors.
+// Codec turns values into bytes and back. Many goroutines use it at the same time. Decode must not
+// keep or change src. A codec may have a method Name() string. Values that were written by a codec
+// with another name are then misses, not errors.
 type Codec[V any] interface {
 	// Append appends the encoded value to dst.
 	Append(dst []byte, v V) ([]byte, error)
@@ -31,10 +31,11 @@ func (JSON[V]) Decode(src []byte) (v V, err error) {
 	return v, err
 }
 
-// Name marks the format.
+// Name returns "json". Frames record it, so that values of another codec are misses.
 func (JSON[V]) Name() string { return "json" }
 
-// rawBytes and rawString store []byte and string as they are.
+// rawBytes and rawString store []byte and string as they are. JSON would encode bytes as base64 and
+// escape strings.
 type rawBytes struct{}
 
 func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
@@ -47,6 +48,7 @@ func (rawString) Append(dst []byte, v string) ([]byte, error) { return append(ds
 func (rawString) Decode(src []byte) (string, error)           { return string(src), nil }
 func (rawString) Name() string                                { return "raw" }
 
+// defaultCodec picks the codec for a type if Options.Codec is nil.
 func defaultCodec[V any]() Codec[V] {
 	if c, ok := any(rawBytes{}).(Codec[V]); ok {
 		return c
@@ -57,7 +59,8 @@ func defaultCodec[V any]() Codec[V] {
 	return JSON[V]{}
 }
 
-// fingerprint is what frames say about the codec that wrote them, and the version of the type.
+// fingerprint identifies, in a frame, the codec that wrote it and Options.Version. A value with
+// another fingerprint is a miss, because it may decode into something wrong without an error.
 func fingerprint(codec any, version int) uint32 {
 	name := ""
 	if named, ok := codec.(interface{ Name() string }); ok {

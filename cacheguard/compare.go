@@ -13,51 +13,52 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// Difference says whether what callers are answered with is what the origin has, and if not, why.
+// Difference says whether the answer of a cache is the same as what the origin has, and if not,
+// why.
 type Difference uint8
 
 const (
-	// NoDifference is between what is the same.
+	// NoDifference says that the answer is the same.
 	NoDifference Difference = iota
 
-	// DiffersMeanwhile says that a moment later (Audit.Settle) callers would not have got it any
-	// more: it was being changed, or its time was over.
+	// DiffersMeanwhile says that callers would no longer have got the answer a moment later
+	// (Audit.Settle): the value was being changed, or its TTL ended.
 	DiffersMeanwhile
 
-	// DiffersAllowed says that it was younger than Audit.Tolerance.
+	// DiffersAllowed says that the value was younger than Audit.Tolerance.
 	DiffersAllowed
 
-	// DiffersMissed says that the origin has changed and nobody has said so: a call of Invalidate
-	// is missing, say, or came later than Audit.Settle. Or the load returns something else for each
-	// caller.
+	// DiffersMissed says that the origin has changed and the cache was not told: for instance, a
+	// call of Invalidate is missing, or came later than Audit.Settle. Or the load returns something
+	// else for each caller.
 	DiffersMissed
 
-	// DiffersLost says that the process-local tier still answers with what the store has no more: a
-	// message was lost. Or it is DiffersMissed, and the store has evicted the value, or another
-	// process has refreshed it.
+	// DiffersLost says that the process-local tier still answers with a value that the store no
+	// longer has: a message was lost. The cause can also be that of DiffersMissed, if the store has
+	// evicted the value or another process has refreshed it.
 	DiffersLost
 
-	// DiffersLate says that it was loaded before a change of the key that this process was told of,
-	// and is in the store all the same. Where the two were less than a quarter of a second apart
-	// nobody can tell, and it is DiffersMissed.
+	// DiffersLate says that the value is in the store although its load began before a change of
+	// the key of which this process was told. If the load and the change were less than a quarter
+	// of a second apart, their order is not known, and the difference is DiffersMissed.
 	DiffersLate
 
-	// DiffersType says that what the store has is not what the codec makes of the value that it is
-	// read as: it was written by a release with another type (raise Options.Version). Or the codec
-	// loses the part of values in which they differ.
+	// DiffersType says that the stored bytes are not the bytes into which the codec encodes the
+	// value that it reads from them. Then a release with another type wrote them (raise
+	// Options.Version). Or the codec loses the part of the values in which they differ.
 	DiffersType
 
-	// DiffersMutated says that the store has the right value, and not what callers got: one of them
-	// has changed a value that it shares with others. See Local.Clone.
+	// DiffersMutated says that the store has the right value, but callers got another one: a caller
+	// has changed a value that it shares with other callers. See [Local.Clone].
 	DiffersMutated
 
-	// Differences is one more than the last of them.
+	// Differences is one more than the last difference, for arrays that are indexed by Difference.
 	Differences
 )
 
 var differenceNames = [...]string{"same", "meanwhile", "allowed", "missed", "lost", "late", "type", "mutated"}
 
-// String is the difference in a word, as metrics have it.
+// String returns the difference in a word, as in metrics.
 func (d Difference) String() string {
 	if int(d) < len(differenceNames) {
 		return differenceNames[d]
@@ -65,32 +66,32 @@ func (d Difference) String() string {
 	return fmt.Sprintf("Difference(%d)", uint8(d))
 }
 
-// Wrong reports whether callers got what they should not have got.
+// Wrong reports whether callers got a value that they should not have got.
 func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences }
 
-// Story is what is known of a difference. Its times are by the store's clock.
+// Story is what is known about a difference. All times are on the store's clock.
 type Story struct {
-	Load    string        // that made the value which callers got, in hexadecimal, as the inspector of package redisstore says it
-	Began   time.Time     // that load
-	Age     time.Duration // of the value, when it was compared
-	Asked   time.Time     // the origin, at the latest
-	Stands  string        // in the store, Audit.Settle later: "the same", "the same, not fresh any more", "another value", "no value"
-	Changed time.Time     // when this process was last told that the key is changed; zero: it doesn't remember that
+	Load    string        // the load that made the value which callers got, in hexadecimal, as package redisstore's inspector prints it
+	Began   time.Time     // when that load began
+	Age     time.Duration // age of the value when it was compared
+	Asked   time.Time     // when the origin was asked, at the latest
+	Stands  string        // what the store had after Audit.Settle: "the same", "the same, not fresh any more", "another value", "no value"
+	Changed time.Time     // when this process was last told of a change of the key; zero if it doesn't remember one
 }
 
-// comparisons counts what was compared, and remembers when keys were changed.
+// comparisons counts the comparisons, and remembers when keys were changed.
 type comparisons struct {
 	compared, wrong atomic.Uint64
 	running         atomic.Int32
 	times           knowledge.Times
 }
 
-// mostCompared are compared at a time: no more goroutines than that wait for a difference to go
-// away.
+// mostCompared is how many values are compared at a time. It bounds the goroutines, each of which
+// may wait for Audit.Settle.
 const mostCompared = 1024
 
-// compareBehind does something about comparing, behind callers' backs, unless too many do. Its
-// context has those values, and ends when the cache closes.
+// compareBehind runs a comparison in the background, unless too many run. Its context has the
+// values of the caller's context, and ends when the cache closes.
 func (c *Cache[V]) compareBehind(values context.Context, do func(context.Context)) {
 	if c.comparisons.running.Add(1) > mostCompared || !c.life.ends.Go(func() {
 		defer c.comparisons.running.Add(-1)
@@ -103,15 +104,15 @@ func (c *Cache[V]) compareBehind(values context.Context, do func(context.Context
 	}
 }
 
-// comparison is of what callers were answered with, or would have been.
+// comparison is an answer that callers got, or in shadow would have got, and what the origin has.
 type comparison[V any] struct {
 	key, id string
 	had     *found[V]
 	loaded  Result[V]                // what the origin has
-	again   func() (Result[V], bool) // asks it once more; nil: that isn't done
+	again   func() (Result[V], bool) // asks the origin once more; nil: a difference is not checked with another load
 }
 
-// compare tells observers whether callers had what the origin has.
+// compare compares an answer with what the origin has, counts the result and tells observers.
 func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	had := of.had
 	e := Event{Kind: EventCompared, Key: of.key, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
@@ -124,7 +125,7 @@ func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 			Load: hex.EncodeToString(had.load[:]), Began: time.UnixMicro(had.stamp), Age: had.res.Age, Asked: c.store.Now(),
 		}
 		if !c.life.ends.Sleep(c.opts.Audit.Settle) {
-			return // nobody knows
+			return // the cache was closed, so the cause can't be found any more
 		}
 		if e.Differs, known = c.cause(ctx, of, e.Story); !known {
 			return
@@ -137,8 +138,8 @@ func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	c.observe(ctx, e)
 }
 
-// same reports whether two answers are the same, if that is known: the user's code may panic, and
-// values may be none for the codec.
+// same reports whether two answers are the same. known is false if that can't be said, because the
+// user's code panicked or the codec can't encode a value.
 func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	if a.NotFound || b.NotFound {
 		return a.NotFound == b.NotFound, true
@@ -152,8 +153,8 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	return bytes.Equal(x, y), errX == nil && errY == nil
 }
 
-// cause looks again, and says how it can be that callers got this and the origin has something
-// else.
+// cause looks into the store and the local tier again, and says why callers got something else than
+// the origin has.
 func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
 	had := of.had
 	now, raw, err := c.readFrame(ctx, c.key(of.id))
@@ -195,7 +196,7 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 		}
 		if same, known := c.same(had.res, loaded); !known {
 			return d, false
-		} else if same { // what the first load has read was older: a replica that lags
+		} else if same { // the first load read something older, for instance from a replica that lags
 			return DiffersMeanwhile, true
 		}
 		of.loaded = loaded
@@ -206,7 +207,7 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 	return c.causeOfWhatStands(of, now.res, raw, young, teller != had.load && s.Began.Before(s.Changed.Add(-protocol.ClockSlack))), true
 }
 
-// causeOfWhatStands is cause for a value that is in the store still.
+// causeOfWhatStands is cause for a value that is still in the store.
 func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byte, young, late bool) Difference {
 	if of.had.res.Local {
 		held, ok := c.tier.found(of.id)
@@ -228,12 +229,14 @@ func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byt
 	return DiffersMissed
 }
 
-// encodings is how often a value is encoded to see that the codec does it in one way only.
+// encodings is how often a value is encoded to see whether the codec always gives the same bytes. A
+// map, for instance, may be encoded in another order each time.
 const encodings = 8
 
-// isOfAnotherType reports whether bytes are not what the codec makes of the value that it reads
-// them as, or what it makes of the other value, too. Of a codec that encodes a value in different
-// ways nobody knows.
+// isOfAnotherType reports whether the stored bytes differ from what the codec makes of the value
+// that it reads from them. It also reports true if the codec makes the same bytes of the loaded
+// value, in which case the codec loses the difference. If the codec encodes a value in different
+// ways, nothing can be said, and it reports false.
 func (c *Cache[V]) isOfAnotherType(raw []byte, now, loaded Result[V]) (another bool) {
 	if now.NotFound || loaded.NotFound {
 		return false

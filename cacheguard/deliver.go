@@ -17,51 +17,54 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// delivery sees that the store is told of every change. What it could not be told of is repeated
-// until it was, and what it was told of lately is repeated when another server may have taken the
-// place of the one that was told.
+// delivery makes sure that the store gets every change. A change that the store could not be told
+// of is repeated until the store has it. A recent change that the store has is repeated if another
+// server may have replaced the one that was told, because a failover can lose acknowledged writes.
 type delivery struct {
 	unsent knowledge.Unsent
-	lately knowledge.Lately // what the store was told
+	lately knowledge.Lately // recent changes that the store has
 
 	changes, sentLate atomic.Uint64 // for Stats
 
 	mu     sync.Mutex // guards what follows
-	heard  bool       // messages have arrived once
-	deaf   time.Time  // since when they don't; zero: they do
-	runs   bool       // repeat does
+	heard  bool       // messages have arrived at least once
+	deaf   time.Time  // since when messages don't arrive; zero: they do
+	runs   bool       // the goroutine repeat runs
 	began  time.Time
-	before uint64        // how many were sent late before that
-	last   error         // why there is something left
-	none   chan struct{} // closed when there is nothing left; nil while nobody waits for that
+	before uint64        // sentLate when repeat began
+	last   error         // why changes are left
+	none   chan struct{} // closed when no change is left; nil while no Flush waits for that
 	wake   chan struct{}
-	signed bool      // messages have arrived again since
-	tried  time.Time // when repeat has tried last
+	signed bool      // messages have begun to arrive again since the last try
+	tried  time.Time // when repeat tried last
 }
 
 const (
-	// Repeats begin soon, for most troubles are short, and go on ever more seldom: what is wrong may
-	// be wrong for hours.
+	// The first repeat comes soon, because most troubles are short. The pauses grow from
+	// firstRepeat to mostRepeat, because some troubles last for hours.
 	firstRepeat, mostRepeat = 50 * time.Millisecond, 4 * time.Second
 
-	// leastNudge is how long after a try the store's first answer may bring the next one.
+	// leastNudge is the shortest time after a try before a sign that the store works again brings
+	// the next try.
 	leastNudge = time.Second
 
-	// mostAlone is how long one change at a time is tried at most until all are. It is less for few:
-	// a second for each, so that a store which takes none of them is asked about one in a second.
+	// mostAlone is how long at most repeat tries a single change at a time before it tries all of
+	// them. With few changes left the time is shorter: one second per change, so that a store which
+	// takes no changes is asked about one change per second.
 	mostAlone = 5 * time.Minute
 
-	// letterSize is how many keys the store is told of in one call.
+	// letterSize is how many keys the store is told of in one call, at most.
 	letterSize = 512
 
-	// toldAgain is how old a change may be, when messages break off, that is repeated when they
-	// arrive again. Redis replicates behind the answer: what a master knew alone when it died, or
-	// heard after it was cut off, is lost by a failover. In a cluster that is noticed without a
-	// break, by default after 15 seconds.
+	// toldAgain is how old a change may be, at the moment when messages break off, to be repeated
+	// when they arrive again. Redis replicates after it has answered. So a failover loses what only
+	// the old master had when it died, and what it was told after it was cut off from its replicas.
+	// In a cluster a failover is noticed without a break of messages, by default after 15 seconds.
 	toldAgain = 30 * time.Second
 
-	// answersArrive is how long after a delivery an answer from before it may still be on its way
-	// through this process.
+	// answersArrive is how long a reply of the store from before a delivery may still be on its way
+	// in this process. Until then the delivered changes are not forgotten, so that an old value in
+	// such a reply is recognised.
 	answersArrive = time.Minute
 )
 
@@ -77,11 +80,13 @@ var (
 	allChangesLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: store has all changes now", See: "changes-dont-arrive"}
 )
 
-// loadedBy is the latest stamp of what may have been loaded by now.
+// loadedBy is the latest stamp that a value loaded by now can have: the store's clock, plus the
+// error of this process' estimate.
 func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
 
-// deliver begins to repeat changes, unless that is being done. It returns what says so in the error
-// for who made them.
+// deliver starts repeat unless it runs. It returns a function that adds ErrPending to the error of
+// the call that made the change, or leaves the error as it is if the cache is being closed and
+// nothing will be repeated.
 func (c *Cache[V]) deliver() (pending func(error) error) {
 	d := &c.delivery
 	d.mu.Lock()
@@ -99,8 +104,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
 }
 
-// upForChanges says that the store takes changes again, if nothing is left that is repeated: that
-// says it itself.
+// upForChanges ends the trouble with changes after one has succeeded. If changes are left, repeat
+// ends the trouble when it has sent them, and is only told to try soon.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
 	if !c.changing.stands() {
 		return
@@ -111,7 +116,8 @@ func (c *Cache[V]) upForChanges(ctx context.Context) {
 	c.nudge()
 }
 
-// hearsNothing takes note of when messages began not to arrive: with the server that sent them.
+// hearsNothing notes since when messages don't arrive: from then on another server may have taken
+// over.
 func (d *delivery) hearsNothing() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,9 +126,9 @@ func (d *delivery) hearsNothing() {
 	}
 }
 
-// hears takes note that messages arrive, and reports since when they did not. If they do for the
-// first time, and at the first try, nothing was interrupted: what this process has said or begun so
-// far is as it was, and another server can't have come in between.
+// hears notes that messages arrive, and reports since when they did not. If they arrive for the
+// first time, and at the first try, nothing was interrupted: then no other server can have taken
+// over from the one that was told of changes so far.
 func (d *delivery) hears() (since time.Time, interrupted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +140,8 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 	return since, interrupted
 }
 
-// deliverAgain repeats what the store was told of lately: messages were interrupted at that time,
-// and another server may answer now.
+// deliverAgain repeats recent changes after messages were interrupted, because another server may
+// have taken over.
 func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
 		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", more)
@@ -149,18 +155,19 @@ func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	}
 }
 
-// hurry has the next try begin at once.
+// hurry makes the next try begin at once.
 func (c *Cache[V]) hurry() {
 	d := &c.delivery
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
-	default: // it will, or there is nothing to be done
+	default: // a try is already requested, or repeat has never run
 	}
 }
 
-// nudge is hurry for a sign that the store may take changes again, which may be a wrong one.
+// nudge is hurry after a sign that the store may take changes again. The sign may be wrong, so
+// tries are leastNudge apart.
 func (c *Cache[V]) nudge() {
 	if c.unsent.Count() == 0 {
 		return
@@ -173,7 +180,8 @@ func (c *Cache[V]) nudge() {
 	}
 }
 
-// repeat tells the store of changes until there are none of which it was not told.
+// repeat sends changes until the store has all of them. It tries a single change first, so that a
+// store that is down is not burdened with thousands.
 func (c *Cache[V]) repeat() {
 	d := &c.delivery
 	pause, all := firstRepeat, time.Now()
@@ -183,8 +191,8 @@ func (c *Cache[V]) repeat() {
 		case <-timer.C:
 			pause = min(3*pause, mostRepeat)
 		case <-d.wake:
-			pause = 2 * firstRepeat // it may be too soon by a moment
-		case <-c.life.Closing.Done(): // once more, at once
+			pause = 2 * firstRepeat // if this try is a moment too early, the next one is soon
+		case <-c.life.Closing.Done(): // one last try, at once
 		}
 		timer.Stop()
 		d.mu.Lock()
@@ -219,7 +227,8 @@ func (c *Cache[V]) repeat() {
 	}
 }
 
-// delivered reports whether nothing is left, and tells who waits for that.
+// delivered reports whether no change is left. Then it wakes the calls of Flush and ends the
+// trouble.
 func (c *Cache[V]) delivered(err error) bool {
 	d := &c.delivery
 	d.mu.Lock()
@@ -241,8 +250,8 @@ func (c *Cache[V]) delivered(err error) bool {
 	return true
 }
 
-// sendOne tells the store of one change, by turns of the newest one and of one of the others: if it
-// takes that, it is told of all, and else not asked about thousands.
+// sendOne sends one change, by turns the newest one and one of the others. If the store takes it,
+// all others are sent next. The change varies, because the store may refuse some changes only.
 func (c *Cache[V]) sendOne(round int) error {
 	each := c.unsent.Letters(1)
 	if len(each) <= 1 {
@@ -257,8 +266,8 @@ func (c *Cache[V]) sendOne(round int) error {
 	return err
 }
 
-// send tells the store of all that it was not told of, as far as that goes: what it can't be told
-// of doesn't hold up the rest.
+// send sends all changes that are left. A change that fails doesn't keep the others from being
+// sent.
 func (c *Cache[V]) send() (err error) {
 	for {
 		some := false
@@ -267,7 +276,7 @@ func (c *Cache[V]) send() (err error) {
 			c.sentLate.Add(uint64(sent))
 			some = some || sent > 0
 			if err = cmp.Or(err, wrong); wrong != nil && sent == 0 && c.life.Closing.Err() != nil {
-				return err // Close doesn't wait for a time-out for each
+				return err // while the cache closes, a single time-out is enough
 			}
 		}
 		if err != nil || !some {
@@ -276,8 +285,8 @@ func (c *Cache[V]) send() (err error) {
 	}
 }
 
-// sendLetter tells the store of some changes. What can be said of one kind is said although another
-// one can't.
+// sendLetter sends some changes. If one kind of change fails, the other kinds are sent
+// nevertheless.
 func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	ctx := context.Background()
 	sent, err = c.verify(ctx, &l)
@@ -297,7 +306,7 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 		if len(part.ids) > 0 {
 			n, failed := c.tellKeys(ctx, c.keysOf(part.ids), part.mark, l.Through)
 			sent += n
-			for _, keyErr := range failed { // one is enough
+			for _, keyErr := range failed { // one error is enough
 				err = errors.Join(err, keyErr)
 				break
 			}
@@ -314,10 +323,11 @@ func (c *Cache[V]) keysOf(ids []string) []Key {
 	return ks
 }
 
-// verify asks the store for changes that it was told of, and adds to the letter those that it
-// doesn't know: it lost them with the server that did. That server's successor has at a key what
-// was loaded since, which stays, or else what is from before the change, or nothing, beside which a
-// lease from before it may stand.
+// verify checks whether the store still has changes that it was told of, and adds those that it has
+// lost to the letter. If a failover has lost the change of a key, the new server has one of three
+// things under the key. A value that was loaded after the change stays. A value from before the
+// change must be invalidated again. If there is no value, there may be a lease from before the
+// change, so the key is invalidated, too.
 func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, err error) {
 	if len(l.AgainTags) > 0 {
 		names := make([]string, len(l.AgainTags))
@@ -345,7 +355,7 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 	replies = complete(replies, len(keys))
 	for i, told := range l.AgainKeys {
 		wrong, known := replies[i].Err, knows(replies[i].Answer, told)
-		for n := i + len(ids); n < len(keys); n += len(ids) { // of other versions, of which there may be nothing
+		for n := i + len(ids); n < len(keys); n += len(ids) { // other versions may have no value
 			wrong = cmp.Or(wrong, replies[n].Err)
 			known = known && (replies[n].Answer == nil || knows(replies[n].Answer, told))
 		}
@@ -361,12 +371,14 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 	return sent, err
 }
 
-// knows reports whether a frame is from after a change, or has its mark.
+// knows reports whether a frame shows that the store has the change: it was loaded after the
+// change, or has a stale mark if the change was one.
 func knows(f []byte, told knowledge.Told) bool {
 	h, _, wrong := frame.Parse(f)
 	return wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero())
 }
 
+// verifyTags is verify for tags, by their generations. An empty name is the whole cache.
 func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []string) (sent int, err error) {
 	gens, err := c.store.Generations(ctx, c.opts.Name, names)
 	if err == nil && len(gens) != 1+len(names) {
@@ -390,9 +402,9 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 	return sent, nil
 }
 
-// tellKeys has the store invalidate keys, or mark them stale as of that time, which stands for
-// earlier changes of them up to a number, too. It returns how many of those were unsent, and by id
-// the errors of the keys of which the store could not be told.
+// tellKeys invalidates keys in the store, or marks them stale if mark is not zero. This also covers
+// earlier unsent changes of the keys, up to the number through. It returns how many of those there
+// were, and, by id, the errors of the keys of which the store could not be told.
 func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64) (sent int, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {
@@ -408,7 +420,7 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 	}
 	done := make([]string, 0, len(ks))
 	for _, k := range ks {
-		c.seal(k.Key) // also when the store failed: this process knows better than to use what it has
+		c.seal(k.Key) // even if the store failed: this process knows of the change, and must not use what is older
 		if failed[k.Key] == nil {
 			done = append(done, k.Key)
 			if mark.IsZero() {
@@ -420,11 +432,11 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 	return c.unsent.SentKeys(done, through, !mark.IsZero()), failed
 }
 
-// Flush waits until the store has been told of every change that this process made: calls of
-// Invalidate, MarkStale, Set and their like that have returned an error which wraps ErrPending, and
-// those that are repeated after a failover. It returns nil at once if there is none. The next try
-// begins at once. If ctx ends before, or the cache is closed, the error says how many are left and
-// why.
+// Flush waits until the store has every change that this process has made with Invalidate,
+// MarkStale, Set and their variants. That includes changes whose call returned an error that wraps
+// [ErrPending], and changes that are repeated after a failover. If no change is left, Flush returns
+// nil at once. Otherwise the next try begins at once. If ctx ends first, or the cache is closed,
+// the error says how many changes are left and why.
 func (c *Cache[V]) Flush(ctx context.Context) error {
 	d := &c.delivery
 	d.mu.Lock()
@@ -448,7 +460,8 @@ func (c *Cache[V]) Flush(ctx context.Context) error {
 	}
 }
 
-// undelivered says how many changes are left, and why; nil if there are none.
+// undelivered returns an error that says how many changes are left, and why, or nil if none are
+// left.
 func (c *Cache[V]) undelivered(why error) error {
 	n := c.unsent.Count()
 	if n == 0 {

@@ -14,10 +14,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// doubts is what a cache says once of what works as documented, and hardly as its user has meant
-// it.
+// doubts has which warnings a cache has logged about uses that work as documented, but probably not
+// as the user has meant. Each is logged once, because it would otherwise be repeated with every
+// call.
 type doubts struct {
-	pattern, tagPattern, slow, lossy atomic.Bool // was said
+	pattern, tagPattern, slow, lossy atomic.Bool // whether the warning was logged
 	looks                            atomic.Int32
 }
 
@@ -54,21 +55,22 @@ var (
 	}
 )
 
-// once logs a doubt the first time.
+// once logs a warning the first time that it is called with said.
 func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, line report.Line, args ...any) {
 	if said.CompareAndSwap(false, true) {
 		line.Log(ctx, c.opts.Logger, append([]any{"cache", c.opts.Name}, args...)...)
 	}
 }
 
-// doubtNames looks for the name of a key or a tag that is to be changed and was meant for many.
+// doubtNames warns if a key or tag that is to be changed has * in it. The user may have meant a
+// pattern, but it stands for itself only.
 func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, line report.Line) {
 	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
 		c.once(ctx, said, line)
 	}
 }
 
-// doubtLifetime looks for a value that is over sooner than its load takes: then its key is being
+// doubtLifetime warns if a value is fresh for less time than its load takes. Then its key is being
 // loaded most of the time.
 func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration) {
 	if took > fresh {
@@ -76,15 +78,16 @@ func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration)
 	}
 }
 
-// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see if
-// they are what they were.
+// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see
+// whether the codec loses something.
 const (
 	firstLooks = 3
 	mostLooked = 64 << 10
 )
 
-// doubtCodec looks for what a codec loses, such as fields that are not exported: callers get that
-// from a load and not from a hit. It looks at the first values, and costs nothing after that.
+// doubtCodec warns if the codec loses a part of the value, such as fields that are not exported.
+// Callers get that part from a load, but not from a hit. It checks only the first values, so that
+// it costs nothing later.
 func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	if len(encoded) > mostLooked || c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
 		return
@@ -93,7 +96,7 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	case []byte, string:
 		return
 	}
-	defer func() { _ = recover() }() // of a codec, which whoever reads the value will hear of
+	defer func() { _ = recover() }() // of the codec's panic, readers of the value will be told
 	back, err := c.opts.Codec.Decode(slices.Clone(encoded))
 	if err != nil {
 		c.once(context.Background(), &c.lossy, undecodableLine, "error", err)
@@ -102,28 +105,30 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	}
 }
 
-// doubtLease says if a lease can be over before the store has answered.
+// doubtLease warns if a lease can end before the store has answered the request for it.
 func (c *Cache[V]) doubtLease() {
 	if s, ok := c.store.(StepTimer); ok && c.opts.LeaseTTL < s.StepTimeout() {
 		leaseLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "LeaseTTL", c.opts.LeaseTTL, "step", s.StepTimeout())
 	}
 }
 
-// StepTimer is a Store that knows how long one of its steps takes at most.
+// StepTimer is implemented by a [Store] that knows how long one of its steps takes at most. [New]
+// warns if LeaseTTL is shorter.
 type StepTimer interface{ StepTimeout() time.Duration }
 
-// name is a cache's in a store.
+// name identifies the values of a cache: its store, and its name in this store.
 type name struct {
 	store Store
 	name  string
 }
 
-// setting is what caches of one name have in common, or disturb each other.
+// setting is an option that must be the same in all caches of one name, because they share values.
 type setting struct {
 	what  string
 	value any
 }
 
+// settings returns the options that caches of one name must have in common.
 func (c *Cache[V]) settings() []setting {
 	o := &c.opts
 	return []setting{
@@ -133,9 +138,9 @@ func (c *Cache[V]) settings() []setting {
 	}
 }
 
-// sharers are the caches of one name that are open in this process.
+// sharers are the open caches of one name in this process.
 type sharers struct {
-	settings []setting // of the first
+	settings []setting // of the first cache
 	open     int
 }
 
@@ -144,8 +149,8 @@ var (
 	sharersOf = map[name]*sharers{}
 )
 
-// doubtName says if another cache of this process has the same name in the same store, and other
-// settings. It returns what is to be called when the cache is closed.
+// doubtName warns if another cache of this process has the same name in the same store, but other
+// settings. It returns the function to call when the cache is closed.
 func (c *Cache[V]) doubtName() (closed func()) {
 	if !reflect.TypeOf(c.store).Comparable() {
 		return func() {}

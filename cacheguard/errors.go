@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// ErrNotFound means that the value does not exist at the origin, or did not less than
-	// NegativeTTL ago. A load returns it, or an error that wraps it. Callers get it with a zero
-	// value.
+	// ErrNotFound means that the value does not exist at the origin, or did not exist when the
+	// origin was last asked, less than NegativeTTL ago. A load returns ErrNotFound, or an error
+	// that wraps it, to say so. Callers get ErrNotFound with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
 	// ErrPending means that the store could not be told of a change. This process repeats the
 	// change until the store has it, and serves nothing older meanwhile. Other processes may serve
-	// older values until then. [Cache.Flush] waits for it.
+	// older values until then. [Cache.Flush] waits until the store has all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
 	// ErrClosed means that the cache is closed.
@@ -32,8 +32,8 @@ var (
 	// permit of a fleet's budget.
 	ErrOverloaded = budget.ErrOverloaded
 
-	// ErrLeaseLost is the cause of a load's context if another load has taken the lease. Only loads
-	// see it; their callers wait for the new leader.
+	// ErrLeaseLost is the cause with which a load's context ends if another load has taken the
+	// lease. Only loads see this error; their callers wait for the other load.
 	ErrLeaseLost = errors.New("cacheguard: lease lost to another load")
 
 	// ErrRecursion means that a load asked for the key that it loads.
@@ -43,19 +43,20 @@ var (
 	ErrTooLarge = errors.New("cacheguard: value is too large to store")
 )
 
-// errGoexit is how a load that called runtime.Goexit ends for its callers.
+// errGoexit is the error that callers get if the load called runtime.Goexit, which leaves neither a
+// result nor an error.
 var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
 
 // LoadError is the error of a load that failed in another process. Text is what ErrorText returned
-// there. Of the errors that the original error wraps, LoadError wraps the sentinels in
-// Options.Errors, and context.DeadlineExceeded.
+// there. If the original error wraps one of the sentinels in [Options.Errors], or
+// context.DeadlineExceeded, LoadError wraps it, too.
 type LoadError struct {
 	Key  string
 	Text string
 	is   []error
 }
 
-// Unwrap returns the sentinels that the load's error is.
+// Unwrap returns the sentinels that the original error wraps.
 func (e *LoadError) Unwrap() []error { return e.is }
 
 func (e *LoadError) Error() string {
@@ -63,8 +64,8 @@ func (e *LoadError) Error() string {
 }
 
 // PanicError is returned to every caller that waited for a load, codec or option function that
-// panicked in this process. It is never panicked again. If the panic's value is an error, Unwrap
-// returns it.
+// panicked in this process. The panic itself doesn't reach callers. If the panic's value is an
+// error, Unwrap returns it.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked
@@ -80,7 +81,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// KeyErrors has the keys for which a call failed, and why.
+// KeyErrors has the keys for which a call failed, each with its error.
 type KeyErrors map[string]error
 
 func (e KeyErrors) Error() string {
@@ -107,7 +108,7 @@ func (e KeyErrors) Unwrap() []error {
 
 func (e KeyErrors) keys() []string { return slices.Sorted(maps.Keys(e)) }
 
-// quoteKey makes any key fit for a log line.
+// quoteKey makes a key fit for an error or a log line: keys may be long and may have any bytes.
 func quoteKey(key string) string {
 	const most = 64
 	if len(key) > most {

@@ -10,9 +10,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// find looks for a value: by a read, or where there is likely none by asking for the lease at once.
-// That question has the double check inside: a value comes as a read would have brought it, and
-// nothing is granted. With any other answer the run goes on.
+// find looks for a value. Usually it reads the store. If there is likely no value, it asks for the
+// lease at once, which saves a trip. The request contains the double check: if there is a value
+// after all, the answer has it, as a read would, and no lease is granted. With any other answer the
+// run goes on.
 func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) (got found[V], goesOn *run[V], err error) {
 	if r := c.firstRun(ctx, of, mayLead, e); r != nil {
 		m := r.misses[0]
@@ -21,7 +22,7 @@ func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e know
 			return got, r, nil
 		case err == nil:
 			return m.had, nil, m.storeErr
-		case unanswered(err) && !timeIsUp(ctx): // a read would take as long
+		case unanswered(err) && !timeIsUp(ctx): // a read would run into the same time-out
 			return got, nil, err
 		}
 	}
@@ -29,15 +30,17 @@ func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e know
 	return got, nil, err
 }
 
-// unanswered reports whether a question to the store got no answer, not even a refusal.
+// unanswered reports whether a request to the store got no answer at all, not even an error of the
+// server.
 func unanswered(err error) bool {
 	var network net.Error // a time-out is one, too
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
 }
 
-// firstRun makes a run that asks for the lease before anything else. It returns nil if there likely
-// is a value, if a load couldn't begin at once, for want of a slot, if the store has trouble, which
-// is another one for reads, after a load that failed, and inside the load of this very key.
+// firstRun makes a run that asks for the lease without a look-up before. It returns nil if a read
+// is better: if there likely is a value; if no slot is free, so that a load couldn't begin at once;
+// if reads or leases have trouble; if a load of the key has just failed; or inside a load of the
+// same key.
 func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
 	if !mayLead || !c.presence.Lacks(e) || c.reading.is() || c.leasing.is() ||
 		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
@@ -53,9 +56,9 @@ func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e 
 	return c.newRun(ctx, nil, m)
 }
 
-// asksFirst asks for the lease on the goroutine of the caller who leads the flight, where a read
-// would be. If its miss has not begun then, the run is over, and the miss has what a read would
-// have found, or there is an error.
+// asksFirst asks for the lease in place of a read, on the goroutine of the caller that leads the
+// flight. If the state of the miss is Begun afterwards, the run is over: the miss has what a read
+// would have found, or the error is returned.
 func (r *run[V]) asksFirst(ctx context.Context) error {
 	m, asking, answered := r.misses[0], r.values, false
 	defer func() {
@@ -63,15 +66,15 @@ func (r *run[V]) asksFirst(ctx context.Context) error {
 		case answered && m.State != protocol.Begun:
 			return
 		case answered:
-			r.perform() // the slot is given back, and a lease that may have been granted
+			r.perform() // gives back the slot, and a lease that may have been granted without an answer
 			m.waits.watcher.Stop()
-		default: // the user's code has ended this goroutine
+		default: // the user's code has called Goexit
 			r.abort()
 		}
 		r.cancel(nil)
 		r.cache.life.End()
 	}()
-	if by, ok := ctx.Deadline(); ok { // a read keeps to it, too
+	if by, ok := ctx.Deadline(); ok { // the caller's deadline, as for a read
 		var cancel context.CancelFunc
 		asking, cancel = context.WithDeadline(asking, by)
 		defer cancel()

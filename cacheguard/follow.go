@@ -9,25 +9,28 @@ import (
 	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
-// waiting is what a miss knows of its wait for a load in another process, or in this one.
+// waiting is the state of a miss that follows: it waits for a load that has the lease, in another
+// process or in this one.
 type waiting struct {
 	watcher *watch.Watcher[Message]
-	poll    time.Duration // the last pause while there are no messages
-	since   time.Time     // it follows, or did; zero: it never has
-	until   time.Time     // when it asks again
-	note    []byte        // the note of the load that was waited for
+	poll    time.Duration // the last pause between two requests while messages don't arrive
+	since   time.Time     // when it began to follow; zero: it never has
+	until   time.Time     // when it asks for the lease again
+	note    []byte        // the LoadTracer's note of the load that it waited for
 }
 
-// follow begins to wait for the load that has the lease, until the first of: a message about the
-// key, the end of the lease, messages that may have been lost, everybody's leaving.
+// follow begins to wait for the load that has the lease. The wait ends with a message about the
+// key, when the lease is over, or when all callers have left. If messages may have been lost, it
+// ends earlier: see patience.
 func (r *run[V]) follow(m *miss[V]) {
 	now := time.Now()
 	m.waits.note, m.waits.since = nil, now
 	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, &m.waits))
 }
 
-// patience is how long to wait for a message: to the end of the lease and a little, so that not
-// everybody asks at once; without messages, ask from time to time.
+// patience is how long to wait for a message. If messages arrive, that is until the end of the
+// lease, plus a few random milliseconds, so that not all processes ask at the same moment. If
+// messages don't arrive, the miss polls, with pauses that grow from 25 ms to a second.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := remaining + time.Millisecond + rand.N(8*time.Millisecond)
 	if c.store.Listening() {
@@ -38,7 +41,7 @@ func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	return min(wait, w.poll+rand.N(w.poll/4))
 }
 
-// await waits for mail, or for the next miss that has waited long enough, and tells the misses.
+// await waits for mail, or until the first miss has waited long enough, and handles it.
 func (r *run[V]) await() {
 	var due <-chan time.Time
 	if next := r.next(); !next.IsZero() {
@@ -64,7 +67,8 @@ func (r *run[V]) await() {
 	}
 }
 
-// woken is what a miss is told that has a reason to look again, and no more.
+// woken is the event for a miss that has a reason to look again, but knows no more. A miss that has
+// followed for too long gets Overdue, so that no call waits for ever.
 func (r *run[V]) woken() protocol.Event {
 	if time.Since(r.began) > r.longest() {
 		return protocol.Event{Kind: protocol.Overdue}
@@ -72,7 +76,7 @@ func (r *run[V]) woken() protocol.Event {
 	return protocol.Event{Kind: protocol.Woken}
 }
 
-// next is when there is something to do without mail; zero: never.
+// next is when the run has something to do even if no mail comes; zero: never.
 func (r *run[V]) next() (next time.Time) {
 	switch {
 	case len(r.todo) > 0:
@@ -88,15 +92,17 @@ func (r *run[V]) next() (next time.Time) {
 	return next
 }
 
-// longest is how long a miss waits for loads in other processes, at most.
+// longest is how long a miss waits for loads in other processes, at most: longer than a load and
+// the lease that it leaves can take.
 func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r.cache.opts.LeaseTTL }
 
-// takeMessage takes a message about the key of a miss that has been asking since then.
+// takeMessage handles a message about the key of a miss. question is the number of the request that
+// the miss had sent when the message came.
 func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
-		return // it is from before what the miss knows
+		return // the message is from before the last answer of the store, which is newer
 	}
-	if msg.Kind == MessageLost { // not at once: who has lost them may have the next ones in a moment, and so have all others
+	if msg.Kind == MessageLost { // don't ask at once: all processes may have lost messages, and they may arrive again in a moment
 		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), &m.waits))
 		return
 	}
@@ -104,7 +110,7 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	switch {
 	case msg.Kind == MessageChanged:
 		e.Kind = protocol.Changed
-	case protocol.ID(msg.Load) != m.Awaited: // about a load it was not told to wait for: only a reason to look again
+	case protocol.ID(msg.Load) != m.Awaited: // about a load for which the miss doesn't wait: only a reason to look again
 	case msg.Kind == MessageFilled && msg.Frame != nil:
 		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, msg.Frame, true)
 		r.takeStored(m, got, err)
@@ -119,22 +125,23 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	r.step(m, e)
 }
 
-// takeStored takes the value that the awaited load has stored.
+// takeStored handles the value that the awaited load has stored.
 func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 	e := r.woken()
-	if err == nil { // else asking for the lease will say the same, and what to do
+	if err == nil { // else the miss asks for the lease again, and the answer says what to do
 		e = r.takeFound(m, got, true)
 		e.Kind = protocol.Filled
 	}
 	r.step(m, e)
 }
 
-// readStored reads the value that the awaited load has stored, which is too large for a message:
-// once for the whole process. The others of a batch don't wait for that.
+// readStored reads a value that the awaited load has stored and that is too large for a message.
+// The process reads it once, for all callers of the key. The other misses of a batch don't wait for
+// the read.
 func (r *run[V]) readStored(m *miss[V], question uint32) {
 	c, asOf := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
-		if got.good == protocol.Fresh { // else it may be marked, and lands as what was waited for
+		if got.good == protocol.Fresh { // else it may be marked stale, and is used because it was waited for
 			m.asked.asOf = asOf
 		}
 		r.takeStored(m, got, err)
@@ -142,7 +149,7 @@ func (r *run[V]) readStored(m *miss[V], question uint32) {
 	if len(r.misses) > 1 && c.life.Go(func() {
 		var got found[V]
 		err := errGoexit
-		defer func() { // also when the codec has ended this goroutine
+		defer func() { // deferred, so that it runs even if the codec calls Goexit
 			r.mail.Post(func() {
 				if m.State == protocol.Following && m.waits.watcher.Asked() == question {
 					take(got, err)
@@ -156,8 +163,8 @@ func (r *run[V]) readStored(m *miss[V], question uint32) {
 	take(c.read(r.values, m.key))
 }
 
-// listen begins to listen for the key of a miss, or forgets what has been heard: the answer to a
-// question is newer.
+// listen registers the miss for messages about its key. If it is registered already, earlier
+// messages are ignored from now on, because the answer to the next request is newer.
 func (r *run[V]) listen(m *miss[V]) {
 	if m.waits.watcher == nil {
 		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, msg Message) {

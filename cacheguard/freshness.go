@@ -12,50 +12,51 @@ import (
 )
 
 // drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should
-// refresh a value that is still fresh for left. Vattani, Chierichetti, Lowenstein: Optimal
+// refresh a value that stays fresh for the time left. Vattani, Chierichetti, Lowenstein: Optimal
 // Probabilistic Cache Stampede Prevention, VLDB 2015, figure 3: now - took * beta * ln(draw) >=
 // expiry.
 func drawsEarly(left, took time.Duration, beta float64, draw func() float64) bool {
-	if beta <= 0 || float64(left) > 37*beta*float64(took) { // no draw makes up for this: ln(2^-53) is -36.7
+	if beta <= 0 || float64(left) > 37*beta*float64(took) { // no draw leads to a refresh then: ln(2^-53), of the smallest draw, is -36.7
 		return false
 	}
 	return -float64(took)*beta*math.Log(draw()) >= float64(left)
 }
 
-// jittered shortens a duration by a random share of up to jitter.
+// jittered shortens a duration by a random share of up to jitter, so that things which begin
+// together don't end together.
 func jittered(d time.Duration, jitter float64) time.Duration {
 	d -= time.Duration(float64(d) * jitter * rand.Float64())
 	return max(d.Truncate(time.Millisecond), minTTL)
 }
 
-// found is what stands in the store under a key.
+// found is what the store has under a key, and what it may be used for.
 type found[V any] struct {
 	res      Result[V]     // StatusMiss, StatusHit or StatusStale
-	good     protocol.Use  // what res is good for, by its age: Nothing to Fresh
-	keeps    time.Duration // for how long that lasts, at most
-	early    bool          // it is fresh, and this reader is to refresh it
-	marked   bool          // by a soft tag, since its load began
-	unshared bool          // it is no value for any caller, only the previous one of the next load
-	passing  bool          // and for now every call loads for itself
-	corrupt  error         // why it is no value
+	good     protocol.Use  // what res may be used for at its age: Nothing to Fresh
+	keeps    time.Duration // for how long res may still be served, fresh or stale
+	early    bool          // it is fresh, and this reader refreshes it early
+	marked   bool          // a soft tag was marked stale since the value's load began
+	unshared bool          // no caller gets it; the next load sees it as its previous value
+	passing  bool          // and until its TTL is over every call loads for itself (hit-for-miss)
+	corrupt  error         // why the bytes are no value
 	made
 }
 
-// made is what its frame says of where it comes from.
+// made is what a frame says about the load that made it.
 type made struct {
-	id                  []byte        // of whatever stands there, for LeaseAsk.Seen
-	load                ID            // the load that made it
-	took                time.Duration // how long that took
-	note                []byte        // of its tracer
-	tags                frame.Tags    // what it depends on
-	stamp               int64         // and as of when, on the clock of the generations
+	id                  []byte        // of the stored bytes, even if they are no value; for LeaseAsk.Seen
+	load                ID            // the load that made the value
+	took                time.Duration // how long the load took
+	note                []byte        // of the load's LoadTracer
+	tags                frame.Tags    // what the value depends on
+	stamp               int64         // the load's grant, on the clock of the generations
 	revalidate, ifError time.Duration // its stale windows
 }
 
-// servable reports whether a caller may get it, fresh or stale.
+// servable reports whether a caller may get the value, fresh or stale.
 func (got *found[V]) servable() bool { return got.good >= protocol.OnError }
 
-// use is what it is good for on the way to another.
+// use is what the value may be used for while the miss looks for a newer one.
 func (got *found[V]) use() protocol.Use {
 	if got.passing {
 		return protocol.Passing
@@ -63,8 +64,8 @@ func (got *found[V]) use() protocol.Use {
 	return got.good
 }
 
-// open makes a value of the frame of a key, which was asked for then (unsent.Now). It never panics
-// and never returns an error: what is not a value is a miss.
+// open decodes the frame of a key. asked is the moment before the store was asked, from unsent.Now.
+// open never panics and never returns an error: bytes that are no value are a miss.
 func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 	if f != nil {
 		c.openInto(&got, asked, id, f, c.store.Now())
@@ -72,7 +73,8 @@ func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 	return got
 }
 
-// openInto is open for what is there, at this time on the store's clock, into an empty place.
+// openInto is open for a frame that is not nil. It decodes into got, which must be zero, so that a
+// batch needs no copies. now is the time on the store's clock.
 func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, now time.Time) {
 	got.id = frame.ID(f)
 	if tags, ok := frame.RemnantTags(f); ok {
@@ -80,7 +82,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 		return
 	}
 	h, body, err := frame.Parse(f)
-	got.tags = h.Tags // also of what can't be used: they are kept by what takes its place
+	got.tags = h.Tags // also of a frame that can't be used: the value that replaces it keeps its tags
 	if err == nil && h.Codec != c.codec && !h.Null {
 		err = errors.New("frame was written by another codec, or for another Options.Version")
 	}
@@ -126,7 +128,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 	}
 }
 
-// mark ages a value that was marked stale so long ago.
+// mark makes a value stale that was marked stale that long ago.
 func (got *found[V]) mark(ago time.Duration) {
 	over := max(-got.res.FreshFor, ago, 0)
 	got.marked, got.passing, got.early = true, false, false
@@ -142,6 +144,8 @@ func (got *found[V]) mark(ago time.Duration) {
 	}
 }
 
+// decode decodes a value. A panic of the codec is an error, because bytes from the store must not
+// be able to end a goroutine of the program.
 func (c *Cache[V]) decode(body []byte) (v V, err error) {
 	defer func() {
 		if p := recover(); p != nil {

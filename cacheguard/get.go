@@ -13,19 +13,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Get returns the value of key: from the store, or from load. load runs once for all callers of the
-// fleet that ask at the same time.
+// Get returns the value of key, from the store or from load. load runs once for all callers of the
+// fleet that ask for the key at the same time.
 //
-// ctx bounds this caller only. When ctx ends, Get returns its error: at once, or, while it reads the
-// store, within the store's operation timeout. The load goes on for other callers, and is cancelled
-// when the last one has left.
+// ctx bounds this caller only. When ctx ends, Get returns ctx's error: at once, or, while it reads
+// the store, within the store's operation timeout. The load goes on for other callers. It is
+// cancelled when the last caller has left.
 //
-// Get returns [ErrNotFound] if the value does not exist; the load's error ([*LoadError] if the load
-// ran in another process, [*PanicError] if it panicked); [ErrOverloaded], [ErrClosed] or
-// [ErrRecursion]; and [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed.
-// Any other trouble with the store is not an error for callers.
+// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns the load's
+// error: a [*LoadError] if the load ran in another process, a [*PanicError] if it panicked. Get can
+// also return [ErrOverloaded], [ErrClosed] or [ErrRecursion], and [ErrUnavailable] if the store is
+// unavailable and OnStoreDown is FailClosed. Any other trouble with the store is not an error for
+// callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
-	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // get would find the same, and spend half of its time on a Result
+	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same, but spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
@@ -45,7 +46,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, 
 
 var errNoLoad = errors.New("cacheguard: the load function is nil")
 
-// GetResult is like Get, and says how the value was found.
+// GetResult is like Get, and also says how the value was found.
 func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{value: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -54,8 +55,8 @@ func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) 
 	return res, err
 }
 
-// GetEntry is like GetResult, for a load that decides whether and how long its result is kept, and
-// which tags it has.
+// GetEntry is like [Cache.GetResult], for a load that sees the previous value, and decides whether
+// its result is kept, for how long, and which tags it has.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -64,28 +65,29 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 	return res, err
 }
 
-// call is what a caller keeps on its stack while it waits.
+// call is the state that a caller keeps on its stack while it waits for a flight.
 //
-// Thousands of goroutines wait at the same time. A stack has 2 KiB at first, of which 1.1 can be
-// used, and what doesn't fit has it copied to one of 4 KiB in memory that may never have been
-// touched: that costs more than all the rest of a waiting call. So Get and its kin wait themselves,
-// in the loops that they end with, and begin and end, which may go deep, are not on the stack while
-// they do.
+// It is small for a reason. Thousands of goroutines may wait at the same time. The stack of a
+// goroutine has 2 KiB at first, of which 1.1 KiB can be used. If a call needs more, the runtime
+// copies the stack to one of 4 KiB, in memory that may never have been touched, and that costs more
+// than the rest of a waiting call. So Get and its variants wait in the loops at their own end. The
+// functions begin and end, which call deeper, have returned by then and are not on the stack.
 type call[V any] struct {
 	group   group
-	demands bool      // its context demands something not older, and somebody sees to that: see notOlder
-	stale   *found[V] // with parted: what its result takes the place of
+	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against it
+	stale   *found[V] // with the group parted: the stale value that the result replaces
 	load    loader[V]
 
-	flight *flight.Flight[outcome[V]] // that it waits for; nil: for none
-	came   uint64                     // before which nothing may have been found that it gets; 0: whenever
-	late   time.Duration              // how long after the flight was detached it came, if somebody is to be told; 0: before that
+	flight *flight.Flight[outcome[V]] // the flight that the caller waits for; nil: it doesn't wait
+	came   uint64                     // the result must not have been found before this, on the flights' clock; 0: any result will do
+	late   time.Duration              // how long after the flight was detached the caller came, for the Observer; 0: it came before
 }
 
-// begin is the read path: look into the process-local tier; join the key's flight; its leader looks
-// the value up; if it is fresh, return it; if it is stale but good enough for now, return it and
-// refresh it behind the caller's back; else pursue it by lease and load, or by waiting for who has
-// them, until somebody has the result for all.
+// begin is the read path. It looks into the process-local tier, and then joins or leads the flight
+// of the key. The leader looks the value up in the store. If the value is fresh, the leader returns
+// it. If it is stale but may be served, the leader returns it and starts a refresh in the
+// background. Otherwise the leader pursues the value: it takes the lease and loads, or waits for
+// the process that has the lease. The result is for all callers of the flight.
 //
 //go:noinline
 func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Result[V]) error {
@@ -100,7 +102,7 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 	}
 	if linkOf(ctx) != nil && !call.demands {
 		if after := c.demanded(ctx); after > 0 {
-			if call.demands = true; desk.From(ctx) == nil { // who has a desk sees to it
+			if call.demands = true; desk.From(ctx) == nil { // with a desk, the owner of the desk checks the result
 				return c.notOlder(ctx, key, call, after, res)
 			}
 		}
@@ -113,7 +115,7 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 				return err
 			}
 		}
-		c.store.Listening() // without messages the tier is of no use
+		c.store.Listening() // makes the store listen, because the tier is not used without messages
 	}
 	if c.opts.StrongReads {
 		call.came = flight.Now()
@@ -128,7 +130,7 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 	return c.await(ctx, f, key, call, res)
 }
 
-// end goes on for a caller whose flight has landed, or whose context has ended.
+// end continues a call whose flight has landed, or whose context has ended.
 //
 //go:noinline
 func (c *Cache[V]) end(ctx context.Context, key string, call *call[V], res *Result[V]) error {
@@ -141,7 +143,8 @@ func (c *Cache[V]) end(ctx context.Context, key string, call *call[V], res *Resu
 	return c.accept(ctx, f, key, call, out, res)
 }
 
-// beginValue is begin for Get, which has no room for a Result while it waits.
+// beginValue is begin for Get. The Result is a variable of beginValue and not of Get, so that it
+// takes no stack while Get waits.
 //
 //go:noinline
 func (c *Cache[V]) beginValue(ctx context.Context, key string, call *call[V]) (V, error) {
@@ -159,7 +162,7 @@ func (c *Cache[V]) endValue(ctx context.Context, key string, call *call[V]) (V, 
 	return res.Value, err
 }
 
-// lead is the way of the caller that leads the flight.
+// lead is the path of the caller that leads the flight.
 func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
 	of := target[V]{f, key, c.key(keyID(key)), call.load}
 	switch call.group {
@@ -188,17 +191,17 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 	return true, c.answer(ctx, key, res)
 }
 
-// leadRead is the read path of the caller that leads the flight. The look-up runs on its own
-// goroutine: a hit costs no other.
+// leadRead is the read path of the caller that leads the flight. The look-up runs on the caller's
+// goroutine, so a hit needs no other goroutine.
 //
 //go:noinline
 func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {
 	got, r, err := c.lookUp(ctx, of, true)
-	if r != nil { // it has asked for the lease already
+	if r != nil { // instead of looking up, it has already asked for the lease
 		go r.work()
 		return c.awaitOwn(ctx, r.misses[0], res)
 	}
-	if got.passing && err == nil { // who gets the lease may find something to be shared, the others don't wait for that
+	if got.passing && err == nil { // the load with the lease may bring a result that can be shared, but the others don't wait for it
 		marker := got
 		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
 		m := c.missOf(of, got, nil)
@@ -213,18 +216,18 @@ func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) 
 	return c.pursue(ctx, of, &got, err, res)
 }
 
-// pursue is the way of a flight's leader from what a look-up has found.
+// pursue continues the leader's path after a look-up has found got, or err.
 func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err error, res *Result[V]) error {
 	switch kind, failed, behind := c.atOnce(of.key.Key, got, err); kind {
 	case EventHit, EventStale:
-		if kind == EventHit && c.sampler.due.Load() != 0 { // first: who gets the value may change it
+		if kind == EventHit && c.sampler.due.Load() != 0 { // before any caller has the value, because a caller may change it
 			c.sampled(ctx, of.name, of.key.Key, of.load, got)
 		}
 		*res = got.res
 		res.Err = failed
 		of.flight.Land(outcome[V]{res: *res})
 		if behind {
-			had := *got // one of several is not this caller's alone
+			had := *got // a copy, because other callers may share got if it is one of several
 			had.res.Err = failed
 			c.refreshBehind(ctx, of, had)
 		}
@@ -240,15 +243,18 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 	m := c.missOf(of, *got, err)
 	m.Reads = true
 	if c.offer(m) {
-		ctx = outsideSlots(ctx) // a load that reads this waits for SoftTimeout at most, and the work goes on without it
+		ctx = outsideSlots(ctx) // a load that calls this waits for SoftTimeout at most, and may then return while the new load still needs a slot
 	}
 	return c.detach(ctx, m, res)
 }
 
-// atOnce says what a caller is told who waits for no load: a fresh value; a stale one, where that
-// will do or because a load has failed; the error of a load that has just failed in this process;
-// that too many ask the store, which is no reason to ask the origin. Zero: there is a load to be
-// had. behind: the value is to be refreshed meanwhile.
+// atOnce says what a caller gets without waiting for a load:
+//
+// a fresh value (EventHit); a stale value, if it may be served now or because a load has failed
+// (EventStale); the error of a load that has just failed in this process (EventCoalesced); or the
+// error that too many reads of the store wait, which is no reason to burden the origin, too
+// (EventOverloaded). If kind is zero, the caller needs a load. If behind is true, the value is to
+// be refreshed in the background.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good == protocol.Fresh:
@@ -268,10 +274,10 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	return 0, nil, false
 }
 
-// await has the caller wait for a flight that another one leads.
+// await makes the caller wait for a flight that another caller leads.
 func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
 	if chainOf(ctx) != nil {
-		if c.inside(ctx, keyID(key)) { // the flight may be waiting for this very load
+		if c.inside(ctx, keyID(key)) { // the flight may be waiting for the load that makes this call: a deadlock
 			f.Leave()
 			return recursion(key)
 		}
@@ -296,14 +302,14 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 	return c.accept(ctx, f, key, call, out, res)
 }
 
-// accept gives the caller what a flight that another one leads has landed with.
+// accept gives the caller the outcome of a flight that another caller leads.
 //
-// With StrongReads that may not do. A flight's result is as of the moment before the question to
-// the store that it comes from, or before its load began. For who joined the flight later than
-// that, it may be what was so before a change that had returned when this caller came, of which its
-// process hasn't heard yet. Such a caller has waited all the same, so that a burst doesn't become
-// as many look-ups, and now takes part in another one: all who come while one is out share the
-// next.
+// With StrongReads the outcome may be too old for this caller. A flight's result is as of the
+// moment before the store was asked, or before the load began. If the caller joined after that
+// moment, a change may have returned in another process before the caller came, and the result may
+// be from before that change. Such a caller now takes part in a second flight. It waits for the
+// first flight nevertheless, so that a burst of calls shares look-ups: all callers that come during
+// one flight share the next.
 func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
@@ -313,7 +319,7 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 		}
 		return c.shared(ctx, f, key, call.load, out, began, res)
 	}
-	// What the next one brings was found after it was begun, which was after this call.
+	// The next flight began after this call, so whatever it brings is new enough.
 	next, leads := c.flights[call.group].JoinNext(f, call.came)
 	if call.came = 0; leads {
 		return c.lead(ctx, next, key, call, res)
@@ -321,9 +327,10 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return c.await(ctx, next, key, call, res)
 }
 
-// tooOld reports whether what a flight has brought may be from before a change that had returned at
-// that moment; 0: that doesn't matter. An error is never a value, and while the store can't be read
-// there are no changes to be heard of.
+// tooOld reports whether a flight's result may be from before a change that had returned when the
+// caller came. If came is 0, that doesn't matter. An error is no value and can't be too old. While
+// the store can't be read, StrongReads is not in force, because this process can't learn of changes
+// then.
 func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
 	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.is() {
 		return false
@@ -331,7 +338,8 @@ func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came ui
 	return !f.Since(came)
 }
 
-// resultWithin waits for a flight to land, for so long at most if there is a stale value to be had.
+// resultWithin waits until a flight lands. If there is a stale value to serve, it waits for
+// patience at most, and then returns the stale value.
 func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
 	out, early, err := f.WaitAtMost(ctx, patience)
 	if early {
@@ -340,7 +348,7 @@ func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]
 	return &out, err
 }
 
-// shared is what a caller gets of a flight that another one leads, when it has landed.
+// shared turns the outcome of a flight that another caller has led into the result of this call.
 func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key string, load loader[V], out *outcome[V],
 	began time.Time, res *Result[V]) error {
 	if out.unshared() {
@@ -362,15 +370,17 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return res.withNotFound(out.err)
 }
 
-// urge has a flight's work do without a slot if a load waits for it with one in hand, perhaps the
-// one it needs. With something else to be had, that load won't wait for long.
+// urge lets the work of a flight go on without a slot if a load that has a slot waits for the
+// flight. Otherwise the two could block each other: the flight may be waiting for that very slot.
+// If the flight offers a stale value, the load won't wait for long, so there is no need.
 func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 	if insideLoad(ctx, c.opts.Limiter) && !f.Offers() {
 		f.Urge()
 	}
 }
 
-// answer answers with a value that was at hand, fresh or stale.
+// answer reports a call that is answered with a stored value, fresh or stale, and returns the
+// call's error.
 func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error {
 	switch {
 	case res.Status == StatusStale:
@@ -383,7 +393,8 @@ func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error
 	return res.withNotFound(nil)
 }
 
-// withNotFound is the error that goes with a result: "does not exist" is one for callers.
+// withNotFound returns the error of a call with this result. "Does not exist" is not an error in
+// the cache, but callers get ErrNotFound.
 func (r *Result[V]) withNotFound(err error) error {
 	if err == nil && r.NotFound {
 		err = ErrNotFound
@@ -396,17 +407,21 @@ var corruptLine = report.Line{Level: slog.LevelWarn, See: "values-that-cant-be-r
 	Means: "one more load; said once for each cache, and counted each time",
 }
 
+// observeMiss reports a miss. If the store had bytes that are no value, it reports that, too.
 func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 	c.observe(ctx, Event{Kind: EventMiss, Key: key})
 	if got.corrupt == nil {
 		return
 	}
 	c.observe(ctx, Event{Kind: EventCorrupt, Key: key, Err: got.corrupt})
-	if c.corruptSaid.CompareAndSwap(false, true) { // once: a million of them would be a million lines
+	if c.corruptSaid.CompareAndSwap(false, true) { // once, because there may be a million of them
 		corruptLine.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", got.corrupt)
 	}
 }
 
+// turnAway returns the error for a caller that could not join a flight, because MaxWaiters callers
+// already wait. Inside a load of the same key the cause is recursion, and ErrOverloaded would hide
+// that.
 func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	if c.inside(ctx, id) {
 		return recursion(key)

@@ -10,14 +10,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// land ends a miss: all who wait get what it has come to.
+// land ends a miss: all waiting callers get its outcome.
 func (r *run[V]) land(m *miss[V]) {
-	if r.open--; r.uncount(m) && r.open > 0 { // nobody waits for the others
+	if r.open--; r.uncount(m) && r.open > 0 { // the other misses of the run have no waiting callers
 		r.cancel(errAbandoned)
 	}
 	m.waits.watcher.Stop()
 	if m.plan.do&protocol.ConcludeLater == 0 {
-		m.own.out.frame = nil // a caller that sends the value on may stay for long, and the miss with it
+		m.own.out.frame = nil // a caller may keep the miss in memory for long, while it sends the value on; the frame is not needed any more
 	}
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.own.res.Degraded
@@ -42,7 +42,7 @@ func (r *run[V]) land(m *miss[V]) {
 		m.fail(Result[V]{Status: StatusCoalesced}, c.theirError(m))
 	case protocol.LandOwn:
 		res := m.own.res
-		if res.Status == StatusMiss { // it was loaded without the lease
+		if res.Status == StatusMiss { // set only for loads with the lease
 			res = m.own.out.result()
 		}
 		res.Degraded = degraded
@@ -70,22 +70,24 @@ func (r *run[V]) land(m *miss[V]) {
 	}
 }
 
+// land lands the flight of a miss.
 func (m *miss[V]) land(res Result[V], err error) {
 	m.flight.LandAsOf(noted(res, err, m.note), m.asked.asOf)
 }
 
-// landOwn lands with what its load returned.
+// landOwn lands with the result of the miss' own load. In shadow it also compares the result with
+// what callers would have got.
 func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	if had := m.rehearsed; had != nil && !m.own.out.entry.NoShare {
 		of, loaded := m.target, res
-		if v, ok := r.cache.tier.cloned(res.Value); ok { // who gets this one may change theirs
+		if v, ok := r.cache.tier.cloned(res.Value); ok { // a copy, because callers may change the one that they get
 			loaded.Value = v
 			defer r.cache.compareBehind(r.values, func(ctx context.Context) {
 				r.cache.compare(ctx, &comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})
 			})
 		}
 	}
-	res.began = max(uint32(m.asked.asOf), 1) // that clock goes round in here
+	res.began = max(uint32(m.asked.asOf), 1) // in 32 bits the clock wraps around, and 0 means "not known"
 	out := noted(res, nil, m.note)
 	if m.own.out.entry.NoShare {
 		out.also = &aside[V]{unshared: true, note: m.note}
@@ -93,16 +95,16 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	m.flight.LandAsOf(out, m.asked.asOf)
 }
 
-// fail lands with an error, or with the stale value where there is one that may be served instead.
+// fail lands with an error, or with the stale value if there is one that may be served instead.
 func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
 
-// failWith is fail. Without looks, its machine has just seen that the stale value may be served, or
-// there is none.
+// failWith is fail. If looks is false, it doesn't check the time of the stale value again, because
+// the state machine has just decided that the value may be served, or there is none.
 func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
 	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
 		stale := m.had.res.later(time.Since(m.at))
 		stale.Err, stale.Degraded = err, res.Degraded
-		m.flight.Land(noted(stale, nil, m.note)) // it was seen before the question
+		m.flight.Land(noted(stale, nil, m.note)) // not LandAsOf: the stale value was read before the request for the lease
 		return
 	}
 	m.land(res, err)

@@ -15,36 +15,37 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// work is a load of misses of a run, with leases or without. All but what says otherwise is for the
-// run's goroutine.
+// work is one load for misses of a run, with or without leases. Only the run's goroutine uses it,
+// except the atomic fields and the methods that say so.
 type work[V any] struct {
 	run    *run[V]
-	all    []*miss[V]   // for which it was begun; it is the load of those whose work this is
-	prev   previous[V]  // what the load of one key sees
-	tags   []frame.Tags // that the results of a load of many keys keep; nil: none
+	all    []*miss[V]   // the misses for which the load was begun; it is still the load of those whose field work is this
+	prev   previous[V]  // what a load of one key sees
+	tags   []frame.Tags // the tags that the results of a load of many keys keep; nil: none
 	ctx    context.Context
 	lose   context.CancelCauseFunc
 	cancel func()
 	stop   func() bool
-	renews *time.Timer // nil: it has no lease
+	renews *time.Timer // renews the leases; nil: there are none
 	over   bool
 
 	note     atomic.Pointer[[]byte] // of the tracer
-	reported atomic.Bool            // the run has been told how it ended, or that nobody waits for that
+	reported atomic.Bool            // the run knows how the load ended, or no longer needs to know
 	fate     atomic.Uint32          // of a load of one key
 }
 
-// The fate of a load.
+// The fate of a load: callers may leave at the same moment in which its result arrives, and only
+// one of the two may win.
 const (
 	undecided uint32 = iota
-	secured          // it has its result, and its flight stays for that
-	dropped          // nobody wants it any more
+	secured          // the load has its result, and its flight stays to get it
+	dropped          // no caller wants the result
 )
 
-// load starts the loads of misses that have their turn. Those with a lease and those without are
-// not the same load: the results of these are not stored.
+// load starts the loads of misses that have a slot. Misses with a lease and misses without one get
+// separate loads, because the results of the latter are not stored.
 func (r *run[V]) load(all []*miss[V]) {
-	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // leases don't wait for a slot
+	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first: a lease must not wait for a slot
 	for len(all) > 0 {
 		first := all[0]
 		var some, others []*miss[V]
@@ -66,7 +67,7 @@ func (r *run[V]) load(all []*miss[V]) {
 		case !t.taken:
 			t.taken = true
 			r.launch(some, t.release)
-		default: // another load has it
+		default: // another load of the run has the slot
 			r.acquire(some, func(release func(), err error) { r.launchWith(some, release, err) })
 		}
 	}
@@ -94,10 +95,10 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	for _, m := range all {
 		if m.work = w; m.State == protocol.Alone {
 			m.asked.asOf = flight.Tick()
-			m.had.res.Degraded = true // the load is told that it will not be stored
+			m.had.res.Degraded = true // tells the load that its result will not be stored
 		}
 	}
-	w.notePrevious() // now: the run goes on, also when the load is given up before it has begun
+	w.notePrevious() // before the load's goroutine starts, because the run goes on and may change the misses
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
 	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
@@ -109,7 +110,7 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	w.start(ctx, slot)
 }
 
-// notePrevious notes what there is before the load.
+// notePrevious notes what the store has before the load.
 func (w *work[V]) notePrevious() {
 	if w.run.many == nil {
 		w.prev = w.all[0].before()
@@ -125,7 +126,7 @@ func (w *work[V]) notePrevious() {
 	}
 }
 
-// name is what observers are told as the key of the load.
+// name is the key of the load in events.
 func (w *work[V]) name() string {
 	if len(w.all) == 1 {
 		return w.all[0].name
@@ -133,22 +134,22 @@ func (w *work[V]) name() string {
 	return fmt.Sprintf("%s and %d more", w.all[0].name, len(w.all)-1)
 }
 
-// callers is how many wait for the load.
+// callers is how many callers wait for the load. Any goroutine may call it.
 func (w *work[V]) callers() (n int) {
 	for _, m := range w.all {
-		if !m.audits { // whose flight only the audit itself is in
+		if !m.audits { // only the audit itself is in the flight
 			n += m.flight.Callers()
 		}
 	}
 	return n
 }
 
-// Announce tells those who wait for a load of one key something before it has ended.
+// Announce sends a word to the callers that wait for a load of one key, before the load has ended.
 func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
 
-// Made has a load of one key, which has its result now, be a member of its flight: callers who
-// leave from now on don't have the result thrown away that may be theirs already. It does nothing
-// if all have left before.
+// Made notes that a load of one key has its result. From now on the load is a member of its own
+// flight, so the result is not thrown away if the last caller leaves. If all callers have left
+// before, Made does nothing.
 func (w *work[V]) Made() {
 	f := w.all[0].flight
 	f.Hold()
@@ -157,7 +158,7 @@ func (w *work[V]) Made() {
 	}
 }
 
-// call calls the user's load, and returns what became of it for each of its keys.
+// call calls the user's load, and returns how it ended for each of its keys.
 func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	c, note := w.run.cache, noteOf(&w.note)
 	if w.run.many == nil {
@@ -183,8 +184,8 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	return outs
 }
 
-// completeSafely is complete for one of many: what the user's functions do with its value is not
-// the others' problem.
+// completeSafely is complete for one key of many. If the user's code panics for this key, the
+// others still get their values.
 func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -194,13 +195,13 @@ func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, n
 	return c.complete(prev, entry, err, note)
 }
 
-// loadEnded is called by the load when it is over.
+// loadEnded is called on the load's goroutine when the load is over.
 func (w *work[V]) loadEnded(outs []loaded[V]) {
 	r := w.run
 	if w.reported.CompareAndSwap(false, true) {
 		for i := range outs {
 			if outs[i].err != nil && w.ctx.Err() != nil {
-				outs[i].err = context.Cause(w.ctx) // it was told to stop, and did
+				outs[i].err = context.Cause(w.ctx) // the load has stopped because it was told to
 			}
 		}
 		if r.mail.Post(func() { w.returned(outs) }) {
@@ -213,7 +214,8 @@ func (w *work[V]) loadEnded(outs []loaded[V]) {
 	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: w.name(), Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
 }
 
-// timedOut is called when the load has been told to stop. Whoever waits doesn't wait until it does.
+// timedOut is called when the load's context ends. The callers are answered at once, because the
+// load may ignore its context.
 func (w *work[V]) timedOut() {
 	if w.reported.CompareAndSwap(false, true) {
 		w.run.mail.Post(func() {
@@ -226,7 +228,7 @@ func (w *work[V]) timedOut() {
 	}
 }
 
-// returned takes what became of the load.
+// returned handles the end of the load, on the run's goroutine.
 func (w *work[V]) returned(outs []loaded[V]) {
 	r, cause := w.run, context.Cause(w.ctx)
 	w.end()
@@ -250,7 +252,7 @@ func (w *work[V]) returned(outs []loaded[V]) {
 	}
 }
 
-// end lets go of what was kept for the load.
+// end stops the timers and contexts of the load.
 func (w *work[V]) end() {
 	w.over = true
 	if w.renews != nil {
@@ -261,10 +263,10 @@ func (w *work[V]) end() {
 	w.cancel()
 }
 
-// drop has the load go on without a miss that is nobody's any more, or that follows another load.
-// Without any it is told to stop.
+// drop takes a miss out of the load, because no caller waits for the miss, or because it follows
+// another load now. A load without misses is told to stop.
 func (w *work[V]) drop(m *miss[V]) {
-	if w == nil || m.work != w { // it waits for its slot still, or has returned
+	if w == nil || m.work != w { // the load still waits for its slot, or has returned
 		return
 	}
 	m.work = nil
@@ -278,14 +280,14 @@ func (w *work[V]) drop(m *miss[V]) {
 		cause = errAbandoned
 	}
 	w.reported.Store(true)
-	if !w.fate.CompareAndSwap(undecided, dropped) { // it is of no use any more
+	if !w.fate.CompareAndSwap(undecided, dropped) { // the load has its result, which no caller needs
 		m.flight.LetGo()
 	}
 	w.lose(cause)
 	w.end()
 }
 
-// deserted reports whether nobody waits for what the load brings.
+// deserted reports whether no caller waits for the load.
 func (w *work[V]) deserted() bool {
 	for _, m := range w.all {
 		if m.work == w && !m.plan.deserted {
@@ -295,9 +297,9 @@ func (w *work[V]) deserted() bool {
 	return true
 }
 
-// renewFrom has the leases of the load renewed at a third of their time since that question was
-// sent, until the load is over or its context ends, which LoadTimeout sees to: a load that hangs
-// can't hold a key for ever.
+// renewFrom starts to renew the leases of the load, each time after a third of LeaseTTL, counted
+// from when the request for them was sent. The renewals end with the load or its context.
+// LoadTimeout ends the context, so a load that hangs can't hold a key for ever.
 func (w *work[V]) renewFrom(sent time.Duration) {
 	r := w.run
 	due := sent + r.cache.opts.LeaseTTL/3 - r.now()
@@ -331,7 +333,8 @@ func (w *work[V]) renew() {
 	})
 }
 
-// renewed takes the answers to a renewal.
+// renewed handles the answers to a renewal. After an error the next try comes sooner, so that there
+// are several before the lease is over.
 func (w *work[V]) renewed(all []*miss[V], sent time.Duration, replies []Reply[Holding]) {
 	if w.over {
 		return

@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// closeGrace is how long Close waits for loads that were told to stop. Nearly all stop at once; one
-// that ignores its context can't be stopped by anybody.
+// closeGrace is how long Close waits for loads whose context it has cancelled. Nearly all loads
+// stop at once. A load that ignores its context can't be stopped, so Close doesn't wait for it any
+// longer.
 const closeGrace = 250 * time.Millisecond
 
 var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-process",
@@ -19,30 +20,33 @@ var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-proces
 	Means: "its callers have ErrClosed, and its result is not stored",
 }
 
-// life is that of a cache and of its goroutines, but for those that run the user's loads.
+// life tracks the goroutines of a cache, except those that run the user's loads, which may never
+// return.
 type life struct {
 	*lifetime.Life
-	ends *lifetime.Life // of goroutines that end leases behind the callers' backs, for which Shutdown doesn't wait
-	over atomic.Bool    // newcomers get ErrClosed
+	ends *lifetime.Life // of goroutines that end leases in the background; Shutdown doesn't wait for them
+	over atomic.Bool    // new calls get ErrClosed
 }
 
-// enter checks what every call checks first.
+// enter checks what every call checks first: whether the cache is closed and whether ctx has ended.
 func (c *Cache[V]) enter(ctx context.Context) error {
 	if !c.mayChange(ctx) {
-		return ErrClosed // but Shutdown lets running loads finish, and what they ask for is part of them
+		return ErrClosed // during Shutdown, not for calls inside a running load, which could not finish without them
 	}
 	return ctx.Err()
 }
 
-// mayChange reports whether this call may still change something.
+// mayChange reports whether this call may still change something. It doesn't look at ctx.Err(): a
+// change must reach the store even if its caller's context has ended.
 func (c *Cache[V]) mayChange(ctx context.Context) bool {
 	return !c.life.over.Load() || (c.life.Closing.Err() == nil && c.insideAny(ctx))
 }
 
-// Shutdown closes the cache in an orderly way. New calls get ErrClosed. Running loads may finish and
-// store, and changes may reach the store (see Flush), until ctx ends. If something is left then,
-// Shutdown returns ctx's error and says how many changes the store was not told of. While the store
-// is unavailable and changes are left, Shutdown takes until ctx ends.
+// Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
+// loads may finish and store their results, and changes may still reach the store (see
+// [Cache.Flush]). If something is left when ctx ends, Shutdown returns ctx's error, which says how
+// many changes the store was not told of. So if the store is unavailable and changes are left,
+// Shutdown returns when ctx ends.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
 	c.sampler.end()
@@ -65,8 +69,8 @@ func (c *Cache[V]) Shutdown(ctx context.Context) error {
 }
 
 // Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and returns
-// when that is done. Close does not wait for a load that ignores its context, and logs it. A second
-// Close does nothing. The store stays open. The error is always nil.
+// when all this is done. If a load ignores its context, Close logs that and doesn't wait for the
+// load. A second Close does nothing. The store stays open. The error is always nil.
 func (c *Cache[V]) Close() error {
 	c.life.over.Store(true)
 	if !c.life.Close() {

@@ -11,16 +11,16 @@ import (
 )
 
 // Limiter bounds how many loads run at a time, in this process (NewLimiter) or in the whole fleet
-// (NewFleetLimiter). Give one Limiter to several caches to protect an origin that they share. A load
-// inside a load takes no second slot of the same Limiter, so nested loads can't block each other.
-// A Limiter is safe for concurrent use.
+// (NewFleetLimiter). Give one Limiter to several caches to protect an origin that they share. A
+// load that runs inside another load takes no second slot of the same Limiter, so nested loads
+// can't block each other. A Limiter is safe for concurrent use.
 type Limiter struct {
 	queue budget.Queue
 	fleet *budget.Fleet // nil for a budget of this process alone
 }
 
-// NewLimiter returns a Limiter for max loads at a time, at least 1. At most queue further loads wait
-// for a slot, in order; beyond that, callers get ErrOverloaded.
+// NewLimiter returns a Limiter for max loads at a time; less than 1 means 1. At most queue further
+// loads wait for a slot, in order. If the queue is full, callers get ErrOverloaded.
 func NewLimiter(max, queue int) *Limiter {
 	if max < 1 {
 		max = 1
@@ -28,9 +28,10 @@ func NewLimiter(max, queue int) *Limiter {
 	return &Limiter{queue: budget.Queue{Max: max, Most: queue}}
 }
 
-// acquire takes a slot and returns what gives it back, to be called once. It waits no longer than
-// ctx and patience, and only if less than that share of the queue is taken; when urged is closed it
-// does without a slot.
+// acquire takes a slot and returns the function that gives it back, which must be called once. It
+// waits until ctx ends, for patience at most, and only if less than this share of the queue is
+// taken. When urged is closed, it stops waiting and goes on without a slot, because a load that has
+// a slot may be waiting for this one.
 func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
@@ -51,8 +52,8 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	}, nil
 }
 
-// try is acquire for somebody who can do without a slot: nil if none is to be had at once. A permit
-// costs a trip.
+// try takes a slot if one is free at once, and returns nil otherwise. It takes no slot of a fleet's
+// budget, because a permit costs a trip to the store.
 func (l *Limiter) try(ctx context.Context) (release func()) {
 	switch {
 	case l == nil || insideLoad(ctx, l):
@@ -67,10 +68,10 @@ func (l *Limiter) try(ctx context.Context) (release func()) {
 // name on the same store. At most queue further loads wait in each process. Use the same max
 // everywhere: a process with a smaller max may never get a turn.
 //
-// Permits are leases in the store. The permit of a process that died is free after 3 seconds; if a
-// process stands still for longer than that during a load, another load may begin meanwhile. While
-// the store is unavailable, the bound holds for each process alone. The Limiter lives as long as the
-// store.
+// Permits are leases in the store. If a process dies, its permits are free after 3 seconds. If a
+// process stands still for longer than 3 seconds during a load, another load may begin meanwhile.
+// While the store is unavailable, max applies to each process alone. The Limiter is in use as long
+// as the store, and needs no Close.
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error
 	in, ok := store.(Permits)
@@ -98,7 +99,7 @@ func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error)
 	return l, nil
 }
 
-// permits are those of one budget.
+// permits are the permits of one budget.
 type permits struct {
 	Store
 	Permits

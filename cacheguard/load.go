@@ -17,57 +17,59 @@ import (
 // LoadFunc computes the value of one key from the origin. An error that wraps ErrNotFound means
 // "does not exist".
 //
-// ctx has the values of the caller that started the load, but does not end with that caller. It
-// ends when no caller waits any more, when another load holds the lease (context.Cause returns
-// ErrLeaseLost), when the cache is closed, or after LoadTimeout. So a load must not capture a
+// ctx has the values of the caller that started the load, but does not end with the context of that
+// caller. It ends when no caller waits any more, when another load holds the lease (context.Cause
+// returns ErrLeaseLost), when the cache is closed, or after LoadTimeout. So a load must not use a
 // transaction or a request that ends with its caller.
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value and decides how its result is kept. If there is
 // no previous value, prev.Status is StatusMiss. A load never sees a value that was invalidated
 // before the load got its lease, nor one that is older than its context demands (see NotOlderThan).
-// So a coarse comparison at the origin, by a date or a weak tag, can't bring such a value back.
+// So a load that asks the origin whether the value has changed, by a date or a weak tag, can't
+// bring back a value that was invalidated.
 //
 // With ErrNotFound, the Entry's TTL, Tags, stale windows and NoStore still apply. For instance,
 // NoStore with ErrNotFound means "does not exist", and is not remembered.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
-// Entry is the result of an EntryFunc. A result that is not stored still removes the old value,
-// which is out of date. NoShare takes precedence over NoStore.
+// Entry is the result of an [EntryFunc]. If the result is not stored, the old value is still
+// removed, because it is out of date. NoShare takes precedence over NoStore.
 //
-// NoShare with a TTL is remembered for that time (hit-for-miss): calls load for themselves, in
-// parallel, without waiting. The first of them whose result can be shared ends that. The value of a
-// NoShare entry is not stored, unless Keep is set; then those loads see it as their previous value,
-// whichever caller it was for.
+// NoShare with a TTL is remembered for the time TTL (hit-for-miss): each call loads for itself, in
+// parallel, without waiting. That ends early with the first load whose result can be shared. The
+// value of a NoShare entry is not stored unless Keep is set. With Keep, later loads see it as their
+// previous value, whichever caller it was for.
 //
-// An invalid Entry, with an impossible TTL or tags, fails the load. If a result is already out of
-// date, return NoStore instead of a tiny TTL.
+// An invalid Entry, with an impossible TTL or tags, fails the load. For a result that is already
+// out of date, set NoStore instead of a tiny TTL.
 type Entry[V any] struct {
 	Value V
-	TTL   time.Duration // instead of Options.TTL, or NegativeTTL for what does not exist; 1 ms to 10 years; 0: as there
+	TTL   time.Duration // instead of Options.TTL, or of NegativeTTL for "does not exist"; 1 ms to 10 years; 0: as in Options
 
 	// Tags name what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each.
 	//
 	// If Tags and SoftTags are both nil, as for every load and write without an Entry, the result
 	// keeps the tags of the value that it replaces, even if that value is stale or was invalidated
-	// by a tag. An empty list that is not nil means that there are none. Invalidate and eviction
-	// remove the tags together with the value, so name the tags in every load of the key.
+	// by a tag. An empty list that is not nil means that the result has no tags. Invalidate and
+	// eviction remove the tags together with the value, so name the tags in every load of the key.
 	Tags []string
 
-	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. Tags and SoftTags are at most
-	// 64 together.
+	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. A value has at most 64 tags
+	// and soft tags together.
 	SoftTags []string
 
 	// Keep is how long the value stays in the store after it can't be served any more, so that the
 	// next load sees it as its previous value. Default 0; at most 10 years.
 	Keep time.Duration
 
-	// StaleWhileRevalidate and StaleIfError replace those of Options. Default 0: as in Options, and
-	// none for "does not exist"; negative: none.
+	// StaleWhileRevalidate and StaleIfError replace the two fields of [Options] with the same
+	// names. Default 0: as in Options, but no stale windows for "does not exist". Negative: no
+	// stale window.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
-	NoStore bool // give it to those who wait, keep nothing
-	NoShare bool // neither keep it nor give it to anyone else: each waiter loads for itself, in parallel
+	NoStore bool // give the result to all callers that wait, but don't store it
+	NoShare bool // give the result to the load's own caller only; every other caller loads for itself, in parallel
 
 	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
 	// LeaveStored the stored value counts as out of date and is removed.
@@ -78,7 +80,7 @@ type Entry[V any] struct {
 	NotModified bool
 }
 
-// wrong returns what is wrong with the entry's durations.
+// wrong returns what is wrong with the entry's durations or tags.
 func (e Entry[V]) wrong() error {
 	if e.TTL < 0 || e.TTL > maxTTL || (e.TTL > 0 && e.TTL < minTTL) {
 		return fmt.Errorf("Entry.TTL is %v, it must be 0 or from %v to %v", e.TTL, minTTL, maxTTL)
@@ -95,10 +97,12 @@ func (e Entry[V]) wrong() error {
 	return nil
 }
 
-// untagged reports whether nothing is said about tags.
+// untagged reports whether the entry says nothing about tags, so that the result keeps the tags of
+// the value it replaces.
 func (e Entry[V]) untagged() bool { return e.Tags == nil && e.SoftTags == nil }
 
-// loader is one of the two kinds of loads, without a closure on the way of a hit.
+// loader is a load function of one of two kinds; the other field is nil. It is a struct and not a
+// closure, because a closure would be an allocation for every hit.
 type loader[V any] struct {
 	value LoadFunc[V]
 	entry EntryFunc[V]
@@ -124,21 +128,23 @@ type loaded[V any] struct {
 	note     []byte // the tracer's
 }
 
-// unkept reports whether the value is for its own caller and not even for the next load.
+// unkept reports whether the value is for its own caller only, and not kept for the next load
+// either.
 func (out loaded[V]) unkept() bool { return out.entry.NoShare && out.entry.Keep == 0 }
 
-// result is what this caller gets of it.
+// result is what the caller of this load gets.
 func (out loaded[V]) result() Result[V] {
 	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
 }
 
-// start has the user's load called on a goroutine of its own, so that a load which ignores its
-// context, never returns, panics or calls Goexit can't take its flights along. The slot is given
-// back when the load returns, however late that is, or later by a job that keeps it.
+// start calls the user's load on a goroutine of its own, so that callers are answered even if the
+// load ignores its context, never returns, panics or calls Goexit. The slot is given back when the
+// load returns, however late that is, because until then the load may still use the origin. If a
+// job keeps the slot, the job gives it back.
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
-	if in.after > 0 && w.prev.stamp <= in.after { // an origin that compares by something coarse would bring it back
+	if in.after > 0 && w.prev.stamp <= in.after { // an origin that compares by a coarse validator could say "not modified" and bring back what is too old
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
 	}
 	for _, m := range w.all {
@@ -152,7 +158,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	if desk.From(ctx) != nil {
 		in.job = desk.LoadOf(ctx)
-		ctx = desk.With(ctx, nil) // it is for the call that began this load, not for those that the load makes
+		ctx = desk.With(ctx, nil) // the desk is for the call that began this load, not for calls that the load makes
 	}
 	c.loads.all.Add(1)
 	c.loads.running.Add(1)
@@ -170,10 +176,10 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 				err = panicError(v)
 			}
 			in.over.Store(true)
-			c.loads.running.Add(-1) // before anybody has the result, so that it doesn't count as running any more
+			c.loads.running.Add(-1) // before any caller has the result, so that a caller who then reads Stats doesn't find this load
 			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
-			err, notFound := outs[0].err, true // if nothing was found at all
+			err, notFound := outs[0].err, true // notFound only if no key was found
 			for _, out := range outs {
 				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
 			}
@@ -192,7 +198,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 
 func nothing() {} // a literal in generic code would be an allocation
 
-// shown has a Watcher see the load until end is called.
+// shown lists the load for a [Watcher] until end is called.
 func (w *work[V]) shown(since time.Time) (end func()) {
 	if !w.run.cache.watched {
 		return nothing
@@ -201,7 +207,8 @@ func (w *work[V]) shown(since time.Time) (end func()) {
 	return w.run.cache.loads.begin(&LoadUnder{Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased}, w.callers)
 }
 
-// finished is how a load ended for each of its keys; err is what ended its goroutine.
+// finished returns how a load of n keys ended for each key. If err is not nil, the load's goroutine
+// ended by a panic or by Goexit, and err is the error of every key.
 func finished[V any](outs []loaded[V], err error, n int, took time.Duration, note []byte) []loaded[V] {
 	if err != nil {
 		outs = make([]loaded[V], n)
@@ -215,12 +222,13 @@ func finished[V any](outs []loaded[V], err error, n int, took time.Duration, not
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
 
-// previous is what a load sees of the value that is there, and the tags that its result keeps.
+// previous is what a load sees of the stored value, and the tags that the load's result keeps.
 type previous[V any] struct {
 	Result[V]
 	tags frame.Tags
 }
 
+// before returns the previous value for the load of this miss.
 func (m *miss[V]) before() previous[V] {
 	prev := previous[V]{m.had.res, m.had.tags}
 	if m.had.servable() {
@@ -229,7 +237,8 @@ func (m *miss[V]) before() previous[V] {
 	return prev
 }
 
-// complete makes of what a load returned what is stored.
+// complete turns what a load returned into what is stored: it checks the entry, recognises "does
+// not exist", and encodes the value.
 func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
@@ -262,7 +271,8 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 	return out
 }
 
-// encode returns room for a frame's header followed by the body.
+// encode returns a frame with room for the header, followed by the encoded value. The header is
+// written later, by frame.Seal, because it has the time of storing.
 func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error) {
 	f := frame.Room(a)
 	if notFound {
@@ -280,7 +290,8 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 	return f, nil
 }
 
-// errorText is what other processes get to know of a load's error.
+// errorText is the text that other processes get of a load's error. A panic in the user's ErrorText
+// must not keep the load from ending, so it is replaced by a fixed text.
 func (c *Cache[V]) errorText(err error) (text string) {
 	defer func() {
 		if recover() != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// kept is what the process-local tier holds of a value: what was found, and when.
+// kept is an entry of the process-local tier: a value as it was found, and when.
 type kept[V any] struct {
-	until time.Duration // since the cache was made: the end of its freshness, or of Local.TTL
-	at    time.Duration // and when it was found
+	until time.Duration // when the tier stops to serve it, since the cache was made: at the end of its freshness or of Local.TTL
+	at    time.Duration // when it was found, since the cache was made
 	found[V]
 
-	known   uint64   // how many invalidations by tag were known when it was asked for
-	buckets []uint16 // of its tags
+	known   uint64   // how many invalidations by tag were known when the store was asked for it
+	buckets []uint16 // the hash buckets of its tags, in which later invalidations are counted
 }
 
 // localTier is the process-local tier of a cache.
@@ -25,7 +25,7 @@ type localTier[V any] struct {
 	values        *local.Tier[kept[V]] // nil: there is no tier
 	opts          Local[V]
 	invalidations *knowledge.Invalidations
-	made          time.Time // all instants count from here, on the monotonic clock: one reading is enough for a hit
+	made          time.Time // all instants are durations since then, on the monotonic clock, which is read only once for a hit
 }
 
 func newLocalTier[V any](opts Local[V], invalidations *knowledge.Invalidations) (n localTier[V], err error) {
@@ -41,7 +41,8 @@ func newLocalTier[V any](opts Local[V], invalidations *knowledge.Invalidations) 
 	return n, err
 }
 
-// fresh returns what the tier answers with at present, and when that is.
+// fresh returns the entry with which the tier may answer now, and the present time, so that its
+// callers need not read the clock again.
 func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	if e = n.values.Get(id); e != nil {
 		if now = time.Since(n.made); now < e.until && !n.invalidations.After(e.known, e.buckets) {
@@ -51,7 +52,7 @@ func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	return nil, 0
 }
 
-// get returns a fresh value from the tier, as an answer, and what it was made of.
+// get returns a fresh value from the tier, as the result of a call, and the tier's entry.
 func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	e, now := n.fresh(id)
 	if e == nil {
@@ -67,16 +68,16 @@ func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	return res, e
 }
 
-// dueEarly reports whether a reader who was answered with this is to refresh it before its time,
-// and then what to refresh.
+// dueEarly reports whether a call that got this entry is to refresh the value early, and returns
+// the value to refresh.
 func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 	if beta <= 0 || !drawsEarly(res.FreshFor, e.took, beta, rand.Float64) {
 		return found[V]{}, false
 	}
-	return e.later(res.Age - e.res.Age), true // not the caller's own copy
+	return e.later(res.Age - e.res.Age), true // not res, whose value may be the caller's copy
 }
 
-// later is what was found when it is so much older.
+// later returns what was found, as it is after a time d.
 func (e *kept[V]) later(d time.Duration) (got found[V]) {
 	got = e.found
 	got.res = e.res.later(d)
@@ -84,7 +85,7 @@ func (e *kept[V]) later(d time.Duration) (got found[V]) {
 	return got
 }
 
-// found is what the tier answers with at present, for nobody to change.
+// found returns what the tier would answer now. The value is not a copy, so it must not be changed.
 func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 	if n.values == nil {
 		return got, false
@@ -96,7 +97,8 @@ func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 	return e.later(now - e.at), true
 }
 
-// moment is taken before the store is asked for what is then kept.
+// moment returns the present moment of a key. It is taken before the store is asked: if the key
+// changes before the answer arrives, keep can tell that the answer may be old.
 func (n *localTier[V]) moment(id string) (m moment) {
 	if n.values != nil {
 		m.known = n.invalidations.Count()
@@ -117,23 +119,25 @@ func (n *localTier[V]) moments(keys []Key) (all []moment) {
 }
 
 // moment says up to which change of a key, and up to which invalidation by tag, a value is known to
-// be true.
+// be valid.
 type moment struct {
 	local.Stamp
 	known uint64
 }
 
-// keep puts a fresh value into the tier, unless it was changed since the moment was taken or nobody
-// could say. It comes before the value is answered with, so that who asks again finds it; it may
-// end the goroutine (Goexit in the user's functions), which its callers see to.
+// keep puts a fresh value into the tier, unless the key was changed since the moment was taken, or
+// changes may have been missed. It is called before the callers get the value, so that their next
+// call finds the value here. The user's functions may call Goexit in here; the callers of keep are
+// prepared for that.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 	if n.values != nil {
 		n.put(id, m, got, n.values.Put)
 	}
 }
 
-// replace is keep for what this process has stored itself: what was there is out of date, whether
-// or not this takes its place, and so is what slower readers have read.
+// replace is keep for a value that this process has stored itself. The tier's old entry is out of
+// date even if the new one can't be kept, so it is dropped then. What slower readers have read is
+// out of date, too.
 func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	if n.values == nil {
 		return
@@ -153,10 +157,10 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
 	var ok bool
-	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // those who got this one may change theirs
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // a copy, because callers may change the one that they got
 		return false
 	}
-	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // not with the whole frame behind it
+	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // copies, because slices of the frame would keep all of it in memory
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
@@ -165,8 +169,9 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	})
 }
 
-// last returns what the tier has of a key, although nobody can say whether it was changed since:
-// good for being served as stale, within its windows, while the store can't be used.
+// last returns what the tier has of a key although messages don't arrive, so the value may have
+// been changed since. It may only be served as a stale value, within its stale windows, while the
+// store can't be used.
 func (n *localTier[V]) last(id string) (got found[V]) {
 	if n.values == nil {
 		return got
@@ -176,13 +181,13 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 		return got
 	}
 	since := time.Since(n.made) - e.at
-	if e.keeps <= since || e.keeps <= e.res.FreshFor { // over, or without a stale window
+	if e.keeps <= since || e.keeps <= e.res.FreshFor { // its time is over, or it has no stale window
 		return got
 	}
 	got = e.found
 	got.keeps -= since
 	got.res = got.res.later(since)
-	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // it counts as stale whatever its age
+	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // stale, even if its TTL is not over
 	got.res.Status, got.good = StatusStale, protocol.OnError
 	var ok bool
 	if got.res.Value, ok = n.cloned(got.res.Value); !ok {
@@ -191,7 +196,8 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 	return got
 }
 
-// cloned is a copy of a value for one caller, if callers have copies.
+// cloned returns a copy of a value for one caller, if Local.Clone is set. ok is false if Clone
+// panicked.
 func (n *localTier[V]) cloned(v V) (clone V, ok bool) {
 	if n.opts.Clone == nil {
 		return v, true

@@ -10,12 +10,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// lookUp finds what the store has. If it mayLead, it may ask for the lease at once; then the run
-// goes on that has asked. The error means that the store can't be used.
+// lookUp finds what the store has. If mayLead is true, it may ask for the lease at once; if the
+// answer is not a value, goesOn is the run that has asked. An error means that the store can't be
+// used.
 func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
-		if !whole { // Goexit in a codec, an observer or a function of the local tier ends this goroutine, not the key
+		if !whole { // the user's code has called Goexit: the flight must land, or other callers would wait for ever
 			of.flight.Land(outcome[V]{err: errGoexit})
 		}
 	}()
@@ -39,9 +40,10 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 	return got, goesOn, storeErr
 }
 
-// unread goes on with a value that could not be read. If only this caller's time is over, that is
-// not the store's fault nor the others' problem: it is as if nothing were there, and who asks for
-// the lease looks again. Else it is an error, and what the local tier has must do.
+// unread handles a read that failed. If it failed only because the caller's deadline is over, the
+// store has no trouble, and other callers of the flight must not suffer: the value counts as
+// missing, and the request for the lease finds it if it is there. Otherwise the error is returned,
+// and got is what the local tier has, if anything.
 func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
@@ -53,19 +55,21 @@ func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], er
 	return err
 }
 
-// timeIsUp reports whether ctx has ended, also if its timer is a moment late.
+// timeIsUp reports whether ctx has ended or its deadline is over: the timer of a context may fire a
+// moment late.
 func timeIsUp(ctx context.Context) bool {
 	by, ok := ctx.Deadline()
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
-// read returns what the store has under a key; what was invalidated by a tag is not there.
+// read returns what the store has under a key. A value that was invalidated by a tag counts as
+// missing.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	got, _, err := c.readFrame(ctx, k)
 	return got, err
 }
 
-// readFrame is read that returns the frame, too.
+// readFrame is read, and also returns the frame.
 func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
 	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
 	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
@@ -79,8 +83,8 @@ func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []by
 	return got, raw, err
 }
 
-// openWith opens a frame that came with the generations that were asked for, and reports whether
-// they are those that it needs.
+// openWith opens a frame that came together with generations. checked is false if other generations
+// are needed: the hint, by which they were asked for, doesn't have the frame's tags.
 func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
 	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
 		return got, true
@@ -89,8 +93,8 @@ func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge
 	return got, got.checkWith(hint, gens, c.store)
 }
 
-// checkWith is checkAgainst for the generations that were asked for by a hint. It reports whether
-// they are those that the value needs.
+// checkWith checks a value against the generations that were asked for by a hint. It reports
+// whether they are the generations that the value needs.
 func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
 	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
 		return false
@@ -99,9 +103,10 @@ func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock int
 	return true
 }
 
-// openAlone opens a frame that came without the generations. What has been heard of them counts
-// only if this was told by a message, too: messages come in the order of what they tell of, but
-// they may be late.
+// openAlone opens a frame that came without generations. If the frame came by a message, the
+// invalidations that this process has heard of by messages are enough to check it, because messages
+// come in the order of the changes. Otherwise messages may be later than the frame, so the
+// generations are read.
 func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (found[V], error) {
 	got := c.open(asked, k.Key, raw)
 	if got.res.Status == StatusMiss || byMessage && c.invalidations.Passes(got.tags, got.stamp) {
@@ -112,9 +117,9 @@ func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byt
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
-// readMany is read for many keys. It tells of each what was found, or why the store can't be used:
-// first of those that one trip is enough for, last of those that failed. What it tells is there
-// until it tells the next.
+// readMany is read for many keys. It calls tell for each key, with what was found or with the
+// error: first for the keys for which one trip was enough, last for those that failed. got is only
+// valid until the next call of tell.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
 	asked := knowledge.TagSet{All: []string{}}
 	for _, k := range keys {
@@ -137,8 +142,8 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 		}
 		tell(i, got, nil)
 	}
-	var got found[V]          // one for all: a hundred of them are more than the values that they are of
-	var unchecked []*found[V] // have tags that weren't asked for
+	var got found[V]          // one for all keys, because a hundred of them may need more memory than their values
+	var unchecked []*found[V] // values with tags whose generations were not asked for
 	var which, failed []int
 	now := c.store.Now()
 	for i, r := range replies {
@@ -182,9 +187,9 @@ var (
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 
-// validate reads the generations of all tags of some values, in one trip, and leaves of what was
-// invalidated that something unusable is there. An error means that nobody can say what was: then
-// that is so for all of them.
+// validate reads the generations of all tags of some values, in one trip, and forgets the values
+// that were invalidated. With an error it is not known which values were invalidated, so all are
+// forgotten.
 func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil
@@ -213,19 +218,20 @@ func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], err
 	return got, err
 }
 
-// forget leaves of a value that something unusable is there, and its tags for what takes its place.
+// forget makes a value unusable. Its id stays, for the request for the lease, and its tags, which
+// the next value keeps.
 func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got.tags}} }
 
-// checkAgainst leaves of a value that something unusable is there if its cache or one of its tags
-// was invalidated since it was loaded, and ages it if one of its soft tags was. at says where the
-// tags are after the first of the generations; nil: in the order in which the value has them.
+// checkAgainst forgets a value if its cache or one of its tags was invalidated since it was loaded,
+// and makes it stale if one of its soft tags was. at says where a tag's generation is, counted
+// after the first one; if at is nil, the generations are in the order of the value's tags.
 func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
 	if !protocol.Counts(got.stamp, gens[0]) {
 		got.forget()
 		return
 	}
 	var tag []byte
-	for i, rest := 0, got.tags; len(rest) > 0; i++ { // where they stand: a copy of the list is an allocation for each tag
+	for i, rest := 0, got.tags; len(rest) > 0; i++ { // read the tags in place, because a list of them would be an allocation for each tag
 		tag, rest = rest.Cut()
 		n := i
 		if at != nil {

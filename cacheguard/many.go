@@ -15,15 +15,15 @@ import (
 // load takes one slot of MaxLoads. GetMany shares flights and leases with every Get of the same
 // keys. Repeated keys count once.
 //
-// GetMany returns every value that it has, even if it also returns an error. Keys that don't exist
-// are absent from the map, which is not an error; load leaves them out of its map, too. Failed keys
-// are in a [KeyErrors], each with the error that Get would have returned. So are keys that were
-// still waited for when ctx ended.
+// GetMany returns every value that it has, even if it also returns an error. A key that doesn't
+// exist is absent from the map, which is not an error; load leaves such a key out of its map, too.
+// If keys fail, the error is a [KeyErrors] with each failed key and the error that Get would have
+// returned for it. A key for which GetMany still waited when ctx ended counts as failed.
 //
 // If load returns a KeyErrors, only the keys in it have failed. Any other error is the error of all
-// keys, whatever is in the map; if it wraps ErrNotFound, none of the keys exists. Values that load
-// was not asked for are ignored. Observers see one load, with the first key and the number of
-// further keys.
+// keys, and the map is ignored; if it wraps ErrNotFound, none of the keys exists. Values of keys
+// that load was not asked for are ignored. Observers see one load, with the first key and the
+// number of further keys.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
@@ -55,9 +55,9 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	return m.results, err
 }
 
-// GetManyBy is like GetMany, for ids that are not strings. key returns the key of an id. If several
-// ids have the same key, the first one is loaded, and all get its value. A KeyErrors, returned by
-// load or by GetManyBy, is indexed by key.
+// GetManyBy is like [Cache.GetMany], for ids that are not strings. key returns the key of an id. If
+// several ids have the same key, the first of them is loaded, and all of them get its value. A
+// KeyErrors, returned by load or by GetManyBy, is indexed by key and not by id.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")
@@ -100,25 +100,25 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 type many[V any] struct {
 	cache   *Cache[V]
 	load    manyFunc[V]
-	entries bool                 // results are asked for, not values
-	got     map[string]V         // of those, the ones that there are
-	results map[string]Result[V] // of these
+	entries bool                 // the caller wants results, not values
+	got     map[string]V         // the values that the call has so far, unless entries is set
+	results map[string]Result[V] // the results that the call has so far, if entries is set
 	failed  KeyErrors
 
-	behind []*miss[V] // of values that are served, and refreshed behind their callers' backs
-	missed []*miss[V] // of what is to be had from a load
-	asOf   uint64     // when that was read
-	since  uint64     // what was found before it won't do
-	after  int64      // nor what was loaded before that, by the store's clock
-	came   uint64     // unless its load began after this call
-	mode   Mode       // of the cache's Switch
+	behind []*miss[V] // refreshes in the background, of values that are served
+	missed []*miss[V] // of keys that need a load
+	asOf   uint64     // the moment before the store was read, on the flights' clock
+	since  uint64     // results that were found before this are too old
+	after  int64      // results whose load began before this, on the store's clock, are too old
+	came   uint64     // when the call began; a load of this process that began later is new enough
+	mode   Mode       // mode of the cache's Switch
 	group  group      // of the flights that the call takes part in
-	again  []string   // keys of which only something else was to be had
-	waits  []*miss[V] // for whose flights the call waits: first for those of other callers, then for its own
-	leads  int        // how many are its own
+	again  []string   // keys for which only too old results were found
+	waits  []*miss[V] // the call waits for their flights: first for flights of other callers, then for its own
+	leads  int        // how many flights are its own
 }
 
-// all gets what there is of the keys, each of which counts once.
+// all gets the results of the keys. A repeated key counts once.
 func (m *many[V]) all(ctx context.Context, keys []string) error {
 	if err := m.cache.enter(ctx); err != nil {
 		return err
@@ -153,7 +153,8 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// alone loads what is not to be had in another way.
+// alone loads the keys that are still too old after several attempts, one by one and without the
+// lease.
 func (m *many[V]) alone(ctx context.Context, keys []string) {
 	m.after = 0
 	for _, key := range keys {
@@ -163,7 +164,7 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 	}
 }
 
-// get gets what the store and loads have.
+// get reads the keys from the store and loads those that are missing.
 func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group) {
 	m.asOf, m.mode = asOf, m.cache.opts.Switch.Mode()
 	m.group = m.cache.groupIn(m.mode, of)
@@ -173,7 +174,7 @@ func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group)
 	m.wait(ctx)
 }
 
-// one loads one of the keys, where it can't be loaded along with the others any more.
+// one makes a load for one of the keys, for when the key can't be loaded together with the others.
 func (m *many[V]) one(key string) loader[V] {
 	return loader[V]{entry: func(ctx context.Context, _ Result[V]) (Entry[V], error) {
 		entries, err := m.load(ctx, []string{key})
@@ -181,7 +182,7 @@ func (m *many[V]) one(key string) loader[V] {
 	}}
 }
 
-// pick is what a load of many keys returned for one.
+// pick returns what a load of many keys returned for one key.
 func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V], _ error) {
 	if err != nil {
 		var some KeyErrors
@@ -202,7 +203,7 @@ func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V]
 	return e, nil
 }
 
-// give notes how the call for one key ended.
+// give records the result of one key. If the result is too old, the key is tried again.
 func (m *many[V]) give(key string, res *Result[V], err error) {
 	switch {
 	case !res.meets(err, m.after, m.came):
@@ -220,7 +221,7 @@ func (m *many[V]) give(key string, res *Result[V], err error) {
 	}
 }
 
-// local answers with what the process-local tier has, and returns the other keys.
+// local answers the keys that the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
 	if c.tier.values == nil || linkOf(ctx) != nil || c.opts.Switch.Mode() != ModeOn { // see since and demanded
@@ -243,22 +244,24 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 		m.answer(ctx, key, &res)
 	}
 	if len(others) > 0 {
-		c.store.Listening() // without messages the tier is of no use
+		c.store.Listening() // makes the store listen, because the tier is not used without messages
 	}
 	return others
 }
 
+// answer gives a key a stored value.
 func (m *many[V]) answer(ctx context.Context, key string, res *Result[V]) {
 	err := m.cache.answer(ctx, key, res)
 	m.give(key, res, err)
 }
 
-// refresh notes that a value is to be refreshed behind the caller's back.
+// refresh notes that a value is to be refreshed in the background.
 func (m *many[V]) refresh(key, id string, got found[V]) {
 	m.behind = append(m.behind, m.cache.missOf(&target[V]{nil, key, m.cache.key(id), m.one(key)}, got, nil))
 }
 
-// read answers with what the store has, as get does, and notes the rest as missed.
+// read answers the keys of which the store has a value that may be served, and notes the others as
+// missed. It follows the same rules as Get.
 func (m *many[V]) read(ctx context.Context, keys []string) {
 	if len(keys) == 0 {
 		return
@@ -278,8 +281,8 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
 }
 
-// found answers with what was found of a key, or notes that it is missed. changed is from before
-// the store was asked.
+// found answers one key with what was found, or notes the key as missed. changed is the key's count
+// of changes before the store was asked.
 func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
 	c := m.cache
 	if err != nil {
@@ -315,13 +318,14 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	}
 }
 
-// miss notes what is to be had from a load. changed is from before the store was asked.
+// miss notes that a key needs a load. changed is the key's count of changes before the store was
+// asked.
 func (m *many[V]) miss(p *miss[V], changed uint64) {
 	p.asked.changed = changed
 	m.missed = append(m.missed, p)
 }
 
-// refreshBehind has values refreshed that the caller already has.
+// refreshBehind starts the refreshes of values that the caller already has.
 func (m *many[V]) refreshBehind(ctx context.Context) {
 	lead := slices.DeleteFunc(m.behind, func(p *miss[V]) bool { return !m.cache.leadsRefresh(p) })
 	if len(lead) > 0 {
@@ -329,8 +333,8 @@ func (m *many[V]) refreshBehind(ctx context.Context) {
 	}
 }
 
-// join makes the call a member of the flights of what it missed, and has a load begin for those
-// that it leads.
+// join joins the flights of all missed keys, and starts one run for the flights that this call
+// leads.
 func (m *many[V]) join(ctx context.Context) {
 	c := m.cache
 	seen := make(map[string]bool, len(m.missed))
@@ -349,7 +353,7 @@ func (m *many[V]) join(ctx context.Context) {
 			continue
 		}
 		seen[id] = true
-		if c.inside(ctx, id) { // a load must not wait for itself
+		if c.inside(ctx, id) { // a load that waits for its own key would wait for ever
 			m.give(p.name, &Result[V]{}, recursion(p.name))
 			continue
 		}
@@ -365,7 +369,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		began = append(began, p)
-		if c.changed.Count(id) != p.asked.changed { // who joins from now on must not get what was read before
+		if c.changed.Count(id) != p.asked.changed { // callers that join from now on must not get what was read before the change
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
@@ -374,7 +378,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 	}
 	ended = true
-	if offered { // a load that reads this may leave, and the work goes on without it
+	if offered { // a load that calls this may return after SoftTimeout, while the new load still needs a slot
 		ctx = outsideSlots(ctx)
 	}
 	m.waits, m.leads = append(m.waits, began...), len(began)
@@ -383,7 +387,7 @@ func (m *many[V]) join(ctx context.Context) {
 	}
 }
 
-// wait waits for every flight, one after another, and notes what came of it.
+// wait waits for the flights, one after another, and records their outcomes.
 func (m *many[V]) wait(ctx context.Context) {
 	c, began := m.cache, time.Now()
 	for _, p := range m.waits {
@@ -408,7 +412,7 @@ func (m *many[V]) wait(ctx context.Context) {
 	}
 }
 
-// result is the cache's result for a caller who waits for one after another since then.
+// result waits for one flight. SoftTimeout applies to the whole call, which has waited since then.
 func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*outcome[V], error) {
 	c := m.cache
 	if c.opts.SoftTimeout <= 0 {
@@ -417,7 +421,8 @@ func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*out
 	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
 }
 
-// leave ends the memberships of a call that was ended by Goexit.
+// leave leaves the flights that the call still waits for, if Goexit has ended the call: their loads
+// could not be cancelled otherwise.
 func (m *many[V]) leave() {
 	for _, p := range m.waits {
 		p.flight.Leave()

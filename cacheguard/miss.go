@@ -13,11 +13,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// errAbandoned cancels work that nobody waits for any more. No caller sees it.
+// errAbandoned is the cause that cancels a load for which no caller waits any more. So no caller
+// sees it.
 var errAbandoned = errors.New("cacheguard: every caller has left")
 
-// miss is the way of one flight from a look-up that found nothing to be served to a result. Its
-// state machine decides what happens on it, and a run does that.
+// miss is the work for one flight after a look-up that found nothing to serve, until there is a
+// result. Its state machine, protocol.Miss, decides what to do, and a run does it.
 type miss[V any] struct {
 	protocol.Miss
 	target[V]
@@ -27,15 +28,15 @@ type miss[V any] struct {
 	own       own[V]
 	note      []byte // of the load whose outcome this is
 	waits     waiting
-	turn      *turn    // the slot in hand
+	turn      *turn    // the slot that it has, if any
 	work      *work[V] // its load
 	plan      plan
-	rehearsed *found[V]   // in shadow: what its callers would have been answered with
-	audits    bool        // it is for an audit, and for nobody else
-	uncounted atomic.Bool // the run does not go on for this one any more
+	rehearsed *found[V]   // in shadow: the value that its callers would have got
+	audits    bool        // an audit made it, and no caller waits for it
+	uncounted atomic.Bool // the run doesn't count it as waited for any more
 }
 
-// target is what a flight is after.
+// target is what a flight has to get: a key, and the load for it.
 type target[V any] struct {
 	flight *flight.Flight[outcome[V]]
 	name   string // the key as the caller gave it
@@ -43,25 +44,26 @@ type target[V any] struct {
 	load   loader[V]
 }
 
-// sight is what was seen of the store last.
+// sight is what was last seen in the store.
 type sight[V any] struct {
-	had      found[V]  // what stands there and can't be used
-	at       time.Time // when it was seen
+	had      found[V]  // the stored value, which can't be served at once
+	at       time.Time // when had was read
 	storeErr error     // why the store can't be used
 }
 
-// question is what a miss knows of the question for the lease that it has asked last.
+// question has the token of the last request for the lease, and the moments from before it, by
+// which the answer is checked.
 type question struct {
 	token   ID
 	sent    time.Duration   // on the run's clock
-	tier    moment          // from before it was asked, for what the local tier keeps
-	changed uint64          // and the count of changes
-	unsent  uint64          // and the moment of what the store was told late
-	asOf    uint64          // the flights' moment from before what the miss has got was asked for or begun
+	tier    moment          // from before the request, for the local tier
+	changed uint64          // the key's count of changes before the request
+	unsent  uint64          // from before the request: which changes the store may not have had yet
+	asOf    uint64          // on the flights' clock, from before the result was asked for or its load began
 	hint    *knowledge.Hint // which tags a value may have
 }
 
-// own is what became of a miss' own load.
+// own is how the miss' own load ended.
 type own[V any] struct {
 	out    loaded[V]
 	header frame.Header // of the frame that is stored
@@ -69,15 +71,15 @@ type own[V any] struct {
 	stored bool
 }
 
-// plan is what is still to be done for a miss.
+// plan is what the run still has to do for a miss.
 type plan struct {
 	do       protocol.Do
-	listed   bool // among what the run has to do
+	listed   bool // the miss is in the run's list todo
 	landing  protocol.Landing
-	deserted bool // nobody waits for this flight any more
+	deserted bool // no caller waits for the flight any more
 }
 
-// missOf makes a miss of what a look-up found, or of why the store could not be used.
+// missOf makes a miss from what a look-up found, or from the error of the store.
 func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] {
 	m := &miss[V]{target: *of}
 	m.storeErr = storeErr
@@ -87,14 +89,14 @@ func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] 
 	return m
 }
 
-// saw notes what stands in the store and is not what this miss is after.
+// saw notes the stored value, which is not what this miss has to get.
 func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 
-// until is when what it has seen can't be used any more.
+// until is when the value that the miss has seen can't be served any more.
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
-// offer gives those who wait for a miss the stale value that it has seen, for when they lose
-// patience, and reports whether it has one.
+// offer offers the stale value that the miss has seen to its callers, which take it after
+// SoftTimeout. It reports whether there is one.
 func (c *Cache[V]) offer(m *miss[V]) bool {
 	if c.opts.SoftTimeout <= 0 || !m.had.servable() || m.storeErr != nil {
 		return false
@@ -104,11 +106,11 @@ func (c *Cache[V]) offer(m *miss[V]) bool {
 	return true
 }
 
-// detach hands a miss over to a run that outlives this caller, and waits for its flight like
-// everybody else.
+// detach hands a miss over to a run on another goroutine, so that this caller can leave like any
+// other, and waits for the flight.
 func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
 	recursive := c.inside(ctx, m.key.Key)
-	if recursive { // those who have joined meanwhile may wait; a load must not wait for itself
+	if recursive { // the flight goes on for callers that have joined meanwhile, but a load must not wait for itself
 		m.flight.Leave()
 	}
 	switch begun := c.runAll(ctx, nil, m); {
@@ -120,7 +122,7 @@ func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err 
 	return c.awaitOwn(ctx, m, res)
 }
 
-// awaitOwn waits for the flight that the caller has handed over.
+// awaitOwn waits for the flight that this caller has handed over to a run.
 func (c *Cache[V]) awaitOwn(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
 	f := m.flight
 	began := c.beganToWait(f)
@@ -138,9 +140,9 @@ func (c *Cache[V]) awaitOwn(ctx context.Context, m *miss[V], res *Result[V]) (er
 	return c.led(ctx, m, out, began, res)
 }
 
-// led is what a caller gets of the flight that it has led, when it has landed.
+// led turns the outcome of a flight that this caller has led into the result of its call.
 func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V]) error {
-	if out.unshared() && out.res.Status == StatusMiss { // by somebody else
+	if out.unshared() && out.res.Status == StatusMiss { // the load of another call said so
 		return c.loadUnshared(ctx, m.name, m.load, out.also.marker, res)
 	}
 	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
@@ -148,9 +150,9 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 	return res.withNotFound(out.err)
 }
 
-// loadUnshared loads for one caller whose result may be nobody else's: somebody's just was not.
-// marker is what says so, if it stood in the store. It is apart from the stack of those who get a
-// shared one.
+// loadUnshared loads for one caller only, because the result of another load of the key was only
+// for its own caller. marker is the stored marker that says so, if there is one. The function is
+// not inlined, so that it takes no stack of callers that get a shared result.
 //
 //go:noinline
 func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
@@ -163,10 +165,10 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 	return c.detach(ctx, m, res)
 }
 
-// refreshBehind has a value refreshed that its callers already have: one flight for each key and
-// process, and among the processes the lease, asked for without waiting, picks one. It outlives the
-// caller, is bounded by LoadTimeout and the budget of loads, and ended by Close. If it fails, that
-// stays in the store as a back-off for everybody.
+// refreshBehind starts a refresh in the background, of a value that callers already have. Each
+// process has one flight per key for this, and the lease picks one of the processes; the others
+// don't wait for it. The refresh goes on after the caller has returned. LoadTimeout and the Limiter
+// bound it, and Close ends it. If it fails, the outcome in the store makes all processes pause.
 func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V]) {
 	m := c.missOf(of, got, nil)
 	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
@@ -174,8 +176,8 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V
 	}
 }
 
-// leadsRefresh reports whether a miss may refresh a value behind its callers' backs, and makes it
-// the work that does.
+// leadsRefresh reports whether a miss may refresh its value in the background, and gives it the
+// flight for that. It may not if this process pauses, or already refreshes the key.
 func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	if held, _ := c.refreshPauses.Find(m.key.Key, m.had.id); held {
 		return false
@@ -190,13 +192,13 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	return true
 }
 
-// runBehind runs misses that nobody waits for. A load that reads a stale value does not wait for
-// its refresh, which therefore needs a slot of its own.
+// runBehind runs misses for which no caller waits. Its context forgets the load in which the call
+// was made: that load doesn't wait for the refresh, so the refresh needs a slot of its own.
 func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	return c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }
 
-// runAll hands misses over to one run that outlives this caller, unless the cache is closed.
+// runAll hands misses over to one run on another goroutine, unless the cache is closed.
 func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	if begun = c.life.Begin(); !begun {
 		for _, m := range all {

@@ -8,57 +8,59 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Observer is told what a cache does. Many goroutines call Observe, synchronously, also during a hit:
-// it must be safe for concurrent use and return at once. A panic in Observe is dropped. Observe must
-// not call runtime.Goexit, which would end the work that it is told of. An Observer may also
-// implement LoadTracer, Attacher, HitsUntold and Watcher.
+// Observer gets an [Event] for each thing that a cache does. Many goroutines call Observe, and each
+// waits until it returns, even for a hit. So Observe must be safe for concurrent use and return at
+// once. A panic in Observe is dropped. Observe must not call runtime.Goexit, because that would end
+// the work that the event is about. An Observer may also implement [LoadTracer], [Attacher],
+// [HitsUntold] and [Watcher].
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is one thing that happened. Cache and Kind are always set, the others where the kind says
-// so.
+// Event is one thing that happened in a cache. Cache and Kind are always set. The comment of each
+// [EventKind] names the other fields that it sets.
 type Event struct {
 	Cache    string
 	Key      string
 	Kind     EventKind
-	NotFound bool // what was found is "does not exist"
-	Local    bool // it was found in the process-local tier
+	NotFound bool // the result is "does not exist"
+	Local    bool // the value was found in the process-local tier
 	Took     time.Duration
 	Err      error
 	Reason   Reason
 	Differs  Difference
-	Story    *Story // of a difference
-	Audit    bool   // it is of a load that an Audit has begun, and nobody waits for that
-	Note     []byte // what the LoadTracer noted at the load that made the result, in whatever process; not to be changed
+	Story    *Story // of EventCompared, if there is a difference
+	Audit    bool   // an Audit began the load, and no caller waits for it
+	Note     []byte // the LoadTracer's note of the load that made the result, in any process; must not be changed
 }
 
-// EventKind says what happened. New kinds may be added; an Observer ignores those it doesn't know.
+// EventKind says what happened. New kinds may be added, so an Observer must ignore kinds that it
+// doesn't know.
 type EventKind uint8
 
 const (
 	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found; NotFound, Local
 	EventMiss                              // nothing was found, or nothing that can be served
-	EventCoalesced                         // a caller was served by somebody else's load; Took (its wait), NotFound, Err, Note
+	EventCoalesced                         // a caller was served by the load of another call; Took (how long the caller waited), NotFound, Err, Note
 	EventLeaseAsked                        // the store was asked for the lease
-	EventLeaseGranted                      // and granted it
-	EventWaited                            // this process has waited for another one's load; Took, Note if that brought its outcome
+	EventLeaseGranted                      // the store granted the lease
+	EventWaited                            // this process has waited for the load of another process; Took, and Note if that load's outcome came
 	EventLoad                              // a load ended; Took, NotFound, Err, Note, Audit; its context is the load's
-	EventLoadLate                          // a load returned after its flight was over; Took, Err, Note
+	EventLoadLate                          // a load returned after it had been given up, for instance after LoadTimeout; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
-	EventFillUnknown                       // whether a result was stored is not known; Err
-	EventNotStored                         // a result was not stored, by the load's wish or because it can't be; Err
+	EventFillUnknown                       // it is not known whether a result was stored; Err
+	EventNotStored                         // a result was not stored, because the load said so or because it can't be stored; Err
 	EventRenewed                           // a lease was renewed
-	EventLeaseLost                         // a lease was lost under a running load
-	EventCorrupt                           // what the store had under a key is not a value; Err
+	EventLeaseLost                         // a lease was lost while its load was running
+	EventCorrupt                           // the store had bytes under a key that are not a value; Err
 	EventStoreError                        // the store could not be used; Err
-	EventOverloaded                        // a caller or a load was turned away
-	EventStale                             // a stale value was served; NotFound, Err if a load failed; Took, Note if it was waited for
-	EventLoaded                            // a caller got what became of the load that it began, or why that could not begin; as EventCoalesced
-	EventUnstored                          // package middleware: a response is not stored; Reason
-	EventCompared                          // a hit, or what would have been one, was compared with the origin; Local, NotFound, Took (its age), Note, Differs, Story
-	EventSampled                           // one of the hits, for a Watcher, picked at random; NotFound, Local
+	EventOverloaded                        // a caller or a load was turned away with ErrOverloaded; Err
+	EventStale                             // a stale value was served; NotFound; Err if a load failed; Took and Note if the caller waited for a load
+	EventLoaded                            // a caller got the result of the load that it began, or the error why the load could not begin; fields as for EventCoalesced
+	EventUnstored                          // package middleware: a response was not stored; Reason
+	EventCompared                          // a hit, or in shadow what would have been one, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story
+	EventSampled                           // a hit that was picked at random, for a Watcher; NotFound, Local
 )
 
 var eventNames = [...]string{
@@ -70,7 +72,7 @@ var eventNames = [...]string{
 	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored", EventCompared: "compared", EventSampled: "sampled",
 }
 
-// String is the kind in words.
+// String returns the name of the kind.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) && eventNames[k] != "" {
 		return eventNames[k]
@@ -78,18 +80,19 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
+// observe passes an event to the Observer, if there is one.
 func (c *Cache[V]) observe(ctx context.Context, e Event) {
 	if c.opts.Observer == nil {
 		return
 	}
 	e.Cache = c.opts.Name
-	defer func() { _ = recover() }() // an observer must not be able to kill a load
+	defer func() { _ = recover() }() // a panic in an observer must not end the load that it observes
 	c.opts.Observer.Observe(ctx, e)
 }
 
-// beganToWait is when a caller began to wait for a flight, if somebody is to be told for how long
-// it did. While the flight only looks into the store it doesn't read the clock, which costs as much
-// as all the rest that an observer costs a hit.
+// beganToWait returns when a caller began to wait for a flight, if there is an Observer. While the
+// flight only looks into the store, it returns zero and doesn't read the clock: reading it would
+// double what an observer costs for a hit.
 func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	if c.opts.Observer != nil && !f.Detached().IsZero() {
 		began = time.Now()
@@ -97,9 +100,9 @@ func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	return began
 }
 
-// served tells of a caller that got a flight's outcome, for which it has waited since began or else
-// since there was something to wait for. kind is what that is unless the outcome says something
-// else.
+// served reports that a caller got a flight's outcome. The caller has waited since began. If began
+// is zero, it has waited since the flight began to do more than look into the store. kind is the
+// event's kind unless the outcome's Status says otherwise.
 func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V], began time.Time) {
 	if c.opts.Observer == nil {
 		return

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Observers returns an Observer that tells all of these, in order. It attaches and traces for those
-// that do: contexts of several tracers are made one of the other, and the first note counts. Each
-// hit of the process-local tier is told unless all of them can do without. A nil Observer is left
-// out.
+// Observers returns an Observer that passes each event to all of these, in order. It also
+// implements the optional interfaces for those observers that have them. With several tracers, each
+// one gets the context that the tracer before it returned, and the first note that is not empty is
+// used. Hits of the process-local tier are reported unless all observers are [HitsUntold]. A nil
+// Observer is left out.
 func Observers(all ...Observer) Observer {
 	all = slices.DeleteFunc(slices.Clone(all), func(o Observer) bool { return o == nil })
 	switch len(all) {
@@ -27,11 +28,11 @@ type observers []Observer
 
 func (all observers) Observe(ctx context.Context, e Event) {
 	for _, o := range all {
-		safely(func() { o.Observe(ctx, e) }) // a panic of one is not the others'
+		safely(func() { o.Observe(ctx, e) }) // if one panics, the others still get the event
 	}
 }
 
-// StartLoad starts all tracers. See LoadTracer.
+// StartLoad starts all tracers. See [LoadTracer].
 func (all observers) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(error, bool)) {
 	var note []byte
 	var ends []func(error, bool)
@@ -66,7 +67,7 @@ func startSafely(ctx context.Context, tracer LoadTracer, cache, key string) (nex
 	return tracer.StartLoad(ctx, cache, key)
 }
 
-// Attach attaches to all that do. See Attacher.
+// Attach calls Attach of all observers that have it. See [Attacher].
 func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
 	var detaches []func()
 	for _, o := range all {
@@ -83,10 +84,12 @@ func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
 	}
 }
 
-// watchers is observers of which one is a Watcher.
+// watchers is observers of which at least one is a [Watcher]. It is a type of its own, because a
+// cache that is watched does more work, so observers without a Watcher must not have the method
+// Watch.
 type watchers struct{ observers }
 
-// Watch lets all look that do. See Watcher.
+// Watch calls Watch of all observers that have it. See [Watcher].
 func (all watchers) Watch(v View) (detach func()) {
 	var detaches []func()
 	for _, o := range all.observers {
@@ -103,7 +106,7 @@ func (all watchers) Watch(v View) (detach func()) {
 	}
 }
 
-// LocalHitsUntold reports whether all can do without. See HitsUntold.
+// LocalHitsUntold reports whether all observers can do without these hits. See [HitsUntold].
 func (all observers) LocalHitsUntold() bool {
 	return !slices.ContainsFunc(all, func(o Observer) bool {
 		h, ok := o.(HitsUntold)

@@ -8,99 +8,110 @@ import (
 	"time"
 )
 
-// Options configures a Cache. The zero value of a field means its default; negative means off where
-// off makes sense.
+// Options configures a Cache. The zero value of a field means its default. Where a field can be
+// turned off, a negative value turns it off.
 type Options[V any] struct {
 	// Name is part of every key in the store. Each cache of a store needs a name of its own.
-	// Required; at most 128 bytes; no braces, because Redis Cluster gives them a meaning.
+	// Required; at most 128 bytes; no braces, because Redis Cluster places keys by what stands in
+	// braces.
 	Name string
 
 	// TTL is how long a value is fresh. Default 5 minutes; at least 1 ms.
 	TTL time.Duration
 
-	// NegativeTTL is how long "does not exist" is remembered. Default 30 seconds; negative: not
-	// stored.
+	// NegativeTTL is how long "does not exist" is remembered. Default 30 seconds. Negative: "does
+	// not exist" is not stored.
 	NegativeTTL time.Duration
 
 	// ErrorTTL is how long the whole fleet answers new callers with the error of a failed load
-	// instead of loading again. Default 1 second; negative: only callers that already waited get
-	// the error.
+	// instead of loading again. Default 1 second. Negative: only callers that waited for the load
+	// get its error.
 	ErrorTTL time.Duration
 
 	// Jitter is the largest share by which a value's TTL or NegativeTTL is shortened at random, so
 	// that values stored together don't expire together. It does not affect leases. Default 0.1;
-	// negative: off; below 1.
+	// must be below 1. Negative: TTLs are not shortened.
 	Jitter float64
 
 	// StaleWhileRevalidate is how long after its TTL a value is served at once while one process
 	// of the fleet refreshes it in the background (RFC 5861, section 3). It does not apply to "does
-	// not exist". Default 0 or negative: not at all.
+	// not exist". Default 0. Zero or negative turns it off.
 	StaleWhileRevalidate time.Duration
 
 	// StaleIfError is how long after its TTL a value is served if its load fails, if the load can't
 	// begin because too many loads wait, or if the store is unavailable (RFC 5861, section 4).
-	// Result.Err has the reason. It does not apply to "does not exist". Default 0 or negative: not
-	// at all.
+	// Result.Err has the reason. It does not apply to "does not exist". Default 0. Zero or
+	// negative turns it off.
 	StaleIfError time.Duration
 
-	// SoftTimeout is how long a caller waits for a load while there is a stale value in one of the
-	// two windows. Then the caller gets the stale value, and the load goes on. Default 0 or
-	// negative: within StaleWhileRevalidate callers don't wait; within StaleIfError alone they wait
-	// for the load.
+	// SoftTimeout is how long a caller waits for a load if the store has a stale value that is
+	// within StaleWhileRevalidate or StaleIfError. After SoftTimeout the caller gets the stale
+	// value, and the load goes on. Default 0. Zero or negative turns SoftTimeout off: within
+	// StaleWhileRevalidate a caller gets the stale value at once; after that, within StaleIfError,
+	// it waits until the load ends.
 	SoftTimeout time.Duration
 
 	// Backoff is how long no process of the fleet loads a key again after a failed load, if there
-	// is a stale value to serve. It grows by half with each further failure, up to three times
-	// Backoff, and is shortened at random by a fifth at most. It is at least ErrorTTL, and ends when
-	// the stale value can't be served any longer. Default 10 seconds.
+	// is a stale value to serve. The pause grows by half with each further failure, up to three
+	// times Backoff, and is then shortened at random by a fifth at most. It ends when the stale
+	// value can't be served any longer, but lasts at least ErrorTTL. Without a stale value the
+	// pause is ErrorTTL. Default 10 seconds.
 	Backoff time.Duration
 
 	// EarlyRefresh is the beta of XFetch (Vattani, Chierichetti, Lowenstein, VLDB 2015): a reader
-	// decides at random to refresh a value in the background before its TTL is over. The nearer the
-	// end and the slower the load, the more likely. 1 is the paper's default; a larger beta
-	// refreshes earlier. A value from Set has no load time and is not refreshed early. Default 0 or
-	// negative: off.
+	// decides at random to refresh a value in the background before its TTL is over. The refresh
+	// becomes more likely as the TTL runs out, and is more likely for values that took long to
+	// load. 1 is the paper's default; a larger beta refreshes earlier. A value from Set has no load
+	// time and is not refreshed early. Default 0. Zero or negative turns EarlyRefresh off.
 	EarlyRefresh float64
 
-	// Version tells releases of your program apart. Raise it by one in a release in which stored
-	// values mean something else, for instance because a field has a new name or type. Releases
-	// with neighbouring versions, such as 4 and 5, keep their values side by side while both run,
-	// and a change by either reaches both. Values of other versions are misses. See "Changing what
-	// is stored" in the package documentation. Default 0; at most 1,000,000.
+	// Version tells releases of your program apart. Raise Version by one in a release in which
+	// stored values mean something else, for instance because a field has a new name or type.
+	// Releases with neighbouring versions, such as 4 and 5, keep their values side by side while
+	// both run, and a change made by one of them reaches the values of both. Values of other
+	// versions are misses. See "Changing what is stored" in the package documentation. Default 0;
+	// at most 1,000,000.
 	Version int
 
 	// StrongReads makes every call return a value at least as new as every change that had
 	// returned, in any process, before the call began: Invalidate, MarkStale, InvalidateTags, Set,
-	// Update and their variants. Without it, this holds at once in the process that made the
-	// change, and in others when its message arrives, usually within a fraction of a millisecond.
+	// Update and their variants. Without StrongReads, this holds at once in the process that made
+	// the change, and in other processes when the message about the change arrives, usually within
+	// a fraction of a millisecond.
 	//
 	// The price: a call that begins while the process already looks up or loads the key waits for
-	// that, and then for one more look-up, shared by all such calls. If the look-up finds nothing,
-	// for instance after a load that was not stored, it waits for one more load, too. StrongReads
-	// excludes Local and SoftTimeout. "What is not promised" in the package documentation has its
-	// limits. Default: off.
+	// that, and then for a second look-up, which all calls in the same situation share. If the
+	// second look-up finds nothing, for instance after a load that was not stored, the call waits
+	// for one more load, too. StrongReads can't be combined with Local or SoftTimeout. "What is not
+	// promised" in the package documentation names the limits of StrongReads. Default: off.
 	StrongReads bool
 
-	// LeaseTTL is how long a key stays leased after its leader has died. A live leader renews its
-	// lease after each third of LeaseTTL. Default 3 seconds; at least 10 ms.
+	// LeaseTTL is how long a lease lasts unless its leader, the process that loads the key, renews
+	// it. A live leader renews the lease after each third of LeaseTTL. If the leader dies, other
+	// processes wait for LeaseTTL at most before one of them loads. Default 3 seconds; at least 10
+	// ms.
 	LeaseTTL time.Duration
 
-	// LoadTimeout is the longest a load may take, and so the longest a key can be held. Default 30
+	// LoadTimeout is the longest time that a load may take. After it the load's context ends and
+	// its lease is given up, so a load that hangs can't block its key for longer. Default 30
 	// seconds.
 	LoadTimeout time.Duration
 
-	// MaxLoads is how many loads of this cache run at a time in this process. Up to 64 times as
-	// many wait for a slot, in order, for LoadTimeout at most. Default 64; negative: no limit.
+	// MaxLoads is how many loads of this cache run at a time in this process. Up to 64 times
+	// MaxLoads further loads wait for a slot, in order, each for LoadTimeout at most. Default 64.
+	// Negative: no limit.
 	MaxLoads int
 
-	// Limiter replaces MaxLoads by a budget that several caches share. Default: none.
+	// Limiter replaces MaxLoads by a limit that several caches share. Default: none; MaxLoads is in
+	// force.
 	Limiter *Limiter
 
 	// MaxWaiters is how many callers may wait for one key at a time in this process. Further
-	// callers get ErrOverloaded. Default 65,536; negative: no limit.
+	// callers get ErrOverloaded. Default 65,536. Negative: no limit.
 	MaxWaiters int
 
-	// OnStoreDown says what a Get does while the store is unavailable. Default FailOpen.
+	// OnStoreDown says what a Get does while the store is unavailable and no stale value can be
+	// served. Default FailOpen.
 	OnStoreDown StorePolicy
 
 	// MaxValueSize is the largest size of an encoded value, in bytes. Callers get a larger value,
@@ -110,81 +121,86 @@ type Options[V any] struct {
 	// Local is the process-local tier, in front of the store. Default: none.
 	Local Local[V]
 
-	// Codec turns values into bytes and back. Default: JSON, except that string and []byte are
-	// stored as they are. A []byte value then aliases the bytes that were read; like every value,
-	// it is shared and must not be changed.
+	// Codec turns values into bytes and back. Default: [JSON], except that string and []byte are
+	// stored as they are. A []byte value is then a part of the bytes that were read, without a
+	// copy. Like every value, it is shared and must not be changed.
 	Codec Codec[V]
 
-	// Empty reports whether a value means "does not exist", for instance an empty map. Such a value
-	// is stored as the null sentinel, and every caller gets the zero V and ErrNotFound. Default: no
-	// value means that.
+	// Empty reports whether a value means "does not exist", for instance an empty map. For a value
+	// of which Empty returns true, the null sentinel is stored, and every caller gets the zero V
+	// and ErrNotFound. Default: every value exists.
 	Empty func(V) bool
 
-	// ErrorText returns the text of a load's error that other processes may read. At most 256 bytes
-	// of it are used. Default: the error's message.
+	// ErrorText returns the text that other processes get of a load's error. Use it to keep secrets
+	// out of that text. At most 256 bytes of the text are used. Default: the error's message.
 	ErrorText func(error) string
 
 	// Errors are sentinel errors, such as sql.ErrConnDone or your own, that errors.Is recognises in
-	// every process. If a load fails in another process, errors.Is reports for them what it reports
-	// there. At most 64; not ErrNotFound, which needs no mention. Every process that uses the cache
-	// needs the same list: an error is recognised by its place in the list and its text, so append
-	// new ones. context.DeadlineExceeded always crosses; context.Canceled never does, because it
-	// would tell callers that they gave up themselves. Default: none.
+	// every process. If a load fails in another process, errors.Is gives the same answer for these
+	// errors here as there. At most 64. ErrNotFound is not allowed, because every process
+	// recognises it anyway. Every process that uses the cache needs the same list: an error is
+	// recognised by its place in the list and its text, so append new ones.
+	// context.DeadlineExceeded is always recognised. context.Canceled never is, because callers
+	// would take it for the end of their own context. Default: none.
 	Errors []error
 
-	// Switch takes the cache out of the path of its calls while the program runs. Several caches
-	// may share one. Default: none; the cache is always on.
+	// Switch turns the cache off and on while the program runs; see [Switch]. Several caches may
+	// share a Switch. Default: none; the cache is always on.
 	Switch *Switch
 
-	// Audit compares some hits with the origin. Default: none.
+	// Audit compares some hits with what the origin has. Default: no hits are compared.
 	Audit Audit
 
-	// Same reports whether two values are equal for callers. Audit and ModeShadow use it to compare
-	// a stored value with a loaded one. Many goroutines may call it at any time; Close waits until
-	// it returns. Default: both have the same encoded bytes. If the codec can encode one value in
-	// different ways (gob with maps, protobuf), set Same.
+	// Same reports whether two values are the same for callers. Audit and ModeShadow use it to
+	// compare a stored value with a loaded one. Many goroutines may call it at any time; Close
+	// waits until it returns. Default: two values are the same if their encoded bytes are equal. If
+	// the codec can encode one value in different ways (gob with maps, protobuf), set Same.
 	Same func(a, b V) bool
 
 	// Observer is told of hits, loads and all other events. Default: none.
 	Observer Observer
 
-	// Logger gets a line when something needs an operator, and a line when it is over. It also gets
-	// one line, once, for each use that is allowed but probably a mistake: a key or tag with * in it
-	// is invalidated (* has no special meaning); a value is fresh for less time than its load took;
-	// the codec loses a part of a value, such as a field that is not exported; LeaseTTL is shorter
-	// than a step of the store may take; another cache of this process has the same name and store,
-	// but other options. docs/operations.md explains each line. Default slog.Default().
+	// Logger gets a line when something needs an operator's attention, and a second line when that
+	// is over. It also gets a line, once, for each of these uses, which are allowed but probably
+	// mistakes: a key or tag with * in it is invalidated (* matches only itself); a value is fresh
+	// for less time than its load took; the codec loses a part of a value, such as a field that is
+	// not exported; LeaseTTL is shorter than a step of the store may take; another cache of this
+	// process has the same name and store, but other options. docs/operations.md explains each
+	// line. Default slog.Default().
 	Logger *slog.Logger
 }
 
 // Local configures the process-local tier: decoded values that are served without asking the store.
-// A change by any process removes a value as soon as its message arrives. While messages don't
-// arrive, the tier is not used; so it works from the moment the store listens (see Store.Warm).
+// A change by any process removes the value here as soon as the message about the change arrives.
+// While messages don't arrive, the tier could serve old values, so it is not used. It is therefore
+// used only once the store has subscribed to messages (see Store.Warm).
 type Local[V any] struct {
-	// Entries is how many values the tier holds, or with Weigh their total weight. Default 0: there
-	// is no tier.
+	// Entries is how many values the tier holds. With Weigh it is the total weight of the values.
+	// Default 0: there is no tier.
 	Entries int
 
-	// TTL is how long a value is served before the store is asked again, and never longer than the
-	// value's own TTL. Default 1 minute; at least 1 ms.
+	// TTL is how long a value is served before the store is asked again. A value whose own TTL ends
+	// earlier is served only until then. Default 1 minute; at least 1 ms.
 	TTL time.Duration
 
-	// Weigh returns the weight of a value; 0 counts as 1. Many goroutines may call it at any time.
-	// Default: each value weighs 1.
+	// Weigh returns the weight of a value. A weight of 0 is taken as 1. Many goroutines may call it
+	// at any time. Default: each value weighs 1.
 	Weigh func(key string, v V) uint32
 
-	// Clone copies a value for each answer from the tier. Callers that share a flight still share
-	// its result. Default: none; all callers share the value and must not change it.
+	// Clone copies a value for each call that is answered from the tier, so that the caller may
+	// change its copy. Callers that wait for the same load still share its result. Default: no
+	// copies; all callers share the value and must not change it.
 	Clone func(V) V
 }
 
-// StorePolicy says what a Get does without a usable answer from the store.
+// StorePolicy says what a Get does if the store gives no usable answer. See [Options.OnStoreDown].
 type StorePolicy uint8
 
 const (
-	// FailOpen loads, coalesced within this process, and stores nothing.
+	// FailOpen loads in this process and stores nothing. Callers of this process that ask at the
+	// same time still share one load.
 	FailOpen StorePolicy = iota
-	// FailClosed returns ErrUnavailable.
+	// FailClosed loads nothing and returns ErrUnavailable.
 	FailClosed
 )
 
@@ -199,8 +215,8 @@ const (
 	defaultLimits = 64
 )
 
-// withDefaults returns the options with every default in place, or everything that is wrong with
-// them.
+// withDefaults returns the options with every default filled in. The error joins everything that is
+// wrong with them, so that a user doesn't have to fix one option to learn of the next.
 func (o Options[V]) withDefaults() (Options[V], error) {
 	var bad complaints
 	switch {
@@ -246,6 +262,8 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	return o, errors.Join(bad...)
 }
 
+// defaultTimes fills in and checks the durations. Negative stale windows and a negative SoftTimeout
+// become zero, so that the rest of the package tests for one value only.
 func (o *Options[V]) defaultTimes(bad *complaints) {
 	bad.duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
 	bad.duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)
@@ -265,13 +283,13 @@ func (o *Options[V]) defaultNumbers(bad *complaints) {
 		o.Jitter = 0.1
 	case o.Jitter < 0:
 		o.Jitter = 0
-	case !(o.Jitter < 1): // also not a number
+	case !(o.Jitter < 1): // written this way, the test also rejects NaN
 		bad.add("Jitter is %v, it must be below 1", o.Jitter)
 	}
 	switch {
 	case o.EarlyRefresh <= 0:
 		o.EarlyRefresh = 0
-	case !(o.EarlyRefresh <= maxBeta): // also not a number
+	case !(o.EarlyRefresh <= maxBeta): // also rejects NaN
 		bad.add("EarlyRefresh is %v, it must be at most %v", o.EarlyRefresh, maxBeta)
 	}
 	if o.MaxLoads != 0 && o.Limiter != nil {
@@ -302,14 +320,15 @@ func (o *Options[V]) defaultNumbers(bad *complaints) {
 
 const maxVersion = 1_000_000
 
-// complaints is what is wrong with options.
+// complaints collects the errors of all options.
 type complaints []error
 
 func (c *complaints) add(format string, args ...any) {
 	*c = append(*c, fmt.Errorf("cacheguard: Options."+format, args...))
 }
 
-// duration puts the default in place, or looks at what is there. off: it may be negative.
+// duration sets an option to its default if it is zero, and checks it otherwise. If off is true, a
+// negative value is allowed and becomes -1.
 func (c *complaints) duration(name string, d *time.Duration, def, least time.Duration, off bool) {
 	switch {
 	case *d == 0:

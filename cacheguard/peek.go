@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Local returns what the process-local tier answers with at present, which counts as a hit, and
-// whether it has anything. It asks nobody and never loads. What does not exist is NotFound, and no
-// error. While a Switch is off or in shadow there is nothing.
+// Local returns the value that the process-local tier has for key, and whether it has one. It never
+// asks the store and never loads. A value counts as a hit. "Does not exist" is a result with
+// NotFound set. While a [Switch] is off or in shadow, Local finds nothing.
 func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	if c.tier.values == nil || c.life.over.Load() || c.opts.Switch.Mode() != ModeOn {
 		return Result[V]{}, false
@@ -20,9 +20,10 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	return res, true
 }
 
-// Peek returns what the store has, and never loads. Absence is StatusMiss, not an error; so is a
-// value that can't be used. The null sentinel is NotFound, and no error either. While a Switch is
-// off or in shadow everything is absent.
+// Peek returns the value that is stored for key, and never loads. If there is no value, or one that
+// can't be used, the result has StatusMiss, and the error is nil. "Does not exist" is a result with
+// NotFound set, and the error is nil, too. While a [Switch] is off or in shadow, Peek finds
+// nothing.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err

@@ -2,40 +2,40 @@ package cacheguard
 
 import "fmt"
 
-// Reason says why a response of package middleware is not stored. The set is closed, so that each
-// can be counted; new ones may be added. What to do about each is in the documentation of that
-// package.
+// Reason says why package middleware didn't store a response. There is a fixed set of reasons, so
+// that metrics can count each one; later releases may add reasons. The documentation of package
+// middleware says what to do about each reason.
 type Reason uint8
 
 const (
-	ReasonMethod         Reason = iota + 1 // its request is neither GET nor a POST that answers for GET
-	ReasonBypass                           // its request is one that caches don't answer: with a body, with If-Match, without a URL
-	ReasonRange                            // its request is for a part of what isn't stored
-	ReasonRequestNoStore                   // its request says no-store
-	ReasonAlone                            // its request has waited too long, or for a response that was not for it
-	ReasonStatus                           // its status
-	ReasonMustUnderstand                   // must-understand, with a status that is not understood
-	ReasonNoStore                          // no-store
-	ReasonPrivate                          // private
-	ReasonSetCookie                        // Set-Cookie
-	ReasonVaryAll                          // Vary: *
-	ReasonAuthorization                    // its request has Authorization or a certificate, and it doesn't say that it is for others
-	ReasonCookie                           // its request has Cookie, and it doesn't say that it is for others
-	ReasonNoCache                          // no-cache, and no validator
-	ReasonNoFreshness                      // it doesn't say for how long, and no option does
-	ReasonStale                            // it was stale when it came, and has no validator
-	ReasonTooLarge                         // its body is above MaxBody
-	ReasonFlushed                          // it was flushed before its end
-	ReasonEventStream                      // it is an event stream
-	ReasonTakenOver                        // its connection was taken over
-	ReasonIncomplete                       // its handler panicked, failed after it had begun to write, or wrote less than its Content-Length
-	ReasonTags                             // it has too many tags
-	ReasonVariants                         // its URL has too many variants
+	ReasonMethod         Reason = iota + 1 // the request is neither GET nor a POST whose response may answer a GET
+	ReasonBypass                           // the request is of a kind that caches don't answer: with a body, with If-Match, without a URL
+	ReasonRange                            // the request is for a part of a response that isn't stored
+	ReasonRequestNoStore                   // the request says no-store
+	ReasonAlone                            // the request has waited too long, or has waited for a response that was not for it
+	ReasonStatus                           // the response's status can't be stored
+	ReasonMustUnderstand                   // the response says must-understand, and the cache doesn't understand its status
+	ReasonNoStore                          // the response says no-store
+	ReasonPrivate                          // the response says private
+	ReasonSetCookie                        // the response has Set-Cookie
+	ReasonVaryAll                          // the response says Vary: *
+	ReasonAuthorization                    // the request has Authorization or a certificate, and the response doesn't say that it is for others
+	ReasonCookie                           // the request has Cookie, and the response doesn't say that it is for others
+	ReasonNoCache                          // the response says no-cache and has no validator
+	ReasonNoFreshness                      // neither the response nor an option says how long it is fresh
+	ReasonStale                            // the response was stale when the handler returned it, and has no validator
+	ReasonTooLarge                         // the body is larger than MaxBody
+	ReasonFlushed                          // the handler flushed the response before its end
+	ReasonEventStream                      // the response is an event stream
+	ReasonTakenOver                        // the handler took over the connection
+	ReasonIncomplete                       // the handler panicked, failed after it had begun to write, or wrote less than its Content-Length
+	ReasonTags                             // the response has too many tags
+	ReasonVariants                         // the URL has too many variants
 	ReasonStore                            // the store could not be used
-	ReasonPurged                           // it was purged while its handler ran
-	ReasonSwitch                           // its cache was switched off, or in shadow
+	ReasonPurged                           // the URL was purged while the handler ran
+	ReasonSwitch                           // the cache's Switch was off or in shadow
 
-	// Reasons is one more than the last of them.
+	// Reasons is one more than the last reason, for arrays that are indexed by Reason.
 	Reasons
 )
 
@@ -49,8 +49,8 @@ var reasonNames = [...]string{
 	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 
-// String is the reason in a word or two, as Cache-Status has it in its parameter detail; "" for
-// none.
+// String returns the reason in a word or two, as in the parameter detail of Cache-Status. For the
+// zero Reason it returns "".
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]

@@ -2,10 +2,10 @@ package cacheguard
 
 import "context"
 
-// Refresh loads although the value is fresh, coalesced like any load, and stores the result. A load
-// of the key that is under way when Refresh is called is waited for and counts; so does one that
-// has failed, for as long as its back-off lasts. Refresh never returns a stale value in place of an
-// error.
+// Refresh loads a key even if its value is fresh, and stores the result. Calls of Refresh at the
+// same time share one load. If a load of the key is under way when Refresh is called, Refresh waits
+// for that load and returns its result. If a load has failed, Refresh returns the load's error
+// until the back-off is over. Refresh never returns a stale value in place of an error.
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	call := call[V]{group: refreshes, load: loader[V]{value: load}}
 	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key, &call) {
@@ -14,8 +14,8 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v
 	return v, err
 }
 
-// RefreshEntry is Refresh for a load that sees the previous value, which may be fresh, and decides
-// how long its result is kept.
+// RefreshEntry is like Refresh, for a load that sees the previous value, which may be fresh, and
+// decides how long its result is kept.
 func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{group: refreshes, load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -24,11 +24,12 @@ func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[
 	return res, err
 }
 
-// reload is the way of the caller that leads a flight of refreshes.
+// reload is the path of the caller that leads a flight of refreshes.
 //
 //go:noinline
 func (c *Cache[V]) reload(ctx context.Context, of *target[V], res *Result[V]) error {
-	// What stands there now is what the lease is asked for in spite of.
+	// The request for the lease names the value that is stored now, so that the store grants the
+	// lease although there is a value.
 	got, _, err := c.lookUp(ctx, of, false)
 	return c.detach(ctx, c.missOf(of, got, err), res)
 }

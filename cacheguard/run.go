@@ -10,41 +10,43 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// manyFunc loads many keys, as GetManyEntries takes it.
+// manyFunc is a load of many keys, as in GetManyEntries.
 type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Entry[V], error)
 
-// run goes the way of one miss, or of those of one GetMany together: what several of them want in
-// the same moment becomes one slot, one question for all leases, one load, one fill. One goroutine,
-// in loop, does everything but what may take longer than a step of the store: waiting for a slot,
-// loads, renewals. Those post their ends.
+// run does the work for one miss, or for all misses of one GetMany together. What several misses
+// need at the same moment is done once: one slot, one request for all leases, one load, one fill.
+// One goroutine, in loop, does all of this, so the misses need no locks. What may take longer than
+// a step of the store has goroutines of its own: waiting for a slot, loads, renewals. They post
+// their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
 	misses []*miss[V]
-	began  time.Time // the machines' clock counts from here
+	began  time.Time // zero of the state machines' clock
 
-	values  context.Context // those of the caller who began it, for what must happen, whoever has left
-	ctx     context.Context // ends when nobody waits any more, or with the cache
+	values  context.Context // has the values of the caller's context, but never ends; for steps that must happen even if all callers have left
+	ctx     context.Context // ends when no caller waits any more, or with the cache
 	cancel  context.CancelCauseFunc
-	waiting atomic.Int32 // flights that somebody waits for
+	waiting atomic.Int32 // flights with waiting callers
 	urging  sync.Once
-	urged   chan struct{} // closed when somebody can't wait for the run to get its turn
+	urged   chan struct{} // closed when the run must go on without a slot; see Cache.urge
 
 	late func() // called when a load returns after it was given up; nil for most
 	mail mailbox.Box
 	agenda[V]
 }
 
-// agenda is what is still to be done in a run.
+// agenda is what a run still has to do.
 type agenda[V any] struct {
-	todo         []*miss[V] // for which something is to be done
+	todo         []*miss[V] // misses with something to do
 	open         int        // misses that have not landed
-	someDeserted bool       // nobody waits for one of them any more
+	someDeserted bool       // at least one miss has no waiting callers any more
 	back         comeback[V]
 }
 
-// newRun makes a run of these misses, whose callers may wait from now on. What it does has ctx'
-// values, but doesn't end with it, unless it is a claim. life.Begin has been called for it.
+// newRun makes a run of these misses. The run uses the values of ctx, but doesn't end with ctx,
+// unless it is for Update, which runs on its caller's context. life.Begin must have been called for
+// the run.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
 	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{})}
 	r.open = len(all)
@@ -60,7 +62,7 @@ func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]
 	return r
 }
 
-// abandon is called when nobody waits for a flight any more.
+// abandon is called when the last caller of a flight has left.
 func (r *run[V]) abandon(m *miss[V]) {
 	if r.uncount(m) {
 		r.cancel(errAbandoned)
@@ -68,8 +70,8 @@ func (r *run[V]) abandon(m *miss[V]) {
 	r.mail.Post(func() { m.plan.deserted, r.someDeserted = true, true })
 }
 
-// uncount notes that a flight has landed or that nobody waits for it any more, and reports whether
-// that was the last one.
+// uncount notes that a flight has landed or has no waiting callers any more, and reports whether it
+// was the last such flight of the run. It can be called twice for a flight, so it counts only once.
 func (r *run[V]) uncount(m *miss[V]) (last bool) {
 	return m.uncounted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
 }
@@ -77,7 +79,7 @@ func (r *run[V]) uncount(m *miss[V]) (last bool) {
 // close is called when the cache closes.
 func (r *run[V]) close() {
 	r.cancel(ErrClosed)
-	r.mail.Post(func() {}) // so that it takes note
+	r.mail.Post(func() {}) // wakes the run, so that it sees the end
 }
 
 func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
@@ -94,9 +96,10 @@ func (r *run[V]) work() {
 	r.loop()
 }
 
+// loop does what is to be done, and waits for mail, until all misses have landed.
 func (r *run[V]) loop() {
 	for _, m := range r.misses {
-		if m.State == protocol.Begun { // else it has asked for the lease already
+		if m.State == protocol.Begun { // else asksFirst has already asked for the lease
 			r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
 		}
 	}
@@ -108,8 +111,9 @@ func (r *run[V]) loop() {
 	}
 }
 
-// abort lands what has not landed: the user's code in here has ended the goroutine. What is in the
-// mail then only gives back what it brings, and calls nothing of the user's.
+// abort lands all flights that have not landed, in case the user's code has called Goexit on this
+// goroutine: callers would wait for ever. Mail that comes later only gives back slots, and calls no
+// code of the user.
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		m.State, m.work = protocol.Landed, nil
@@ -122,9 +126,9 @@ func (r *run[V]) abort() {
 	r.mail.Close()
 }
 
-// step tells a miss what happened, and notes what is to be done.
+// step passes an event to the state machine of a miss, and notes what it wants to be done.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
-	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its time ended while the store was asked
+	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its stale window ended while the store was asked
 		m.had.good, m.Seen = protocol.Shown, protocol.Shown
 	}
 	was := m.Miss
@@ -144,11 +148,11 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 	}
 }
 
-// stopping reports whether nobody waits any more or the cache is closing.
+// stopping reports whether no caller waits any more, or the cache is closing.
 func (r *run[V]) stopping() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
-// endLeft ends misses that nobody waits for, and reports whether there are any. While others take
-// part in the same slot, question or load they stay.
+// endLeft ends misses for which no caller waits, and reports whether there were any. A miss that
+// shares a slot, a request or a load with other misses stays until they are done, too.
 func (r *run[V]) endLeft() (some bool) {
 	ended := r.stopping()
 	if !ended && !r.someDeserted {
@@ -163,9 +167,9 @@ func (r *run[V]) endLeft() (some bool) {
 	return some
 }
 
-// perform does what is to be done until there is only something to wait for, or many ends of loads
-// to be told one by one: in between it is looked at what comes, so that other leases are renewed in
-// time.
+// perform does what is to be done until the run only has to wait. It also returns if many outcomes
+// are left to be sent one by one: the run then reads its mail in between, so that the other leases
+// are renewed in time.
 func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
@@ -185,7 +189,7 @@ func (r *run[V]) perform() {
 	}
 }
 
-// take returns the misses for which something is to be done, which is noted as done.
+// take returns the misses for which this is to be done, and notes it as done.
 func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 	for _, m := range r.todo {
 		if m.plan.do&do == 0 {
@@ -203,7 +207,7 @@ func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 	return all
 }
 
-// do does one thing for all misses that want it.
+// do does one thing for all misses that need it.
 func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	switch do {
 	case protocol.Release:
@@ -212,7 +216,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 		r.fill(all)
 	case protocol.Conclude:
 		now := all[:min(few, len(all))]
-		for _, m := range all[len(now):] { // later: callers don't wait for what others' keys cost
+		for _, m := range all[len(now):] { // the others come later, so that callers don't wait for the outcomes of other keys
 			m.plan.do |= do
 		}
 		atATime(now, r.conclude)
@@ -226,7 +230,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	case protocol.Load:
 		r.load(all)
 	case protocol.Renew:
-		for _, m := range all { // of one question, but perhaps with a slot each
+		for _, m := range all { // misses of one request may have different loads
 			if m.work.renews == nil {
 				m.work.renewFrom(m.asked.sent)
 			}
@@ -238,7 +242,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	}
 }
 
-// doOne does what is done for each miss by itself.
+// doOne does what is done for each miss separately.
 func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	c := r.cache
 	switch do {
@@ -272,10 +276,11 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	}
 }
 
-// few is how many steps of the store that are about one key each are made side by side.
+// few is how many steps of the store for single keys run at the same time.
 const few = 8
 
-// atATime does something for all, for a few of them at a time.
+// atATime does something for all, for few of them at a time: the store has no batch for these
+// steps, and a GetMany of thousands of keys must not use thousands of connections.
 func atATime[T any](all []T, do func(T)) {
 	if len(all) == 1 {
 		do(all[0])

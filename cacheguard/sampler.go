@@ -8,29 +8,31 @@ import (
 	"time"
 )
 
-// sampler says which hits are looked at more closely. Others pay for a look at a flag.
+// sampler picks hits for audits and Watchers. A hit that is not picked only costs a look at the
+// flag due.
 type sampler struct {
-	due         atomic.Uint32 // what is to be done with the next hit: its bits are below
-	loadsFailed atomic.Int32  // of an audit, in a row
+	due         atomic.Uint32 // what to do with the next hit, as bits: forAudit, forWatcher
+	loadsFailed atomic.Int32  // how many loads of audits have failed in a row
 	goes        context.Context
-	stop        context.CancelFunc // ends goes; nil if nothing is ever due
+	stop        context.CancelFunc // ends goes; nil if no hit is ever picked
 
 	mu     sync.Mutex                // guards what follows
-	pauses [samplings]func() float64 // how long they are on average, in seconds; nil: it is never done
-	timers [samplings]*time.Timer    // with which they end
+	pauses [samplings]func() float64 // their average length in seconds; nil: never
+	timers [samplings]*time.Timer    // end the pauses
 }
 
-// What is done with hits.
+// What can be done with a hit.
 const (
 	forAudit = iota
 	forWatcher
 	samplings
 )
 
-// longestPause is the longest between two audits because loads fail.
+// longestPause is the longest average pause to which failing loads stretch the pauses between
+// audits.
 const longestPause = time.Minute
 
-// beginSampling has hits be looked at as the options say.
+// beginSampling starts the pauses for the samplings that the options ask for.
 func (c *Cache[V]) beginSampling() {
 	s := &c.sampler
 	if c.opts.Audit.PerSecond > 0 {
@@ -54,7 +56,8 @@ func (c *Cache[V]) beginSampling() {
 	}
 }
 
-// next begins a pause after which another hit is due, of half to one and a half of the mean length.
+// next begins the pause after which another hit is picked. Its length is random, from half to one
+// and a half times the mean.
 func (s *sampler) next(what int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +67,7 @@ func (s *sampler) next(what int) {
 	}
 }
 
-// end has no hit be looked at any more, and nobody wait for what is being looked at.
+// end stops the sampling, and the wait for audits that are running.
 func (s *sampler) end() {
 	if s.stop == nil {
 		return
@@ -80,7 +83,7 @@ func (s *sampler) end() {
 	s.due.Store(0)
 }
 
-// sampled does what is due with a hit of the store, unless another one was faster.
+// sampled does what is due with a hit of the store, unless another hit was faster.
 //
 //go:noinline
 func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], got *found[V]) {
@@ -89,8 +92,7 @@ func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], 
 	}
 }
 
-// sampledLocally is sampled for a hit of the process-local tier, which was answered with what it
-// has there.
+// sampledLocally is sampled for a hit of the process-local tier, with the tier's entry.
 //
 //go:noinline
 func (c *Cache[V]) sampledLocally(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {
@@ -99,7 +101,8 @@ func (c *Cache[V]) sampledLocally(ctx context.Context, key, id string, load load
 	}
 }
 
-// sample tells of a hit, if that is due, and reports whether it is to be checked.
+// sample reports a hit to the Watcher, if that is due, and returns whether an audit is to check the
+// hit.
 func (c *Cache[V]) sample(ctx context.Context, key string, res Result[V]) (check bool) {
 	due := c.sampler.due.Swap(0)
 	for what := range samplings {

@@ -12,22 +12,22 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// sentinels are the errors that are themselves in every process: what a load's error wraps of them
-// stands behind its text in the outcome, after a zero byte, each as its place here and a hash of
-// its own text. A release with other sentinels recognises those that it has in the same place with
-// the same text, and no others.
+// sentinels are the errors that every process recognises. If a load's error wraps some of them, the
+// outcome has marks after the error's text and a zero byte. The mark of a sentinel is its place in
+// this list and a hash of its text. The hash is there for releases with another list: they
+// recognise only sentinels that they have in the same place with the same text.
 type sentinels []error
 
 const maxSentinels = 64
 
-// sentinelsOf are the options' behind those that every cache has. What a load's end by its deadline
-// is in its own process it is in others; context.Canceled would say there that the caller has given
-// up.
+// sentinelsOf returns the sentinels that every cache has, followed by those of the options.
+// context.DeadlineExceeded is always one, so that a load's time-out is a time-out in every process.
+// context.Canceled never is, because other callers would take it for the end of their own context.
 func sentinelsOf(own []error) sentinels {
 	return append(sentinels{context.DeadlineExceeded}, own...)
 }
 
-// wrongSentinels adds what is wrong with those of the options.
+// wrongSentinels adds what is wrong with the sentinels of the options.
 func wrongSentinels(own []error, bad *complaints) {
 	if len(own) > maxSentinels {
 		bad.add("Errors has %d errors, at most %d are allowed", len(own), maxSentinels)
@@ -44,7 +44,8 @@ func wrongSentinels(own []error, bad *complaints) {
 	}
 }
 
-// marked is a load's text with the sentinels that its error wraps.
+// marked returns the text of a load's error, followed by the marks of the sentinels that the error
+// wraps.
 func (s sentinels) marked(text string, err error) string {
 	var marks []byte
 	for i, one := range s {
@@ -58,7 +59,7 @@ func (s sentinels) marked(text string, err error) string {
 	return text + "\x00" + hex.EncodeToString(marks)
 }
 
-// parse takes a marked text apart. Marks that nobody has made are a part of the text.
+// parse splits a marked text. Bytes that don't have the form of marks are a part of the text.
 func (s sentinels) parse(marked string) (text string, is []error) {
 	text, marks := frame.Unmark(marked)
 	for ; len(marks) > 0; marks = marks[frame.MarkSize:] {
@@ -69,6 +70,7 @@ func (s sentinels) parse(marked string) (text string, is []error) {
 	return text, is
 }
 
+// sumOf returns the hash of an error's text.
 func sumOf(err error) []byte {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%v", err)

@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// release gives a lease up.
+// release gives up a lease.
 func (r *run[V]) release(m *miss[V]) {
-	c, token := r.cache, m.asked.token // the miss may ask again before the store has been told
+	c, token := r.cache, m.asked.token // a copy, because the miss may ask again, with a new token, before the store has been told
 	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
 }
 
@@ -34,10 +34,10 @@ func (r *run[V]) fill(all []*miss[V]) {
 	}
 }
 
-// filled takes what became of a result that the store has been asked to keep.
+// filled handles the answer to a fill.
 func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	c, h, out := r.cache, m.own.header, &m.own.out
-	if m.Claims { // of a write, which is told of by what Update returns
+	if m.Claims { // a write has no events; Update returns what happened
 		m.own.stored = err == nil && ans == FillStored
 		r.step(m, protocol.Event{Kind: protocol.Stored})
 		return
@@ -59,7 +59,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 			c.tier.values.Drop(m.key.Key)
 			break
 		}
-		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // what the fill took
+		res = res.later(max(c.store.Now().Sub(h.Created), 0)) // the value has aged during the fill
 		res.FreshFor += h.Soft
 		c.doubtLifetime(r.ctx, out.took, h.Soft)
 		c.presence.Of(m.key.Key).Stands(h.Hard() - res.Age)
@@ -67,14 +67,14 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,
 			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
 		})
-	default: // for those who waited from before, and nobody else
+	default: // refused: only callers that already wait get the result
 		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
 	}
 	m.own.res = res
 	r.step(m, e)
 }
 
-// conclude tells the store, and by it everybody who waits, why there is no value.
+// conclude tells the store why there is no value. The store sends that to all processes that wait.
 func (r *run[V]) conclude(m *miss[V]) {
 	c := r.cache
 	o, backoff := Outcome{}, time.Duration(0)
@@ -87,7 +87,8 @@ func (r *run[V]) conclude(m *miss[V]) {
 	c.settle(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, backoff) })
 }
 
-// outcomeOfFailure is the outcome of a load that has failed, and for how long nobody repeats it.
+// outcomeOfFailure returns the outcome of a load that has failed, and for how long no process
+// repeats the load. It also remembers the error value in this process.
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
@@ -96,7 +97,7 @@ func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duratio
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
 
-// notStored is the outcome of a load whose result is not stored.
+// notStored returns the outcome of a load whose result is not stored.
 func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	m.own.res = m.own.out.result()
 	switch e := &m.own.out.entry; {
@@ -105,16 +106,17 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	case !e.NoShare:
 		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
 	}
-	c.tier.values.Drop(m.key.Key) // what is there is out of date
+	c.tier.values.Drop(m.key.Key) // the old value is out of date
 	return c.unstored(m)
 }
 
-// maxCarried is the largest frame that goes along with an outcome instead of being loaded again.
+// maxCarried is the largest frame that is sent with an outcome. With a larger result each waiting
+// process loads again, because messages must stay small.
 const maxCarried = 4 << 10
 
-// unstored is the outcome of a load whose result is not in the store: carried along if it is small,
-// else loaded by everybody for themselves, in parallel. What stands in the store goes: it is out of
-// date.
+// unstored returns the outcome of a load whose result is not in the store. A small result is a part
+// of the outcome. With a large one, callers of other processes load for themselves, in parallel.
+// The stored value is removed, because it is out of date.
 func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	out, h := &m.own.out, m.own.header
 	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
@@ -126,24 +128,25 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
 }
 
-// sendOutcome ends the lease of a load that leaves no value, with a record for those who ask later.
+// sendOutcome ends the lease of a load that leaves no value, and stores the outcome for processes
+// that ask later.
 func (c *Cache[V]) sendOutcome(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
 	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
 
-// storable reports whether a result with this header is to be stored, and can be.
+// storable reports whether a result with this header should and can be stored.
 func (out loaded[V]) storable(h frame.Header) bool {
 	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
 }
 
-// header makes the header of a result's frame. A soft TTL of zero says that the result is not to be
-// stored.
+// header makes the header of a result's frame. If the result must not be stored, the header's soft
+// TTL is zero.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
 	ttl := c.opts.TTL
 	if out.notFound {
 		ttl = c.opts.NegativeTTL
-	} else { // what does not exist is not served for longer than NegativeTTL, which is there to be short
+	} else { // "does not exist" has no stale windows from Options, because NegativeTTL is meant to be short
 		h.Revalidate, h.IfError = c.opts.StaleWhileRevalidate, c.opts.StaleIfError
 	}
 	if out.entry.NoShare {
@@ -156,7 +159,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	if out.entry.NoStore || ttl < 0 {
 		return h
 	}
-	// The load's own word counts, and exactly that.
+	// A TTL from the load is used exactly as it is, without Jitter.
 	if h.Soft = out.entry.TTL; h.Soft == 0 {
 		h.Soft = jittered(ttl, c.opts.Jitter)
 	}
@@ -170,7 +173,8 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	return h
 }
 
-// settle does what ends a lease once, and if that fails, goes on trying behind the callers' backs.
+// settle ends a lease. If that fails, it tries again in the background, so that callers don't wait
+// for a store that is in trouble.
 func (c *Cache[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {
@@ -179,25 +183,26 @@ func (c *Cache[V]) settle(end func(context.Context) error) {
 	}
 }
 
-// background repeats what ends a lease until it worked, or until the lease is over by itself.
+// background repeats the end of a lease until it has worked, or until the lease would be over by
+// itself.
 func (c *Cache[V]) background(end func(context.Context) error) {
-	// The lease may have been renewed a moment ago.
+	// The lease may have been renewed a moment ago, so it may last for a whole LeaseTTL.
 	until := time.Now().Add(c.opts.LeaseTTL)
 	if !c.life.ends.Go(func() {
 		for pause := 20 * time.Millisecond; ; pause *= 2 {
 			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
 				return
 			}
-			if !c.life.ends.Sleep(pause) { // closing: once more, at once
+			if !c.life.ends.Sleep(pause) { // the cache closes: one last try, at once
 				_ = end(context.Background())
 				return
 			}
 		}
-	}) { // closing: one try, at once
+	}) { // the cache is closed: a single try, at once
 		_ = end(context.Background())
 	}
 }
 
-// givenUp reports whether this is why a load was told to stop here, which is no failure of the
-// origin.
+// givenUp reports whether the load was stopped because its callers had left or the cache was
+// closed. That is not a failure of the origin, so it must not make the fleet pause.
 func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }

@@ -8,21 +8,23 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// What stands under a key may be one of several values, each for some callers, and say where the
-// others find theirs: responses of package middleware that vary. When such a value is stale, those
-// it is not for needn't wait for its next version, and mustn't load it either: it would become
-// another one. So the flight of the look-up ends with it at once, for all, and those whose it is
-// share one more flight for the load. If nobody of those comes, it ends with its time in the store,
-// and whoever asks next puts the own one in its place.
+// The value of a key may be one of several, each for some callers only, and may say where the other
+// callers find theirs. Package middleware stores responses that vary in this way.
+//
+// When such a value is stale, callers that it is not for need not wait for its refresh. They must
+// not load it either, because their load would return the value for other callers. So the flight of
+// the look-up lands at once, for all callers, and the callers that the value is for share a second
+// flight for the load. If no such caller comes, the value stays until it expires in the store. Then
+// the next caller, of any kind, stores its own value in its place.
 
-// isOneOfSeveral reports whether a value that nobody can be served with at once is for some callers
-// only.
+// isOneOfSeveral reports whether a stale value, which must be loaded before it can be served, is
+// for some callers only.
 func (got *found[V]) isOneOfSeveral(ctx context.Context) bool {
 	return got.good < protocol.Meanwhile && got.res.Status == StatusStale && !got.unshared && desk.Parts(ctx, got.res.Value)
 }
 
-// several is what a flight has landed with that is stale and for some callers only; nil: its
-// outcome is for all.
+// several returns the stale value for some callers only with which a flight has landed, or nil if
+// its outcome is for all callers.
 func (out *outcome[V]) several() *found[V] {
 	if out.also == nil {
 		return nil
@@ -30,8 +32,9 @@ func (out *outcome[V]) several() *found[V] {
 	return out.also.several
 }
 
-// ofSeveral is what a caller gets by such a value: what takes its place if it is this caller's,
-// else itself.
+// ofSeveral returns the result for one caller of a flight that has landed with such a value. If the
+// value is for this caller, the result is the loaded value. Otherwise it is the stale value itself,
+// which says where the caller finds its own.
 //
 //go:noinline
 func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], got *found[V], res *Result[V]) (err error) {
@@ -46,16 +49,16 @@ func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], go
 	return err
 }
 
-// flights are those of one process, by group.
+// flights are the flights of one process, by group.
 type flights[V any] [groups]flight.Group[outcome[V]]
 
-// group is one of them: flights of different groups don't meet.
+// group is a group of flights. A call joins only flights of its own group.
 type group uint8
 
 const (
-	reads     group = iota // of Get and its kin
-	refreshes              // of Refresh, and of what reads refresh behind their callers' backs
-	parted                 // of reads of values that are one of several, by those they are for
-	direct                 // of all of those while a Switch has them answered by loads of this process only
+	reads     group = iota // of Get and its variants
+	refreshes              // of Refresh, and of refreshes in the background
+	parted                 // of reads of a value that is one of several, by callers that the value is for
+	direct                 // of all calls while the Switch is off or in shadow, and of loads without the lease for a token
 	groups
 )

@@ -6,42 +6,44 @@ import (
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
-// Stats is a snapshot of a cache. Its numbers may be of slightly different moments.
+// Stats is a snapshot of a cache. Its numbers are not read at exactly the same moment.
 type Stats struct {
-	LocalEntries int // in the process-local tier
+	LocalEntries int // values in the process-local tier
 
-	// Hits of the process-local tier so far, of values and of "does not exist". They are 0 unless
-	// the Observer implements HitsUntold.
+	// LocalHits counts the hits of the process-local tier so far that were values,
+	// LocalNegativeHits those that were "does not exist". Both are 0 unless the Observer implements
+	// [HitsUntold].
 	LocalHits, LocalNegativeHits uint64
 
-	LoadsRunning int // calls of load functions that have not returned, the late ones included
-	LoadsQueued  int // loads that wait for a slot, or for a permit of a fleet's budget
-	Flights      int // keys that are being looked up, waited for or loaded
-	Callers      int // who wait for them
+	LoadsRunning int // load functions that have not returned, those that were given up included
+	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
+	Flights      int // keys that are being looked up, loaded, or waited for
+	Callers      int // callers that wait for these keys
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
-	// the store does not have, or perhaps has lost. SentLate counts those that the store was told of
-	// later than when they were made. See ErrPending.
+	// the store does not have, or has perhaps lost. SentLate counts the changes that the store was
+	// told of later, when this process repeated them. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64
 
-	// 1 while the cache's Switch is off, or in shadow.
+	// SwitchedOff is 1 while the cache's Switch is off, InShadow is 1 while the Switch is in
+	// shadow.
 	SwitchedOff, InShadow int
 
-	// Answers that were compared with the origin (Audit, ModeShadow), and those of them that were
-	// wrong. See Difference.Wrong and Nines.
+	// Compared counts the answers that were compared with the origin (Audit, ModeShadow), Wrong
+	// those that were wrong. See [Difference.Wrong] and [Stats.Nines].
 	Compared, Wrong uint64
 
-	// Open circuit breakers of the store, and all of them: one per server, several in a cluster. Both
-	// are 0 if the store has none.
+	// BreakersOpen is how many circuit breakers of the store are open, Breakers how many there are:
+	// one per server, so several in a cluster. Both are 0 if the store has none.
 	BreakersOpen, Breakers int
 }
 
-// Nines says how consistent the compared answers were, in nines: 3 means 99.9 percent. While no
-// answer was wrong, it is the value that one wrong answer would give, so it grows with the number of
-// comparisons: 999 right answers are 3 nines.
+// Nines returns the share of compared answers that were right, in nines: 3 means 99.9 percent. As
+// long as no answer was wrong, Nines returns what one wrong answer more would give. So it grows
+// with the number of comparisons: 999 right answers are 3 nines.
 func (s Stats) Nines() float64 {
 	if s.Wrong == 0 {
 		return math.Log10(float64(s.Compared + 1))
@@ -49,29 +51,30 @@ func (s Stats) Nines() float64 {
 	return math.Log10(float64(s.Compared) / float64(s.Wrong))
 }
 
-// Attacher is implemented by an Observer that reads gauges of its caches. New calls Attach with the
-// name of the cache, and Close calls detach. Several caches may have the same name. Any goroutine may
-// call stats at any time, even during and after detach. A call of stats takes microseconds, and a
-// little more for each key that is being loaded.
+// Attacher is implemented by an [Observer] that reads the [Stats] of its caches. New calls Attach
+// with the name of the cache, and Close calls detach. Several caches may have the same name. Any
+// goroutine may call stats at any time, even during and after detach. A call of stats takes
+// microseconds, and a little more for each key that is being loaded.
 type Attacher interface {
 	Attach(cache string, stats func() Stats) (detach func())
 }
 
-// HitsUntold is implemented by an Observer that needs no EventHit for hits of the process-local tier.
-// An event would make such a hit twice as slow. If LocalHitsUntold returns true, these hits are
-// counted in Stats instead. New calls it once.
+// HitsUntold is implemented by an [Observer] that needs no EventHit for hits of the process-local
+// tier. An event would make such a hit twice as slow. If LocalHitsUntold returns true, these hits
+// are counted in [Stats] instead. New calls LocalHitsUntold once.
 type HitsUntold interface {
 	LocalHitsUntold() bool
 }
 
-// Breakers is implemented by a Store that has circuit breakers.
+// Breakers is implemented by a [Store] that has circuit breakers.
 type Breakers interface {
 	// Breakers returns how many are open, and how many there are.
 	Breakers() (open, all int)
 }
 
-// localHits counts hits of the process-local tier that the observer is not told of. They are so
-// fast that one counter for all would make them twice as slow.
+// localHits counts hits of the process-local tier for which the Observer gets no event. The
+// counters are striped, because these hits are so fast that one counter for all cores would make
+// them twice as slow.
 type localHits struct{ striped.Counters }
 
 const (
@@ -87,7 +90,7 @@ func (u *localHits) add(notFound bool) {
 	u.Add(ofValue)
 }
 
-// Stats returns gauges of the cache in this process.
+// Stats returns the present numbers of the cache in this process.
 func (c *Cache[V]) Stats() (s Stats) {
 	s.LocalEntries = c.tier.values.Len()
 	if c.localHits != nil {
@@ -113,7 +116,7 @@ func (c *Cache[V]) Stats() (s Stats) {
 	return s
 }
 
-// attach makes the cache and its observer known to each other.
+// attach connects the cache with its Observer, by the optional interfaces that the Observer has.
 func (c *Cache[V]) attach() {
 	c.detachObserver, c.detachWatcher = func() {}, func() {}
 	c.tracer, _ = c.opts.Observer.(LoadTracer)

@@ -8,221 +8,242 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Store is the port to what the processes of a fleet share: one small set of steps, each of them
-// atomic. redisstore implements it on Redis, memstore inside one process. Programs make a store and
-// hand it to New; only an implementer of a store calls or writes these methods, and proves the
-// result with package storetest.
+// Store is what the processes of a fleet share: a small set of steps, each of them atomic. Package
+// redisstore implements it on Redis, package memstore inside one process. A program makes a store
+// and passes it to [New]. Only an author of a new store needs to know these methods; package
+// storetest tests such a store.
 //
-// Every method is safe for concurrent use, returns within a time of its own (the store's operation
-// timeout) whatever the context, and returns an error only if the outcome is unknown or the store
-// can't be used: a refusal is an answer. A store may send a step twice (a reply can be lost), so
-// every step must be harmless when repeated by its own token.
+// Every method is safe for concurrent use. It returns within the store's operation timeout,
+// whatever context it is given. It returns an error only if the outcome is unknown or the store
+// can't be used. A refusal, for instance of a lease, is an answer and not an error. A store may
+// send a step twice, because a reply can be lost. So a step that is repeated with the same token
+// must do no harm.
 //
-// A frame is opaque but for one thing: its bytes 2 to 17 are the id of the load that made it. A
-// store compares them where a method says so; of something shorter it compares what is there.
+// A frame is an encoded value. A store doesn't look into it, with two exceptions: bytes 2 to 17 of
+// a frame are the id of the load that made it, and a store compares them where a method says so. If
+// a frame is shorter, the store compares the bytes that there are. And [Store.MarkStale] writes
+// into a frame.
 //
-// Values are invalidated by tag without being found: the store keeps a generation for each cache
-// and for each of its tags that was ever invalidated, which is the time of the last invalidation on
-// the clock of the one node that keeps them, and each grant says what that clock said before. A
-// value counts if the stamp of its load is later than the generation of its cache and those of all
-// its tags.
+// To invalidate by tag, a store doesn't search for the values. It keeps a generation for each
+// cache, and for each tag of the cache that was ever invalidated: the time of the last
+// invalidation, on the clock of the node that keeps the generations. Each grant has a stamp, which
+// is the time on the same clock before the load. A value is valid only if the stamp of its load is
+// later than the generation of its cache and the generations of all its tags.
 type Store interface {
-	// Get returns the frame of a key, or nil when there is none. A value that is no string of bytes
-	// (a wrong type) is returned as an empty, non-nil frame, or where generations are read along
-	// with it, as none. Unless tags is nil, it comes with the generations of the key's cache and of
-	// these tags, in the same trip if the store can; only those that came with a frame matter.
+	// Get returns the frame of a key, or nil if there is none. If something that is not a string of
+	// bytes is stored under the key (a wrong type), Get returns an empty frame that is not nil, or
+	// nil if generations are read in the same trip. Unless tags is nil, Get also returns the
+	// generations of the key's cache and of these tags, in the same trip if the store can do that.
+	// Generations that come without a frame are not used.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
-	// GetMany is Get for many keys of one cache, in one trip if the store can. An empty frame may
-	// be nil there.
+	// GetMany is Get for many keys of one cache, in one trip if the store can do that. Where Get
+	// returns an empty frame, GetMany may return nil.
 	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
 
-	// Generations returns the generations of a cache and of tags of it. If the store doesn't know
-	// since when the cache is, all values of it are from before now.
+	// Generations returns the generations of a cache and of some of its tags. If the store doesn't
+	// have the generation of the cache, for instance because it was evicted, it takes the present
+	// time: then no value that was loaded before is valid.
 	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
 
-	// InvalidateTags makes the store's present time the generation of these tags, or without tags
-	// that of the whole cache, and tells every process. It takes the same time however many values
-	// have the tags.
+	// InvalidateTags sets the generation of these tags to the store's present time, and sends a
+	// message to every process. Without tags it sets the generation of the whole cache. The time
+	// that it takes does not depend on how many values have the tags.
 	InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error)
 
-	// Lease asks for the right to load a key, with the double check inside: a value that the asker
-	// has not seen comes before any lease and any outcome that stands beside it.
+	// Lease asks for the right to load a key. It contains the double check: if there is a value
+	// that the asker has not seen, Lease returns the value, whether or not there is also a lease or
+	// an outcome. So a process that looked up the key just before another one filled it doesn't
+	// load again.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
-	// LeaseMany is Lease for many keys of one cache, in one trip if the store can, with an answer
-	// to each question.
+	// LeaseMany is Lease for many keys of one cache, in one trip if the store can do that. It
+	// returns one answer for each request, in the same order.
 	LeaseMany(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer]
 
-	// Fill stores the frame for ttl and ends the lease, if the lease still carries the grant, and
-	// tells the processes that wait. A fill that finds a value made by its own load reports it
-	// stored.
+	// Fill stores the frame for ttl, ends the lease, and sends a message to the processes that
+	// wait. It does so only if the lease still carries the grant, so that a late load overwrites
+	// nothing. If the lease no longer carries the grant, but the stored value was made by the same
+	// load, Fill reports FillStored: then this is a copy of a Fill that has already been carried
+	// out.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
 
-	// FillMany is Fill for many keys of one cache, in one trip if the store can.
+	// FillMany is Fill for many keys of one cache, in one trip if the store can do that.
 	FillMany(ctx context.Context, fills []FillAsk) []Reply[FillAnswer]
 
-	// Conclude ends the lease without a value, if it still carries the grant: the outcome is
-	// recorded under the lease's own name for keep, and those who wait are told. For the first
-	// backoff of it everybody who asks is given the outcome, after that only those who name this
-	// load in LeaseAsk.Awaited. With a keep of zero the lease is removed and only the message
-	// tells. With Outcome.Drop the value that stands there is removed in the same step.
+	// Conclude ends the lease without a value, if the lease still carries the grant. It stores the
+	// outcome in place of the lease for the time keep, and sends it to the processes that wait.
+	// During the time backoff, which begins now, Lease answers every request with the outcome.
+	// After that, Lease answers with it only if LeaseAsk.Awaited names this load: so a process that
+	// missed the message still gets the result of the load that it waited for. If keep is zero, the
+	// outcome is not stored, and only the message has it. If Outcome.Drop is set, the stored value
+	// is removed in the same step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
-	// Renew sets the lease's remaining time to ttl, if it still carries the grant.
+	// Renew sets the lease's remaining time to ttl, if the lease still carries the grant.
 	Renew(ctx context.Context, k Key, g Grant, ttl time.Duration) (Holding, error)
 
-	// RenewMany is Renew for many keys of one cache, in one trip if the store can.
+	// RenewMany is Renew for many keys of one cache, in one trip if the store can do that.
 	RenewMany(ctx context.Context, keys []Key, grants []Grant, ttl time.Duration) []Reply[Holding]
 
-	// Release removes the lease if it carries the token, whatever the number of its grant, and
-	// tells those who wait to look again.
+	// Release removes the lease if it carries the token, and tells the processes that wait to look
+	// again. It ignores the number of the grant, because a process that got no answer to its
+	// request for the lease doesn't know the number.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, of all versions, at byte at, if as
-	// many zeros stand there, removes their leases and tells every process that they changed, one
-	// step for each key. The error is like Invalidate's.
+	// MarkStale writes the mark into the frames of the keys, from byte at on, if the bytes there
+	// are all zero. A mark that is already there stays. In the same step it removes the leases of
+	// the key and tells every process that the key changed. It does so for all versions, in one
+	// step for each key. The error is like that of Invalidate.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
-	// Claim removes the value and takes the lease over from whoever holds it, in one step, and
-	// tells every process that the key changed. What is left of a value with tags, see Remnant,
-	// takes its place for the rest of its time, and comes with the grant, so that the value to come
-	// can keep them. Values and leases of the key's other versions are removed in the same step,
-	// and once more by the fill, for they may have been made of what was so before.
+	// Claim removes the value, takes the lease over from any other holder, and tells every process
+	// that the key changed, all in one step. If the value has tags, its remnant (see [Remnant]) is
+	// stored in its place until the value would have expired, and Grant.Left has a copy of it, so
+	// that the next value can keep the tags. Claim also removes the values and leases of the key's
+	// other versions. The fill removes them once more, because another release may have loaded them
+	// from the origin before the write.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
 	// Invalidate removes the values and the leases of the keys, of all versions, and tells every
-	// process that they changed, one step for each key. The error is a KeyErrors with the keys for
-	// which that is not certain.
+	// process that the keys changed, in one step for each key. The error is a [KeyErrors] with the
+	// keys that may not have been invalidated.
 	Invalidate(ctx context.Context, keys []Key) error
 
-	// Now is the store's clock, the same for every process that shares the store: an estimate that
-	// does not follow this machine's wall clock. Only when there is no estimate yet does it ask the
-	// store.
+	// Now returns an estimate of the store's clock, which all processes share. The ages of values
+	// are measured on it, because the wall clocks of two machines may differ. Now asks the store
+	// only if this process has no estimate yet.
 	Now() time.Time
 
-	// Clock asks what the clock of the generations of a cache says, in microseconds since 1970:
-	// every grant before has a stamp of that at most, and every later one of that at least.
+	// Clock asks for the time on the clock of a cache's generations, in microseconds since 1970.
+	// Every grant before the call has at most this stamp, every grant after it at least this stamp.
 	Clock(ctx context.Context, cache string) (int64, error)
 
-	// Listen has tell called for each message about keys of this cache, until stop is called. Calls
-	// come one after another; tell must not block and must not call the store. It is told Lost when
-	// messages may not arrive any more and Restored when they do again, and, once, when they do for
-	// the first time or already.
+	// Listen calls tell for each message about keys of this cache, until stop is called. It calls
+	// tell for one message after another; tell must not block and must not call the store. tell
+	// gets MessageLost when messages may no longer arrive, and MessageRestored when they arrive
+	// again. It also gets MessageRestored once at the beginning: when messages begin to arrive, or
+	// at once if they already do.
 	Listen(cache string, tell func(Message)) (stop func())
 
-	// Listening reports whether messages arrive at present, and begins to listen if nothing has
-	// yet. It doesn't block. While they don't arrive, waiters ask again from time to time.
+	// Listening reports whether messages arrive at present. If the store doesn't listen yet,
+	// Listening makes it begin. It doesn't block. While messages don't arrive, waiting processes
+	// ask the store from time to time.
 	Listening() bool
 
-	// Warm dials, subscribes and loads scripts ahead, so that the first stampede doesn't pay for
-	// it.
+	// Warm connects, subscribes and loads scripts in advance, so that the first calls don't have to
+	// wait for that.
 	Warm(ctx context.Context) error
 }
 
-// Remnant returns what a claim leaves in the place of this frame: which tags it had, in bytes that
-// are a value for nobody. It is nil if there were none; then there is nothing left. What is left of
-// a remnant is the same one.
+// Remnant returns what [Store.Claim] stores in place of this frame: the tags of the frame, in bytes
+// that no process takes for a value. For a frame without tags it returns nil, and Claim stores
+// nothing. The remnant of a remnant is the same remnant.
 func Remnant(f []byte) []byte { return frame.Remnant(f) }
 
-// Permits is what a Store implements, too, if it can keep a budget for the whole fleet:
-// NewFleetLimiter needs it. Like the steps of a Store these are atomic, bounded in time, and
-// harmless when repeated.
+// Permits is implemented by a [Store] that can limit the loads of the whole fleet.
+// [NewFleetLimiter] needs it. Like the methods of Store, these are atomic and bounded in time, and
+// can be repeated without harm.
 type Permits interface {
-	// TakePermit makes the token one of at most max holders of a budget for ttl, or renews it if it
-	// is one, and reports whether it is. If not, whoever returns a permit tells the listeners to
-	// PermitsCache, with the budget's name as the key, and wait is when the first permit ends by
-	// itself.
+	// TakePermit gives the token a permit of a budget for ttl, or renews the permit that it has. A
+	// budget has at most max permits. taken reports whether the token has a permit now. If not,
+	// wait is the time after which the first permit of another token ends, unless that token renews
+	// it. When a permit is returned earlier, listeners to PermitsCache get a message with the
+	// budget's name as the key.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.
 	ReturnPermit(ctx context.Context, budget string, token ID) error
 }
 
-// PermitsCache stands for a cache's name in messages about permits. No cache can have it.
+// PermitsCache takes the place of a cache's name in messages about permits. No cache can have this
+// name, because Options.Name allows no braces.
 const PermitsCache = "{permits}"
 
-// Key names one value: the cache's name and the key in it, any bytes up to a few hundred; New's
-// caches see to both. Values and leases of different versions, of which there are Versions, stand
-// side by side. They are of the same thing: a step that changes a key changes all its versions.
+// Key is the name of one value: the name of its cache, and a key in this cache. Both are any bytes,
+// a few hundred at most; the caches that [New] makes keep to that. Values and leases of a key's
+// different versions are stored side by side. They are of the same thing, so a step that changes a
+// key changes all its versions.
 type Key struct {
 	Cache   string
 	Key     string
 	Version uint8 // below Versions; see Options.Version
 }
 
-// Versions is how many versions of a key can stand in a store.
+// Versions is how many versions of a key can be stored side by side: those of an old and of a new
+// release during a rolling deployment.
 const Versions = 2
 
-// ID is a token: unique for each load and each write, drawn at random.
+// ID is a token: a random number of its own for each load and each write.
 type ID [16]byte
 
 // String is the id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// IsZero reports whether the id is the zero one, which names no load.
+// IsZero reports whether this is the zero ID, which is the id of no load.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// Grant is a lease that was granted: the load's token and the number that the store gave to this
-// very grant. Both stand in the lease and both must match, so that a copy of a command that arrives
-// late can't act for another grant.
+// Grant is a lease that was granted: the load's token, and a number that the store gives to each
+// grant. The store keeps both with the lease. A command acts on a lease only if both match, so that
+// a copy of a command that arrives late can't act for another grant.
 type Grant struct {
 	Token  ID
 	Number int64
-	Stamp  int64  // what the clock of the generations said before; for this load's frame, not part of the lease
-	Left   string // of a claim: what is left of the value, if something is
+	Stamp  int64  // what the clock of the generations said before the load; for the load's frame, not part of the lease
+	Left   string // of a claim: the remnant of the value, if the value had tags
 
-	Claimed bool // it is of a claim: its fill removes what there is of the key's other versions
+	Claimed bool // the grant is of a claim: its fill also removes the key's other versions
 }
 
-// Is reports whether both are the same grant, whatever the stamps that came with the answers.
+// Is reports whether both are the same grant. It ignores the stamps, which may differ when a step
+// was repeated.
 func (g Grant) Is(other Grant) bool { return g.Token == other.Token && g.Number == other.Number }
 
 // Generations are times of invalidations, in microseconds since 1970 on the clock of the node that
-// keeps them: first that of the whole cache, 0 if the store doesn't know it, then those of the tags
-// that were asked for, 0 for one that was never invalidated.
+// keeps them. The first is that of the whole cache; it is 0 if the store doesn't know it. The
+// others are those of the requested tags, in order; a tag that was never invalidated has 0.
 type Generations []int64
 
-// LeaseAsk is a question for the lease of one key.
+// LeaseAsk is a request for the lease of one key.
 type LeaseAsk struct {
-	Token   ID            // of the load that would begin
-	TTL     time.Duration // how long the lease lasts unless renewed
-	Seen    []byte        // bytes 2 to 17 of the value the asker has seen and can't use: it counts as absent
-	Awaited ID            // the load the asker has waited for, if any
-	Tags    []string      // whose generations the asker wants with a value or Stands, if they come in the same trip
-	Wait    bool          // the asker waits if the lease is held, and wants to be told
+	Token   ID            // of the load that begins if the lease is granted
+	TTL     time.Duration // how long the lease lasts unless it is renewed
+	Seen    []byte        // bytes 2 to 17 of a value that the asker has seen and can't use: that value counts as absent
+	Awaited ID            // the load that the asker has waited for, if any
+	Tags    []string      // the asker wants their generations with a Frame or Stands, if they need no other trip
+	Wait    bool          // if the lease is held, the asker waits and wants a message
 }
 
-// LeaseState says which of its fields a LeaseAnswer uses.
+// LeaseState says what a [LeaseAnswer] means, and which of its fields are set.
 type LeaseState uint8
 
 const (
-	LeaseGranted LeaseState = iota // Grant: the asker is the leader; also when its token already held the lease
-	LeaseHeld                      // Holder, Remaining: somebody else loads
-	LeaseValue                     // Frame: a value is there after all
-	LeaseOutcome                   // Outcome, Holder, Remaining: that load ended without a value
+	LeaseGranted LeaseState = iota // Grant: the asker is the leader; also if its token already has the lease, because the first answer may have been lost
+	LeaseHeld                      // Holder, Remaining: another load has the lease
+	LeaseValue                     // Frame: there is a value that the asker has not seen
+	LeaseOutcome                   // Outcome, Holder, Remaining: the load Holder ended without a value
 )
 
-// LeaseAnswer is the answer to a LeaseAsk.
+// LeaseAnswer is the answer to a [LeaseAsk].
 type LeaseAnswer struct {
 	State     LeaseState
 	Grant     Grant
-	Holder    ID            // whose lease, or whose outcome
-	Remaining time.Duration // of the lease, or of the outcome's back-off; 0 if not known
+	Holder    ID            // the load that has the lease, or whose outcome this is
+	Remaining time.Duration // time left of the lease, or of the outcome's back-off; 0 if not known
 	Frame     []byte
-	Of        Generations // with a Frame or Stands, like those of Store.Get; none if they would cost another trip
+	Of        Generations // with a Frame or Stands, as from Store.Get; none if they would cost another trip
 	Outcome   Outcome
-	Stands    bool // with LeaseGranted: the value that was Seen was still there then, so that the load may see it
-	Failures  int  // with LeaseGranted: Outcome.Failures of the record whose place the lease took, if it is known
+	Stands    bool // with LeaseGranted: the value LeaseAsk.Seen was still stored at the grant, so the load may see it as its previous value
+	Failures  int  // with LeaseGranted: Outcome.Failures of the outcome that the lease replaced, if known, so that the back-off can grow
 }
 
-// Reply is the answer to one of many questions, or why there is none.
+// Reply is the answer to one of many requests, or the error in place of an answer.
 type Reply[T any] struct {
 	Answer T
 	Err    error
 }
 
-// FillAsk is one of the fills of FillMany.
+// FillAsk is one of the fills of [Store.FillMany].
 type FillAsk struct {
 	Key   Key
 	Grant Grant
@@ -230,22 +251,22 @@ type FillAsk struct {
 	TTL   time.Duration
 }
 
-// FillAnswer says what became of a fill.
+// FillAnswer says whether a fill was stored, and if not, why.
 type FillAnswer uint8
 
 const (
 	FillStored FillAnswer = iota
-	FillGone              // refused: the lease is gone; it expired, was evicted, or the key was invalidated
+	FillGone              // refused: there is no lease; it expired or was evicted, or the key was invalidated
 	FillOther             // refused: another load has the lease
 )
 
-// Holding is the answer to a renewal.
+// Holding is the answer to a renewal: who has the lease.
 type Holding uint8
 
 const (
 	HoldingMine  Holding = iota
-	HoldingGone          // nobody has the lease
-	HoldingOther         // another load has it
+	HoldingGone          // no load has the lease
+	HoldingOther         // another load has the lease
 )
 
 // OutcomeKind says how a load ended without a stored value.
@@ -253,8 +274,8 @@ type OutcomeKind uint8
 
 const (
 	OutcomeFailed   OutcomeKind = iota + 1 // Text: the load's error
-	OutcomeUnstored                        // Frame: the result, to be used by those who waited and not stored
-	OutcomeUnshared                        // the result is for nobody else: waiters load for themselves, in parallel
+	OutcomeUnstored                        // Frame: the result, for the calls that waited; it is not stored
+	OutcomeUnshared                        // the result is for its own caller only: calls that waited load for themselves, in parallel
 )
 
 // Outcome is how a load ended without a stored value. Text and Frame are at most a few KiB.
@@ -262,27 +283,29 @@ type Outcome struct {
 	Kind     OutcomeKind
 	Text     string
 	Frame    []byte
-	Note     []byte // OutcomeFailed, OutcomeUnshared: an observer's, of at most 255 bytes; another one's is in its frame
-	Failures int    // loads that failed in a row, this one included; it stays in the record and goes with no message
-	Drop     bool   // what stands in the store is superseded and goes in the same step; it is not part of the record
+	Note     []byte // OutcomeFailed, OutcomeUnshared: the observer's note, of at most 255 bytes; with OutcomeUnstored the note is in Frame
+	Failures int    // how many loads have failed in a row, this one included; stored with the outcome, but not sent in messages
+	Drop     bool   // the stored value is out of date and is removed in the same step; Drop is not stored with the outcome
 }
 
-// MessageKind says what a Message tells.
+// MessageKind says what a [Message] reports.
 type MessageKind uint8
 
 const (
-	MessageChanged  MessageKind = iota + 1 // the key was claimed, by Load, or it was marked stale or invalidated
-	MessageFilled                          // Load filled it; Frame if it is small
-	MessageOutcome                         // Load ended without a value: Outcome
-	MessageReleased                        // Load was given up
-	MessageRestored                        // messages arrive from now on, and some may have been lost: look again at every key
-	MessageLost                            // messages may not arrive from now on, until Restored
-	MessageTags                            // Tags were invalidated, or without Tags the whole cache: Generation
+	MessageChanged  MessageKind = iota + 1 // the key was claimed by Load, or was marked stale or invalidated
+	MessageFilled                          // Load stored a value; Frame has it if it is small
+	MessageOutcome                         // Load ended without a value; Outcome says how
+	MessageReleased                        // Load gave up its lease
+	MessageRestored                        // messages arrive from now on; some may have been lost before: look again at every key
+	MessageLost                            // messages may not arrive from now on, until MessageRestored
+	MessageTags                            // Tags were invalidated, or without Tags the whole cache; Generation is their new one
 )
 
-// Message is what a store tells processes: of a change all that listen to the cache, of the end of
-// a load at least those that wait for it. It means "look again"; what counts is the state in the
-// store, except for a waiter that was told to wait for the very load the message names.
+// Message is what a store sends to processes. A change is sent to all processes that listen to the
+// cache. The end of a load is sent at least to those that wait for the load. A process takes a
+// message as a hint to look into the store again, because messages can be late or lost. There is
+// one exception: a process that waits for the load which the message names uses the result in the
+// message.
 type Message struct {
 	Kind    MessageKind
 	Key     string
@@ -291,5 +314,5 @@ type Message struct {
 	Outcome Outcome
 
 	Tags       []string
-	Generation int64 // of the tags; with MessageRestored, up to which generation invalidations may not have been told
+	Generation int64 // with MessageTags, of the tags; with MessageRestored, messages about invalidations up to this one may have been lost
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Switch takes caches out of the path of their calls while the program runs, and puts them back. It
-// applies to all caches of this process, and of package middleware, that have it in their Options.
-// The zero Switch is on. A Switch is safe for concurrent use and must not be copied.
+// Switch turns caches off and on while the program runs. It applies to all caches of this process,
+// those of package middleware included, that have it in their Options. The zero Switch is on. A
+// Switch is safe for concurrent use and must not be copied.
 //
 //	var products cacheguard.Switch // Options.Switch: &products
 //
@@ -24,8 +24,8 @@ import (
 //	err = errors.Join(err, products.Set(mode))
 //
 // Other processes have switches of their own. While a switch is off, its process still sends its
-// changes and hears those of others. So when it is on again, it serves nothing that is older than a
-// change.
+// own changes and receives those of other processes. So when the switch is on again, no value is
+// served that is older than a change.
 type Switch struct {
 	mode atomic.Uint32
 
@@ -33,36 +33,37 @@ type Switch struct {
 	caches []*attached
 }
 
-// attached is a cache that a switch is for.
+// attached is a cache that a [Switch] applies to.
 type attached struct {
 	name string
 	log  *slog.Logger
 }
 
-// Mode is the state of a Switch. It applies to calls that begin in it; calls that began before are
-// not affected.
+// Mode is the state of a [Switch]. It applies to calls that begin while it is set; calls that began
+// before are not affected.
 type Mode uint8
 
 const (
-	// ModeOn does nothing to them.
+	// ModeOn is the normal mode: calls use the cache.
 	ModeOn Mode = iota
 
-	// ModeOff has every Get, Refresh and their like load, as if the store were empty and nobody
-	// else there. Neither it nor the local tier is asked, and nothing is stored. Loads of the calls
-	// that come at the same time in this process are still one, and bounded by MaxLoads or Limiter;
-	// an error is for those who have waited for it. EntryFuncs see no previous value. Peek and
-	// Local find nothing. Set, Update, Invalidate and all other changes are done as ever, which for
-	// Update includes the lease.
+	// ModeOff makes every Get, Refresh and their variants load, as if the store were empty and
+	// there were no other processes. Neither the store nor the local tier is read, and nothing is
+	// stored. Calls of this process that come at the same time still share one load, and MaxLoads
+	// or Limiter still applies. The error of a load goes only to the callers that waited for it.
+	// EntryFuncs see no previous value. Peek and Local find nothing. Set, Update, Invalidate and
+	// all other changes work as in ModeOn; Update still takes the lease.
 	ModeOff
 
-	// ModeShadow shows what a cache would do without trusting it. Every Get and its like is
-	// answered by a load of this process, as by ModeOff. Beside it, the cache is read and filled:
-	// where it has nothing fresh, that load runs under the key's lease, if nobody else has it, and
-	// its result is stored. Where it has a fresh value, the load's result is compared with that
-	// (Options.Same), which observers are told of by EventCompared, unless more than 1,024 are
-	// being compared. A call takes as long as a miss does: the load, and up to three steps of the
-	// store, each within its operation timeout. GetMany calls its load up to twice, for what is
-	// stored and for what isn't. Refresh and changes are done as ever.
+	// ModeShadow shows what a cache would answer, but doesn't use its answers. Every Get and its
+	// variants are answered by a load of this process, as in ModeOff. Besides, the cache is read
+	// and filled. If it has no fresh value, the load runs under the key's lease, unless another
+	// load has the lease, and its result is stored. If the cache has a fresh value, the value is
+	// compared with the load's result (Options.Same), and observers get EventCompared. No more than
+	// 1,024 values are compared at a time. A call takes as long as a miss: the load, and up to
+	// three steps of the store, each within its operation timeout. GetMany calls its load up to
+	// twice: once for the keys whose results are stored, once for the others. Refresh and changes
+	// work as in ModeOn.
 	ModeShadow
 )
 
@@ -76,7 +77,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ParseMode makes a mode of "on", "off" or "shadow".
+// ParseMode returns the mode with the name "on", "off" or "shadow".
 func ParseMode(text string) (Mode, error) {
 	if i := slices.Index(modeNames[:], text); i >= 0 {
 		return Mode(i), nil
@@ -84,7 +85,7 @@ func ParseMode(text string) (Mode, error) {
 	return 0, fmt.Errorf("cacheguard: %.20q is no mode of a Switch: on, off or shadow", text)
 }
 
-// Mode is what the switch has been set to last.
+// Mode returns the mode that was set last.
 func (s *Switch) Mode() Mode { return Mode(s.mode.Load()) }
 
 var (
@@ -93,8 +94,8 @@ var (
 	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
 )
 
-// Set changes the mode for calls that begin from now on. If the mode was another one, each cache logs
-// a line. An unknown mode is an error and changes nothing.
+// Set sets the mode for calls that begin from now on. If this changes the mode, each cache logs a
+// line. For an unknown mode, Set returns an error and changes nothing.
 func (s *Switch) Set(m Mode) error {
 	if int(m) >= len(modeNames) {
 		return fmt.Errorf("cacheguard: %d is no mode of a Switch", m)
@@ -110,6 +111,7 @@ func (s *Switch) Set(m Mode) error {
 	return nil
 }
 
+// tell logs the mode, as a warning unless the cache is on.
 func (c *attached) tell(m Mode) {
 	if m == ModeOn {
 		switchedOnLine.Log(context.Background(), c.log, "cache", c.name)
@@ -118,7 +120,8 @@ func (c *attached) tell(m Mode) {
 	switchedLine.Log(context.Background(), c.log, "cache", c.name, "mode", m.String())
 }
 
-// attach makes a cache known to its switch, until detach is called.
+// attach adds a cache to the switch, until detach is called. If the switch is not on at that time,
+// the cache logs it at once.
 func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 	c := &attached{name, log}
 	s.mu.Lock()
@@ -134,9 +137,9 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 	}
 }
 
-// groupIn is the group of flights that a call of this group takes part in: while the cache is not
-// on, the one whose flights land with loads of this process only. So nobody who comes after the
-// switch was set gets what another one has found before.
+// groupIn returns the group of flights for a call of this group in this mode. While the cache is
+// not on, that is direct, whose flights only land with loads of this process. So a call that begins
+// after the switch was set never joins an older flight, which may have found a stored value.
 func (c *Cache[V]) groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
 		return g
@@ -144,8 +147,9 @@ func (c *Cache[V]) groupIn(m Mode, g group) group {
 	return direct
 }
 
-// leadDirect is the way of the caller that leads a flight while the cache is off, or in shadow. had
-// is what this caller has found there, one of several; or nil.
+// leadDirect is the path of the caller that leads a flight while the cache is off or in shadow. had
+// is the value that this caller has already found, if it is one of several (see several.go), or
+// nil.
 //
 //go:noinline
 func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {
@@ -154,21 +158,21 @@ func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V],
 	}
 	got, err := c.lookAside(ctx, of, had)
 	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared && desk.Parts(ctx, got.res.Value) {
-		// It says where others find theirs, which they are not answered with.
+		// The value says where other callers find theirs. Nobody is answered with it.
 		several := got
 		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &several}})
 		return c.ofSeveral(ctx, of.name, of.load, &several, res)
 	}
 	m := c.inShadow(of, got, err)
-	if got.passing && err == nil { // the others don't wait for who gets the lease
+	if got.passing && err == nil { // each caller loads for itself, so the others don't wait for this one
 		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true}})
 		m.flight = flight.Solo[outcome[V]]()
 	}
 	return c.detach(ctx, m, res)
 }
 
-// lookAside finds what a call would be answered with, were the cache not in shadow, unless that is
-// known.
+// lookAside finds what a call would be answered with if the cache were not in shadow. If had is
+// set, the value is known already.
 func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) (found[V], error) {
 	if had != nil {
 		return *had, nil
@@ -183,15 +187,15 @@ func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) 
 	return got, err
 }
 
-// offPath makes a miss that loads without looking at anything.
+// offPath makes a miss that loads without a look at the store, and without the lease.
 func (c *Cache[V]) offPath(of *target[V]) *miss[V] {
 	m := c.missOf(of, found[V]{}, nil)
 	m.Apart = true
 	return m
 }
 
-// inShadow makes a miss that takes nothing of what is there, and doesn't show it to the load
-// either.
+// inShadow makes a miss whose callers get nothing of the stored value. The load doesn't see the
+// value either, because callers must only get what the origin has.
 func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V] {
 	if storeErr != nil {
 		return c.offPath(of)

@@ -10,28 +10,31 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh,
-// stale and negative values. The time does not depend on their number. A value that was loaded
-// before the call is never served after it, even if it is stored later. A load that is under way
-// goes on for callers that already wait. Back-offs after failed loads are not affected.
+// InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh
+// values, stale values and "does not exist". The time that it takes does not depend on the number
+// of values. A value that was loaded before the call is never served after it, even if it is stored
+// later. A load that is under way goes on for the callers that already wait for it. Back-offs after
+// failed loads are not affected.
 //
-// The call is carried out even if ctx ends. Other processes' reads of the store see it at once, in a
-// cluster when its message arrives. Their flights and local tiers follow when the message arrives.
-// If the error wraps ErrPending, the store could not be told yet: this process repeats it, and until
-// then other processes may serve old values.
+// The call is carried out even if ctx ends. When other processes read the store, they see the
+// invalidation at once; in a Redis cluster they see it when the message about it arrives. Their
+// local tiers, and calls that join a load under way, see it when the message arrives. If the error
+// wraps [ErrPending], the store could not be told yet: this process repeats the invalidation until
+// the store has it, and other processes may serve old values until then.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
 
 // MarkStaleTags makes every value stale that was stored with one of these tags as a soft tag
-// (Entry.SoftTags). The next read refreshes it; until then it is served within its stale windows,
-// which begin now at the latest. Values that are being loaded now become stale, too. Otherwise it
-// is like InvalidateTags.
+// (Entry.SoftTags). The next read of a value refreshes it. Until the refresh is done, the value is
+// served within its stale windows, which begin now at the latest. Values that are being loaded now
+// become stale, too. Otherwise it is like InvalidateTags.
 func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, softMark)
 }
 
-// namedTags invalidates tags that a user has named, of the kind that this marks.
+// namedTags invalidates tags that a user has named. mark is the prefix of their kind in the store:
+// softMark for soft tags, else "".
 func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) error {
 	switch {
 	case !c.mayChange(ctx):
@@ -41,7 +44,7 @@ func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) er
 	}
 	marked := make([]string, len(tags))
 	for i, tag := range tags {
-		if tag != "" { // which is wrong of either kind
+		if tag != "" { // an empty tag stays empty, so that wrongTags rejects it
 			marked[i] = mark + tag
 		}
 	}
@@ -52,13 +55,13 @@ func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) er
 	return c.invalidateTags(ctx, marked)
 }
 
-// wrongTags returns what is wrong with tags that are to be invalidated, as they were named and as
-// they are marked.
+// wrongTags returns what is wrong with tags that are to be invalidated. tags are as the user named
+// them, marked have the prefix of their kind.
 func wrongTags(tags, marked []string) error {
 	if err := plain(tags); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(marked, frame.MaxTags) { // of any number, but frames have no more
+	for some := range slices.Chunk(marked, frame.MaxTags) { // a call may name any number of tags, but MakeTags takes no more at a time than a frame has
 		if _, err := frame.MakeTags(some); err != nil {
 			return err
 		}
@@ -66,11 +69,11 @@ func wrongTags(tags, marked []string) error {
 	return nil
 }
 
-// softMark begins the names of soft tags in frames and in the store, for which they are tags like
-// others.
+// softMark is the prefix of soft tags in frames and in the store. The store doesn't know that there
+// are two kinds of tags, so soft tags need no steps of their own.
 const softMark = "\x00"
 
-// plain returns what is wrong with tags that would be taken for soft ones.
+// plain returns an error for tags that would be taken for soft tags.
 func plain(tags []string) error {
 	for _, tag := range tags {
 		if strings.HasPrefix(tag, softMark) {
@@ -80,7 +83,7 @@ func plain(tags []string) error {
 	return nil
 }
 
-// allTags are both kinds, as they stand in a frame.
+// allTags returns the tags of both kinds, as they are encoded in a frame.
 func (e Entry[V]) allTags() (frame.Tags, error) {
 	if err := plain(e.Tags); err != nil {
 		return nil, err
@@ -111,7 +114,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	c.sealAll()
 	last := c.unsent.Last()
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
-	if err != nil { // it may have been done: this process knows better than to use what it has
+	if err != nil { // it may have been done or not: this process must not use its old values in either case
 		generation = c.loadedBy()
 		c.unsent.AddTags(tags, generation)
 	}
@@ -130,7 +133,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	return nil
 }
 
-// invalidated makes everything in this process agree with an invalidation by tag.
+// invalidated applies an invalidation by tag to everything that this process has.
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.invalidations.Of(tags, generation)
 	if len(tags) == 0 {
@@ -139,8 +142,8 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.sealAll()
 }
 
-// sealAll closes every flight to newcomers: what the loads under way depend on is known when they
-// are over.
+// sealAll closes every flight to new callers. It closes all of them, because the tags of a load's
+// result are only known when the load is over.
 func (c *Cache[V]) sealAll() {
 	c.changed.OfAll()
 	for i := range c.flights {

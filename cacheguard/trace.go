@@ -7,24 +7,25 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// LoadTracer is what an Observer implements, too, that follows loads. StartLoad is called right
-// before the user's load runs, or the write of an Update, on the same goroutine. ctx has the values
-// of the caller that started the load; the load gets loadCtx, which has to be ctx or made of it, or
-// nil for ctx itself. end is called once the load is over, with its error, or with notFound if it
-// found that there is nothing; nil: it is not called.
+// LoadTracer is implemented by an [Observer] that traces loads. StartLoad is called right before
+// the user's load, or the write of an Update, on the same goroutine. ctx has the values of the
+// caller that started the load. The load gets loadCtx, which must be ctx or derived from ctx; nil
+// means ctx. If end is not nil, it is called when the load is over, with the load's error. notFound
+// is true if the load found that the value does not exist.
 //
-// note, of at most 255 bytes, goes where the result goes: into the store and to all who wait for
-// the load, who find it as Event.Note. It is to lead to the load, as the id of a trace does. A
-// longer one is left out. The note must not be changed afterwards.
+// note is stored and sent together with the load's result, and every caller that is served by the
+// load finds it in Event.Note. It should identify the load, as the id of a trace does. A note of
+// more than 255 bytes is left out. The note must not be changed after StartLoad has returned.
 //
-// A refresh in the background is begun by a caller, too, who may be gone when it runs.
+// A refresh in the background is also begun by a call, which may have returned when the load runs.
 //
 // A panic in StartLoad or end is dropped; runtime.Goexit in them ends the load.
 type LoadTracer interface {
 	StartLoad(ctx context.Context, cache, key string) (loadCtx context.Context, note []byte, end func(err error, notFound bool))
 }
 
-// noteOf is what the tracer has noted at a load, also at one that doesn't end in time.
+// noteOf returns the tracer's note of a load. It is read atomically, because a load that doesn't
+// end in time may still be starting.
 func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	if note := noted.Load(); note != nil {
 		return *note
@@ -32,8 +33,8 @@ func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	return nil
 }
 
-// trace has the tracer begin to follow a load, and returns the load's context and what ends the
-// following, or nil.
+// trace starts the tracer for a load. It returns the load's context and the function that ends the
+// trace, or nil.
 func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(error, bool)) {
 	if c.tracer == nil {
 		return ctx, nil
@@ -50,14 +51,15 @@ func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[
 	return loadCtx, end
 }
 
-// safely does something of the user's that must not be able to kill a load.
+// safely calls a function of the user and drops its panic, which must not end a load.
 func safely(do func()) {
 	defer func() { _ = recover() }()
 	do()
 }
 
-// madeOf reports whether a tracer's context looks as if it were made of ctx. One that isn't would
-// neither end with it nor say which load it belongs to.
+// madeOf reports whether a tracer's context seems to be derived from ctx. A context that is not
+// derived from it is not used: it would not end with ctx, and cache calls inside the load would not
+// know which load they belong to.
 func madeOf(traced, ctx context.Context) bool {
 	return traced != nil && chainOf(traced) == chainOf(ctx) && (traced.Done() != nil || ctx.Done() == nil)
 }

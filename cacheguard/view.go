@@ -10,32 +10,33 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Watcher is implemented by an Observer that looks into its caches, as package statuspage does. New
-// calls Watch, and Close calls detach. Several caches may have the same name. A Watcher is also told
-// of some hits by EventSampled: at most 20 per second of each cache, picked at random. So it can find
-// the keys that are hit most without being told of every hit.
+// Watcher is implemented by an [Observer] that looks into its caches, as package statuspage does.
+// New calls Watch, and Close calls detach. Several caches may have the same name. A Watcher also
+// gets an EventSampled for some hits, which are picked at random: at most 20 per second and cache.
+// So it can find the keys that are hit most without an event for every hit.
 type Watcher interface {
 	Watch(v View) (detach func())
 }
 
-// View looks into a cache. Any goroutine may call its functions at any time, even during and after
-// detach.
+// View has the functions by which a [Watcher] looks into a cache. Any goroutine may call them at
+// any time, even during and after detach.
 type View struct {
 	Cache     string
 	Stats     func() Stats
-	Mode      func() Mode                // of its Switch
-	Listening func() bool                // messages of its store arrive
-	Loads     func(most int) []LoadUnder // so many of those that run, first the oldest
-	Troubles  func() []StoreTrouble      // that last
+	Mode      func() Mode                // the mode of the cache's Switch
+	Listening func() bool                // whether messages of the store arrive
+	Loads     func(most int) []LoadUnder // at most so many of the running loads, the oldest first
+	Troubles  func() []StoreTrouble      // that have not ended
 }
 
-// StoreTrouble is a use for which the store fails at present. It ends when that use succeeds again;
-// without calls it lasts beyond the end of its cause.
+// StoreTrouble says that the store fails at present for one kind of use. The trouble ends when a
+// use of that kind succeeds again. So if no call uses the store, the trouble stays after its cause
+// is gone.
 type StoreTrouble struct {
 	Use           string // "reading", "leases", "storing results" or "changes"
 	Since         time.Time
-	Server, Cause string // empty if the store doesn't know
-	Text          string // of the error, without keys
+	Server, Cause string // "" if the store doesn't know them
+	Text          string // the error's text, without keys
 }
 
 func newTrouble(use string, err error) *StoreTrouble {
@@ -44,7 +45,7 @@ func newTrouble(use string, err error) *StoreTrouble {
 	return t
 }
 
-// troubles returns those that there are.
+// troubles returns the troubles that have not ended.
 func (h *health) troubles() (all []StoreTrouble) {
 	for _, t := range []*trouble{&h.reading, &h.leasing, &h.storing, &h.changing} {
 		if now := t.now.Load(); now != nil {
@@ -54,19 +55,19 @@ func (h *health) troubles() (all []StoreTrouble) {
 	return all
 }
 
-// LoadUnder is a load that is under way.
+// LoadUnder is a load that is running.
 type LoadUnder struct {
-	Key     string // as the call gave it
-	More    int    // keys of the same load
+	Key     string // as the call named it
+	More    int    // further keys of the same load
 	Since   time.Time
-	Callers int  // who wait for it in this process; 0: it refreshes a value behind their backs, or is an audit's
-	Leased  bool // it has leases: else its results are not stored
+	Callers int  // callers of this process that wait for the load; 0 for a refresh in the background or the load of an Audit
+	Leased  bool // the load began with a lease; without one its result is not stored
 }
 
-// sampledPerSecond is how many hits of a cache are told by EventSampled, if somebody watches it.
+// sampledPerSecond is how many hits per second get an EventSampled if there is a [Watcher].
 const sampledPerSecond = 20
 
-// loads are those of one cache.
+// loads keeps track of the loads of one cache.
 type loads struct {
 	running, queued atomic.Int64   // for Stats
 	all             sync.WaitGroup // the goroutines on which they run
@@ -75,7 +76,7 @@ type loads struct {
 	under map[*LoadUnder]func() (callers int)
 }
 
-// begin takes note of a load, until end is called.
+// begin lists a load until end is called.
 func (l *loads) begin(one *LoadUnder, callers func() int) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +91,7 @@ func (l *loads) begin(one *LoadUnder, callers func() int) (end func()) {
 	}
 }
 
-// oldest returns so many of those that run.
+// oldest returns the running loads, the oldest first, and at most so many.
 func (l *loads) oldest(most int) []LoadUnder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +108,7 @@ func (l *loads) oldest(most int) []LoadUnder {
 	return shown
 }
 
-// watch lets a Watcher look into the cache.
+// watch gives a [Watcher] its view of the cache.
 func (c *Cache[V]) watch(w Watcher) {
 	c.watched = true
 	if detach := w.Watch(View{

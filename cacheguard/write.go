@@ -13,19 +13,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// Set stores a value and ends any lease: no load that began before it can store after it. It is
-// safe with one writer for each key; two writers' Sets can arrive in the other order than their
-// writes to the origin: use Update or Invalidate then. Set goes through although ctx ends, as the
-// origin has changed already.
+// Set stores a value and ends any lease of its key, so a load that began before Set can't store its
+// result after it. Use Set only if each key has one writer. With several writers, their Sets can
+// arrive in another order than their writes to the origin: use [Cache.Update] or [Cache.Invalidate]
+// then. Set is carried out even if ctx ends, because the origin has already changed.
 //
-// A value that Options.Empty holds for is stored as the null sentinel. A value that can't be stored
-// (encoding, MaxValueSize) is an error, and what stood there is removed, for it is out of date.
+// If [Options.Empty] returns true for the value, the null sentinel is stored. If the value can't be
+// encoded or is larger than MaxValueSize, Set returns an error and removes the old value, which is
+// out of date.
 func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 	return c.SetEntry(ctx, key, Entry[V]{Value: v})
 }
 
-// SetEntry is Set with a lifetime and tags of the value's own. NoStore, NoShare and NotModified are
-// for loads: with one of them it is an error and nothing is done.
+// SetEntry is like Set, with a lifetime and tags for this value. NoStore, NoShare and NotModified
+// are for loads: with one of them SetEntry returns an error and does nothing.
 func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := c.enter(ctx); err != nil {
 		return err
@@ -60,10 +61,10 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	return nil
 }
 
-// claimAndFill stores a value in two steps. One could do both, but a copy of that one which is held
-// up on its way could arrive after a later Set or Invalidate and bring the old value back; a late
-// copy of a claim costs a miss, and one of a fill is refused. A fill that is refused lost to a
-// later change, which is as good as a Set that came before it.
+// claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
+// a delayed copy of it could arrive after a later Set or Invalidate and bring the old value back. A
+// late copy of a claim only costs a miss, and a late copy of a fill is refused. If the fill itself
+// is refused, a later change has won, which is as good as if this Set had come before that change.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -77,16 +78,18 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 			c.written(k.Key, g)
 		}
 	}
-	if err != nil { // the claim may be there, and would keep loads waiting
+	if err != nil { // the claim may have been carried out; its lease would keep loads waiting
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
 	}
 	return err
 }
 
-// written takes note that the store was told of a value: one from before this grant is out of date.
+// written notes that the store has a new value, so that a value from before its grant is known to
+// be out of date. The note is needed if a failover loses the new value.
 func (c *Cache[V]) written(id string, g Grant) { c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}) }
 
-// encodeSafely encodes on the caller's goroutine, where the user's code may panic too.
+// encodeSafely encodes on the caller's goroutine. It turns a panic of the user's code into an
+// error, because no load goroutine recovers it here.
 func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -99,12 +102,15 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 	return f, notFound, err
 }
 
-// Invalidate removes values, fresh, stale and negative ones, error markers, and leases: no load
-// that began before it can store after it, and no call of this process that starts after it joins
-// such a load. Commit to the origin first, then call it. It goes through although ctx ends. When it
-// returns an error, a KeyErrors with the keys for which it is not certain, this process remembers
-// them and tells the store when it can (ErrPending), and serves nothing from before the call; until
-// then, other processes may. See Flush.
+// Invalidate removes the values of keys, whether fresh, stale or "does not exist", remembered
+// errors, and leases. A load that began before Invalidate can't store its result after it, and no
+// call that this process starts after Invalidate joins such a load. Commit to the origin first,
+// then call Invalidate. It is carried out even if ctx ends.
+//
+// The error of Invalidate is a [KeyErrors] with the keys that may not have been invalidated. If it
+// wraps [ErrPending], this process repeats the call until the store has carried it out, and serves
+// no value from before the call. Other processes may serve old values until then. See
+// [Cache.Flush].
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
@@ -113,9 +119,10 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	return c.invalidate(ctx, keys)
 }
 
-// MarkStale ages values: the next read of each refreshes it, and until then it is served within its
-// stale windows, which begin now, at the latest. It ends leases too, for what is loaded now may be
-// older than what the mark is for. Otherwise it is like Invalidate.
+// MarkStale makes the values of keys stale. The next read of a key refreshes its value. Until the
+// refresh is done, the value is served within its stale windows, which begin now at the latest.
+// MarkStale also ends leases, because a load that is running may have read the origin before the
+// change that the mark is for. Otherwise it is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
@@ -128,8 +135,8 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 	return c.changeKeys(ctx, keys, time.Time{})
 }
 
-// changeKeys has the store change keys, and everything in this process agree. mark is when they
-// were marked stale; zero: they are invalidated.
+// changeKeys changes keys in the store and everywhere in this process. mark is the time at which
+// the keys are marked stale; if it is zero, they are invalidated.
 func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time) error {
 	if len(keys) == 0 {
 		return nil
@@ -158,8 +165,9 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 	return named
 }
 
-// withdraw removes a value that a writer takes for out of date, and leases, like Invalidate. But
-// nobody said that the key has no tags, as Invalidate does: they are left for the value to come.
+// withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate
+// it leaves the tags for the next value, because the writer has said nothing about them. So it
+// claims the key and releases the claim.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	k := c.key(id)
@@ -179,24 +187,26 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	return nil
 }
 
-// Update writes the origin under the key's lease and stores what write returns: safe with any
-// number of writers, and against loads that read the origin before the write. Readers wait for it
-// like for a load. write runs on the caller's context, with LoadTimeout; it is called once at most.
-// One thing no cache can mend: when a process dies between its write and what follows while another
-// writer has the key, the other's value may stay until its TTL is over.
+// Update calls write under the key's lease and stores what write returns. It is safe with any
+// number of writers of a key, and next to loads that read the origin before the write. Readers wait
+// for Update as for a load. write runs with the caller's context, for LoadTimeout at most, and is
+// called at most once. No cache can prevent this case: if a process dies right after its write to
+// the origin, while another writer has the key, the value of the other writer may be stored until
+// its TTL is over.
 //
-// If write fails, its error is returned and nothing stays cached; an error that wraps ErrNotFound
-// says that the thing is gone, and that is remembered. If write succeeded but the store can't be
-// told, Update returns the value and an error that says so. If the store can't be used beforehand,
-// FailClosed returns ErrUnavailable and doesn't write; FailOpen writes.
+// If write fails, Update returns its error, and no value stays stored. If the error wraps
+// ErrNotFound, "does not exist" is stored. If write succeeds but the store can't be told, Update
+// returns the value and an error that says so. If the store is unavailable before the write,
+// OnStoreDown decides: with FailClosed Update returns ErrUnavailable and doesn't call write; with
+// FailOpen it calls write.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
 	res, err := c.update(ctx, key, loader[V]{value: write})
 	return res.Value, err
 }
 
-// UpdateEntry is Update for a write that decides how long its result is kept, and about its tags.
-// What stood there before has been removed by then: a write sees no previous value, and can't say
-// NotModified.
+// UpdateEntry is like Update, for a write that decides how long its result is kept and which tags
+// it has. The previous value is removed before write is called, so write doesn't see it and can't
+// return NotModified.
 func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error)) (Result[V], error) {
 	var load loader[V]
 	if write != nil {
@@ -225,13 +235,13 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	r := c.newRun(ctx, nil, m)
 	runs := false
 	defer func() {
-		if !runs { // the store can't be used, or an observer has ended the goroutine
+		if !runs { // the store is unavailable, or an observer called Goexit
 			r.cancel(nil)
 			c.life.End()
 		}
 	}()
-	// A write that outlives its context may reach the origin after what is invalidated below: once
-	// more then.
+	// A write that outlives its context may reach the origin after the invalidation below. So the
+	// key is invalidated once more when write returns.
 	r.late = func() { _ = c.withdraw(ctx, key) }
 	c.seal(id)
 	m.asked = question{token: newID(), sent: r.now()}
@@ -246,12 +256,12 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	}
 	runs = true
 	r.work()
-	c.seal(id) // a flight that has begun since may load without the lease, from before the write
+	c.seal(id) // a flight that has begun since may load without the lease, and may have read before the write
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	if m.own.stored {
 		c.written(id, m.ans.Grant)
-	} else { // somebody else may have read the origin before this write and stored it after the claim was lost
+	} else { // after the claim was lost, another load may have stored what it read before this write
 		err = c.withdraw(ctx, key)
 	}
 	switch {
@@ -263,8 +273,8 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	return out.res, err
 }
 
-// callersError is the error of a write that ran on its caller's context: if that has ended, what
-// callers get is its error and not its cause.
+// callersError is the error of a write that ran with its caller's context. If that context has
+// ended, the caller gets ctx.Err() and not the context's cause, as from every other call.
 func callersError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return ctx.Err()

@@ -1,7 +1,8 @@
 package protocol
 
-// Watched is told, in tests (drivetest), what a miss was told in a state, with what its driver has
-// in hand for it then, and what it said; and then what is done for it.
+// Watched has hooks for tests (drivetest). Step is called for each event of a miss, with the miss
+// before the event, what its driver has in hand, and what is to be done. Done is called for each
+// thing that is then done.
 var Watched struct {
 	Step func(miss any, had InHand, was Miss, e Event, do Do)
 	Done func(miss any, do Do)
