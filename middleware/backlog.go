@@ -222,7 +222,8 @@ func (c *Cache) cuts() {
 	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }
 
-// lends returns the response to be sent and the writer for it. The caller must close the taker.
+// lends returns the response to be sent and the writer for it. The caller must close the taker,
+// which may be nil.
 func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWriter, *response, *taker) {
 	if len(res.body) <= bodyBehind {
 		return w, res, nil
@@ -233,7 +234,7 @@ func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWrit
 	return t, &shared, t
 }
 
-// send answers a request with a stored response.
+// send answers a request with a complete response.
 func (c *Cache) send(w http.ResponseWriter, r *http.Request, res *response, age time.Duration, status string) {
 	w, res, t := c.backlog.lends(w, res)
 	defer t.close()

@@ -7,9 +7,9 @@ import (
 
 // budget limits how many resources clients can invalidate by unsafe requests. Each invalidation
 // takes a place in the store's memory of invalidated tags, which has 100,000 places for a cache.
-// When that memory is full, the oldest tags are forgotten, and all responses that were stored
-// before become invalid with them. Anybody can send a POST to /search?q=1, 2, 3 and so on, and must
-// not displace what your own services invalidate.
+// When that memory is full, the oldest tags are forgotten, and with them all responses that were
+// stored before these tags were invalidated. Anybody can send a POST to /search?q=1, 2, 3 and so
+// on, and must not displace what your own services invalidate.
 //
 // A resource that was invalidated lately already has a place, so invalidating it again costs
 // nothing.

@@ -97,7 +97,7 @@ func (u *run) here(load context.Context, t *turn) {
 			t.desk.Leave()
 		}
 	}()
-	defer func() { t.r.Pattern = u.req.Pattern }() // of a mux inside, for whoever is outside
+	defer func() { t.r.Pattern = u.req.Pattern }() // a mux behind the cache sets it, and layers in front read it
 	u.serve(t.next)
 	whole = true
 }
