@@ -35,7 +35,7 @@ type exchange struct {
 	again     bool              // it is in its second try; see triesAgain
 	answered  bool              // the handler has answered it
 	confirmed *response         // the stored response, which the handler has confirmed by 304
-	unstored  cacheguard.Reason // why confirmed is for nobody else, if it isn't
+	unstored  cacheguard.Reason // why confirmed isn't given to others; 0: it is
 	others    *response         // a response for other requests that is being made: it has the fields by which it was selected
 
 	stale  *response // the response stored for it, which the request doesn't accept

@@ -13,13 +13,15 @@ import (
 // How a recorder ends: its recording, when the response turns out to be for its client alone, and
 // its run, whichever way the handler ends.
 
-// errNobody is what a handler gets that goes on writing in the background what can't be stored.
+// errNobody is the error of Write for a handler that continues to write in the background although
+// its response can't be stored.
 var errNobody = errors.New("middleware: nobody gets this response")
 
-// errOver is what a goroutine gets that a handler has left behind.
+// errOver is the error of Write for a goroutine that still writes after its handler has returned.
 var errOver = errors.New("middleware: the handler has returned")
 
-// stop ends the recording: the response is for its client alone. Who waits is told.
+// stop ends the recording: the response is for its own client only. The requests that wait are
+// told.
 func (rec *recorder) stop(why cacheguard.Reason) {
 	rec.on, rec.res = false, nil
 	rec.is(cutOff)
@@ -45,8 +47,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 }
 
-// stays keeps the slot of the load, which is about to end, for the handler. What is sent while its
-// handler runs is counted by its start.
+// stays keeps the slot of the load for the handler, because the load is about to end. If the
+// response is a stream, the slot isn't kept: a stream counts only until it begins to be sent.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
 	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
@@ -59,7 +61,8 @@ func (rec *recorder) stays(why cacheguard.Reason) {
 	}
 }
 
-// streams gives the slot back without the lock, for a budget of the fleet is told of that.
+// streams gives the slot back. It doesn't hold the mutex meanwhile, because releasing a slot of a
+// fleet's limit needs a call to the store.
 func (rec *recorder) streams() {
 	at := rec.place
 	rec.mu.Unlock()
@@ -67,7 +70,7 @@ func (rec *recorder) streams() {
 	at.leave()
 }
 
-// abort ends the run of a handler that didn't return.
+// abort ends the run of a handler that panicked or ended its goroutine.
 func (rec *recorder) abort(err error) {
 	rec.returned()
 	defer rec.tell() // holding nobody up
@@ -79,10 +82,10 @@ func (rec *recorder) abort(err error) {
 	rec.catchUp() // its own client sees what it would see without the cache; what the client's writer panics with is less
 }
 
-// tell tells the observer if the response is not stored, once the handler is done.
+// tell tells the observer, when the handler is done, if the response is not stored.
 func (rec *recorder) tell() { rec.run.cache.tell(rec.run.req.Context(), rec.run.key, rec.why) }
 
-// returned is called when the handler has ended, before its client is waited for.
+// returned is called when the handler has ended, before the recorder waits for the client.
 func (rec *recorder) returned() {
 	rec.mu.Lock()
 	rec.over = true
@@ -148,10 +151,11 @@ func (rec *recorder) finish() {
 	}
 }
 
-// incomplete reports whether a response that its handler has returned from is not whole, or not for
-// sure: it has less than its Content-Length, or without one was ended by its context, on which
-// handlers return with what they have written by then. A client of a database goes by the deadline
-// itself, which can be over a moment earlier.
+// incomplete reports whether a response is not whole, or may not be, although its handler has
+// returned. It isn't if it has fewer bytes than its Content-Length. Without a Content-Length it may
+// not be if the context has ended, because handlers then return with what they have written. The
+// deadline is checked, too: a database client uses the deadline itself, which may have passed a
+// moment before the context ends.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false
@@ -164,8 +168,8 @@ func (rec *recorder) incomplete() bool {
 	return ctx.Err() != nil || has && !time.Now().Before(end)
 }
 
-// silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in
-// front to make something of, and is for nobody else.
+// silent ends the run of a handler that wrote nothing. The empty response is passed on unchanged,
+// because a layer in front may turn it into something else. Nobody else gets it.
 func (rec *recorder) silent() {
 	if rec.w == nil {
 		rec.run.end(ending{err: errNothing})
