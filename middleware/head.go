@@ -50,8 +50,9 @@ func (x *exchange) head() {
 	})
 }
 
-// updateTime is how long the client of a HEAD waits for the store to be updated. If it takes
-// longer, a handler runs for the resource, and its response is newer than that to the HEAD.
+// updateTime is how long the client of a HEAD waits for the store to be updated. The update takes
+// longer if a handler is running for the resource, but then that handler's response is newer than
+// the response to the HEAD.
 const updateTime = 100 * time.Millisecond
 
 // madeAfter reports whether a response was stored after then. In that case the handler's response
