@@ -16,10 +16,10 @@ import (
 type budget struct {
 	mu     sync.Mutex // guards what follows
 	left   float64
-	at     time.Time           // when that was
+	at     time.Time           // when left was computed
 	lately map[string]struct{} // tags
-	order  []string            // the same, a ring
-	next   int                 // the oldest
+	order  []string            // the tags in lately, a ring
+	next   int                 // the index of the oldest
 }
 
 const (

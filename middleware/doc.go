@@ -34,18 +34,18 @@
 // With private alone it isn't shared.
 //
 // If a request says who asks (by Cookie, Authorization and so on), its response is validated only
-// by ETag, because the dates of two users' pages say nothing about which of them is newer. So the
-// pages of two users must have different ETags. A 304 with an ETag other than the one in the
-// request is ignored.
+// by ETag, because two users' pages can have any dates. So different pages of two users must have
+// different ETags. A 304 with an ETag other than the one in the request is ignored.
 //
-// An error is given only to the client whose request caused it. If a handler answers 5xx without a
-// freshness of its own, the requests that wait for it get the status through [Options.Error], and
-// nothing of the header or body. A handler may fail because of what its client has sent, so the
-// waiting requests get one more try together: one of them runs the handler, and the others wait for
-// that run. If the second run fails, too, all of them get its status. So a failing origin has one
-// request at a time for each resource, and a burst of requests costs it two runs, not one for each
-// request. In a fleet a process adds one more run if it learns of the first failure only after the
-// second run is over. A panic and a response that is not whole are treated in the same way.
+// An error response is given only to the client whose request ran the handler. If a handler answers
+// 5xx without a freshness of its own, the requests that wait for it get the status through
+// [Options.Error], and nothing of the header or body. A handler may fail because of what its client
+// has sent, so the waiting requests get one more try together: one of them runs the handler, and
+// the others wait for that run. If the second run fails, too, all of them get its status. So a
+// failing origin has one request at a time for each resource, and a burst of requests costs it two
+// runs, not one for each request. In a fleet a process adds one more run if it learns of the first
+// failure only after the second run is over. A panic and a response that is not whole are treated
+// in the same way.
 //
 // An error that has a freshness of its own is shared. If a handler sets max-age first and calls
 // http.Error later, the error is shared for that long. Set Cache-Control only when the page is
@@ -67,9 +67,9 @@
 // one of the additional slots before it continues. A client may ask for something newer than a
 // response that is stored and fresh. If the newer response can't be shared, or is an error that is
 // fresh only because of the options, the stored response stays and is served to other clients. A
-// 4xx without freshness may be caused by its request and says nothing about the resource, so it
-// isn't remembered. A response below 400 that can't be shared is remembered, even a 301, 302, 303,
-// 307, 206 or 304 that says nothing about freshness.
+// 4xx without freshness says something about its request and not about the resource, so it isn't
+// remembered. A response below 400 that can't be shared is remembered, even a 301, 302, 303, 307,
+// 206 or 304 that says nothing about freshness.
 //
 // # What a handler notices
 //

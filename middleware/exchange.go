@@ -282,7 +282,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 	switch res.Status {
 	case cacheguard.StatusHit, cacheguard.StatusStale:
 		s = cacheStatus{hit: true, ttl: res.FreshFor, hasTTL: true}
-		if res.Err != nil { // the handler was asked, in vain
+		if res.Err != nil { // the handler was run, but failed
 			s.hit, s.fwd = false, "stale"
 			var failed *statusError
 			if errors.As(res.Err, &failed) {

@@ -125,10 +125,10 @@ type Options struct {
 	// MaxBacklog limits how many bytes this process keeps in memory for clients that read slowly.
 	// Only bodies above 64 KiB are counted: the body of a response whose handler has returned, the
 	// bytes of one Write that waits for its client, and the body of a stored response that is being
-	// sent. A body that several clients read is counted once. Hits that send equal bodies are also
-	// counted once. Above the limit, the cache drops the body whose clients have read nothing for
-	// the longest time and closes the connections of these clients. Default 32 times MaxBody; at
-	// least MaxBody. A negative value means no limit.
+	// sent. A body that several clients read is counted once. Hits of one resource that send equal
+	// bodies are also counted once. Above the limit, the cache drops the body whose clients have
+	// read nothing for the longest time and closes the connections of these clients. Default 32
+	// times MaxBody; at least MaxBody. A negative value means no limit.
 	MaxBacklog int
 
 	// RecordFlushed lets the cache store a response that is flushed before its end and is fresh
@@ -238,9 +238,9 @@ type Options struct {
 	// Normalize names request fields that are lists. Requests whose lists are equal then share
 	// responses that vary by the field, even if the lists are written differently. The cache joins
 	// the lines of the field and removes whitespace around commas. In Accept, Accept-Encoding and
-	// Accept-Language it also removes the differences in repetitions, in case and in the order of
-	// equal weights. The handler sees the normalized field. Default: requests share only responses
-	// that were made for the same lines in the same order and spelling.
+	// Accept-Language repetitions, case and the order of equal weights make no difference either.
+	// The handler sees the normalized field. Default: requests share only responses that were made
+	// for the same lines in the same order and spelling.
 	Normalize []string
 
 	// Shape changes a copy of the request before the cache and the handler see it. It runs after
@@ -277,10 +277,10 @@ type Options struct {
 	// [cacheguard.Cache.GetEntry] returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
-	// Switch turns the cache off and on while the program runs. Several caches can have the same
-	// Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, every request is
-	// answered by the handler, which runs once for all requests for the same resource at the same
-	// time. Default: none; the cache is always on.
+	// Switch sets the cache to on, off or shadow while the program runs. Several caches can have
+	// the same Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, every request
+	// is answered by the handler, which runs once for all requests for the same resource at the
+	// same time. Default: none; the cache is always on.
 	Switch *cacheguard.Switch
 
 	// Observer receives the events of the cache, such as hits and loads. Default: none.

@@ -69,7 +69,7 @@ type run struct {
 	rec   *recorder
 	sent  sending
 	req   *http.Request // as the handler gets it, which may change it
-	asked http.Request  // the same, unchanged
+	asked http.Request  // a copy of req that the handler cannot change
 }
 
 // ending has what a load returns.

@@ -14,7 +14,7 @@ import (
 //	u  host, path and query
 //	p  path and query, on every host
 //	h  host
-//	d  a path or what stands before one of its slashes, on every host
+//	d  a path or the part before one of its slashes, on every host
 //	s  a surrogate key
 //
 // If the first byte is a capital letter, the rest is a hash, because tags of package cacheguard
