@@ -71,13 +71,13 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	defer cancel()
 	c, from := x.cache, x.base
 	ask := c.loads.GetEntry
-	if x.forced { // what is stored for all is fresh, and older
+	if x.forced { // the response stored for all is fresh, but older than this one
 		ask = c.loads.RefreshEntry
 	}
 	_, _ = ask(ctx, x.key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
-			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // those who wait go on for themselves
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // the requests that wait run the handler themselves
 		}
 		same := *found.Value
 		v := c.rejudged(x.r, &same, same.age+found.Age)

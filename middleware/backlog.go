@@ -130,7 +130,7 @@ func (b *backlog) leaves(o *owed) {
 func (b *backlog) cut(all []*taker) {
 	for _, t := range all {
 		t.mu.Lock()
-		if !t.done { // an error says that a layer in front knows no deadlines
+		if !t.done { // an error means that a layer in front doesn't support deadlines
 			_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 		}
 		t.mu.Unlock()

@@ -90,7 +90,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	vary, _ := varyOf(h)
 	personal := identified(r, vary)
 	none := "no freshness"
-	if basis == guessed && personal && !d.public { // the options know nothing of whom it was made for
+	if basis == guessed && personal && !d.public { // the options can't know for which user it was made
 		life, basis, none = 0, noFreshness, "Cookie"
 		if r.Header["Cookie"] == nil || slices.Contains(vary, "Cookie") {
 			none = "Authorization"
@@ -98,7 +98,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	}
 	v.guessed = basis == guessed && !d.public
 	v.provoked = basis == guessed && status >= 400
-	v.fresh = (life - v.age).Truncate(time.Millisecond) // below that there is nothing in the store
+	v.fresh = (life - v.age).Truncate(time.Millisecond) // the store has no smaller unit
 	v.drop = d.fields
 	v.mustRevalidate = d.mustRevalidate || d.proxyRevalidate || d.noCache || d.sMaxAge != notSaid
 	if !d.mustRevalidate && !d.proxyRevalidate && !d.noCache {
@@ -119,7 +119,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		v.why = none
 	case v.fresh > 0:
 		v.why, v.share, v.store = "fresh", true, true
-	case v.revalidate > -v.fresh && !failed: // an error has to say itself that it is fresh
+	case v.revalidate > -v.fresh && !failed: // an error must have a lifetime of its own
 		v.why, v.share, v.store = "stale while revalidate", true, true
 	default:
 		v.why = "stale"
@@ -156,7 +156,7 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "status", false
 	case d.mustUnderstand && !understood(status):
 		return "must-understand", true
-	case d.noStore && !d.mustUnderstand: // which is there for those who don't know must-understand (section 5.2.2.3)
+	case d.noStore && !d.mustUnderstand: // beside must-understand, no-store is only for caches that don't know must-understand (section 5.2.2.3)
 		return "no-store", true
 	case d.private:
 		return "private", true

@@ -39,7 +39,7 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 		get := *inside // before the handler changes anything
 		get.Method = http.MethodGet
 		asGet = &get
-		key := c.keys.key(asGet) // chi changes its part of the context
+		key := c.keys.key(asGet) // made now, because chi changes its part of the context later
 		p.outdate = func(status int, h http.Header, last bool) { c.outdate(asGet, key, status, h, last) }
 	}
 	inner := p.writer()
@@ -186,14 +186,14 @@ type passer struct {
 	status  cacheStatus
 	silent  bool                                       // it says nothing in Cache-Status
 	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
-	place   *place                                     // of the handler
+	place   *place                                     // the handler's place
 
 	mu      sync.Mutex // guards what follows
 	code    int
 	head    http.Header // what outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
-	failed  bool // the handler has said so after it had begun to answer
+	failed  bool // the handler has called WriteHeader with an error after it had begun to answer
 }
 
 // buffered is how many bytes net/http keeps before it sends anything.

@@ -9,7 +9,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-const notSaid = time.Duration(-1) // a directive with a number that isn't there
+const notSaid = time.Duration(-1) // the value of a directive that is absent
 
 // directives has the directives of a response for this cache: those in the first targeted field
 // that can be read (RFC 9213), or else those in Cache-Control.
@@ -23,12 +23,12 @@ type directives struct {
 	present  bool // there is at least one directive
 	targeted bool // they are from a targeted field: Cache-Control and Expires are not for this cache
 
-	noStore, noCache, private       bool // of the whole response
+	noStore, noCache, private       bool // they apply to the whole response
 	public                          bool
 	mustRevalidate, proxyRevalidate bool
 	mustUnderstand                  bool
 
-	maxAge, sMaxAge     time.Duration // notSaid if not there
+	maxAge, sMaxAge     time.Duration // notSaid if absent
 	sMaxAgeBroken       bool
 	revalidate, ifError time.Duration // RFC 5861
 
@@ -189,7 +189,7 @@ func (d *directives) list(form form, arg string, h http.Header) bool {
 type form uint8
 
 const (
-	bare   form = iota // there is none
+	bare   form = iota // there is no argument
 	token              // name=arg
 	quoted             // name="arg"
 	broken             // neither
@@ -198,9 +198,9 @@ const (
 // scanner reads the directives of all lines of a field, one after another. It skips nothing except
 // the inside of complete quoted strings, so that a broken directive can't hide a no-store after it.
 type scanner struct {
-	lines []string // still to be read
-	rest  string   // of the current one
-	bad   bool     // a quotation mark of it was never closed: nothing after it is what it seems
+	lines []string // lines that are still to be read
+	rest  string   // the unread rest of the current line
+	bad   bool     // a quotation mark in the line isn't closed, so the text after it can't be trusted
 
 	name, arg string // arg is "" unless form is token or quoted
 	form      form

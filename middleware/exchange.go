@@ -22,14 +22,14 @@ type exchange struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	next  http.Handler
-	key   string // of the resource
+	key   string // the key of the resource
 	base  string // the key of the first response to look at; see authorized
 	level string // the key of the response that is looked at
 	asked asked
 
 	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
 	guest     bool              // it says who asks, but looks at the response that is stored for all; see run.leaves
-	route     *chi.Context      // as it was when the request came, or nil
+	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
 	again     bool              // it is in its second try; see triesAgain
@@ -47,7 +47,7 @@ type turn struct {
 	*exchange
 	desk *desk.Desk
 	ran  atomic.Bool                  // the handler was begun for this client, which happens once
-	away atomic.Pointer[http.Request] // for a handler that runs without this client
+	away atomic.Pointer[http.Request] // the request for a handler that runs without this client
 }
 
 // run gets the response and serves it. If the resource has variants, it goes from one level to the
@@ -174,7 +174,7 @@ func (x *exchange) Refreshes(stale any) bool {
 // it any more, another variant is stored in its place when its time in the store is over.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
-	first := x.level == x.base || x.level == x.key // the latter for a guest: all who look there say the same
+	first := x.level == x.base || x.level == x.key // x.level == x.key is for a guest: all guests look there first
 	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
@@ -197,7 +197,7 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
-	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be from before a purge, or a commit, that this request came after
+	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be older than a purge or commit that ended before this request came
 		return false
 	}
 	x.answered = true
@@ -237,12 +237,12 @@ func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (c
 				return u.result.entry, u.result.err
 			case <-ctx.Done():
 				select {
-				case <-u.ended: // before that
+				case <-u.ended: // the run had ended before ctx
 					return u.result.entry, u.result.err
 				default:
 				}
 				u.split.Store(true)
-				<-u.ended // the slot is this run's until the handler returns or has its client to itself
+				<-u.ended // the run keeps its slot until the handler returns or writes to its own client only
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)
 			}
 		}

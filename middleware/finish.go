@@ -30,7 +30,7 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 	v := rec.verdict
 	if v.share || v.store {
-		v = verdict{remember: true} // too long, or a stream
+		v = verdict{remember: true} // its body is too large, or it is a stream
 	}
 	rec.stays(why)
 	switch {
@@ -73,13 +73,13 @@ func (rec *recorder) streams() {
 // abort ends the run of a handler that panicked or ended its goroutine.
 func (rec *recorder) abort(err error) {
 	rec.returned()
-	defer rec.tell() // holding nobody up
+	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	rec.catchUp() // its own client sees what it would see without the cache; what the client's writer panics with is less
+	rec.catchUp() // its own client gets what it would get without the cache; a panic of the client's writer is less important
 }
 
 // tell tells the observer, when the handler is done, if the response is not stored.
@@ -100,7 +100,7 @@ func (rec *recorder) returned() {
 // finish ends the run of a handler that returned.
 func (rec *recorder) finish() {
 	rec.returned()
-	defer rec.tell() // holding nobody up
+	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	u := rec.run
@@ -112,7 +112,7 @@ func (rec *recorder) finish() {
 		rec.head(http.StatusOK)
 	}
 	trailer := rec.trailers()
-	defer func() { // after those who wait were told
+	defer func() { // after the waiting requests were told
 		rec.drain()
 		if rec.to == toClient || rec.to == headOnly {
 			maps.Copy(rec.w.Header(), trailer)
@@ -120,7 +120,7 @@ func (rec *recorder) finish() {
 	}()
 	switch {
 	case !rec.on:
-		u.end(ending{entry: u.unshared(rec.verdict)}) // it was said already
+		u.end(ending{entry: u.unshared(rec.verdict)}) // stop has already ended the run
 	case rec.isNews(rec.status):
 		e := u.confirmed(canonical(rec.header), rec.before)
 		if e.entry = rec.keeps(e.entry); u.client != nil {
@@ -142,7 +142,7 @@ func (rec *recorder) finish() {
 		rec.tail = rec.res.trailer
 		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
-			if _, silent := rec.header["Content-Type"]; !silent { // what the server guesses for this client
+			if _, silent := rec.header["Content-Type"]; !silent { // the type that the server guesses for this client
 				rec.res.header = maps.Clone(h) // others may be reading it
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
@@ -163,7 +163,7 @@ func (rec *recorder) incomplete() bool {
 	if rec.promised >= 0 {
 		return rec.promised > rec.written
 	}
-	ctx := rec.run.asked.Context() // that of req may be another one by now
+	ctx := rec.run.asked.Context() // the handler may have changed the context of req
 	end, has := ctx.Deadline()
 	return ctx.Err() != nil || has && !time.Now().Before(end)
 }
@@ -176,7 +176,7 @@ func (rec *recorder) silent() {
 		return
 	}
 	rec.run.client.answered = true
-	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before the client is waited for
+	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before drain waits for the client
 	rec.drain()
 	rec.sync(rec.header)
 }

@@ -31,7 +31,7 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	}
 	if lines := h["Expires"]; len(lines) > 0 && !d.targeted {
 		end, ok := parseDate(lines[0], now)
-		if !ok { // "0" and the like mean that it is over (RFC 9111, section 5.3)
+		if !ok { // invalid dates such as "0" mean that it has expired (RFC 9111, section 5.3)
 			return 0, explicit
 		}
 		return between(0, end.Sub(made), mostTTL), explicit

@@ -14,17 +14,17 @@ import (
 // written on the handler's goroutine. All fields are guarded by the recorder's mutex.
 type outflow struct {
 	first   firstHead // the head of the response
-	heads   []func()  // to be sent before the body, in this order; nil is the first
+	heads   []func()  // headers to be sent before the body, in this order; nil stands for first
 	room    [1]func() // the array of heads, enough for most responses
 	out     []byte    // the body as far as it is recorded
-	sent    int       // how much of it was written to the client
+	sent    int       // how many bytes of out were written to the client
 	flushes int       // how often the handler has flushed
 	flushed int       // how many of these flushes were passed on to the client
 	flowing bool      // a goroutine writes to the client
-	broken  bool      // nothing more is to be written
+	broken  bool      // nothing more may be written
 	thrown  any       // what the client's writer panicked with
 	owed    owed      // the recorded body, for all who read it
-	taker   *taker    // this client, while it is waited for
+	taker   *taker    // this client, while the recorder waits for it
 	idle    sync.Cond
 }
 
@@ -183,7 +183,7 @@ func (rec *recorder) follow(x *exchange) {
 		}
 		var p []byte
 		flush, made := flushed != rec.flushes, rec.made
-		if flushed = rec.flushes; made != cutOff { // else there may be less than there was
+		if flushed = rec.flushes; made != cutOff { // otherwise out may be shorter than before
 			p = rec.out[sent:]
 		}
 		rec.mu.Unlock()
@@ -238,7 +238,7 @@ func (rec *recorder) is(made making) {
 // headers returns the handler's header for the client: a copy if it is sent later, because the
 // handler may change its header.
 func (rec *recorder) headers() http.Header {
-	if rec.on || rec.status == 0 { // it is sent later
+	if rec.on || rec.status == 0 { // the header is sent later
 		return rec.header.Clone()
 	}
 	return rec.header

@@ -207,7 +207,7 @@ func (x *exchange) storedPart() bool {
 	to["Content-Range"] = []string{wanted[0].contentRange(p.size)}
 	to["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(http.StatusPartialContent)
-	_, _ = w.Write(body) // a client that is gone is told nothing
+	_, _ = w.Write(body) // an error means that the client has left
 	return true
 }
 

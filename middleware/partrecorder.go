@@ -63,13 +63,13 @@ type partRecorder struct {
 
 	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
 	decided bool       // the head is written
-	on      bool       // it is recorded
+	on      bool       // the response is being recorded
 	stored  bool
 	res     *response
 	verdict verdict
-	length  int         // of the part
+	length  int         // the length of the part's body
 	head    http.Header // for the client, until it is sent
-	gone    int         // how much of the body was written to the client
+	gone    int         // how many bytes of the body were written to the client
 	flowing bool        // a goroutine writes to the client
 	broken  bool        // nothing more may be written
 	thrown  any         // what the client's writer panicked with
@@ -374,7 +374,7 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 type partial struct {
 	mu     sync.Mutex // guards what follows
 	busy   map[string]bool
-	not    map[digest]time.Time // until when
+	not    map[digest]time.Time // keys of resources whose parts can't be stored, and until when that is remembered
 	digest digester
 }
 

@@ -32,12 +32,12 @@ type recorder struct {
 	mu       sync.Mutex // guards what follows: a timer stops recorders, and handlers may write from goroutines of their own
 	status   int        // 0: the header is not written
 	verdict  verdict
-	res      *response   // what is recorded
-	on       bool        // it is recorded
+	res      *response   // the recorded response
+	on       bool        // the response is being recorded
 	held     bool        // its client gets the stored response instead: this one is a 304 about it, or a failure
 	over     bool        // the handler has returned
 	interim  bool        // it was flushed before its end
-	live     bool        // others may read it while it is made
+	live     bool        // other requests may read it while it is made
 	timer    *time.Timer // runs after a flush
 	promised int64       // Content-Length, or -1
 	written  int64
@@ -57,7 +57,7 @@ type audience uint8
 
 const (
 	toClient  audience = iota
-	headOnly           // a 304 is its answer
+	headOnly           // the client gets a 304
 	toNobody           // the client gets another response
 	goneAway           // there is no client
 	discarded          // there is no client, and nobody else gets it either

@@ -40,7 +40,7 @@ type statusError struct {
 	res    *response                    // for its own client and, with share, for others; nil if its client has it already
 	stale  cacheguard.Result[*response] // what may be served instead, if anything
 	client *exchange                    // the exchange whose handler ran, or nil
-	share  bool                         // others may have it
+	share  bool                         // other requests may be given res
 }
 
 // isFor reports whether a request may be given this response.
@@ -219,7 +219,7 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // of its own
+		v = verdict{failed: status >= 500, why: "no freshness"} // for its own client only
 	}
 	return v
 }

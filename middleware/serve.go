@@ -34,7 +34,7 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 		return
 	}
 	if len(res.body) > 0 {
-		_, _ = w.Write(res.body) // a client that is gone is told nothing
+		_, _ = w.Write(res.body) // an error means that the client has left
 	}
 	if trailer {
 		for name, values := range res.trailer {
