@@ -219,7 +219,7 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // for its own client only
+		v = verdict{failed: status >= 500, why: "no freshness"} // it has no freshness of its own
 	}
 	return v
 }
