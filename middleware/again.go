@@ -10,23 +10,24 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A handler may fail because of what its own client has sent. So that nobody can hand out errors,
-// those who waited for it have one more try: one of them runs the handler, and the others wait for
-// that. What comes of it is for all of them; so a failing origin has one request at a time for each
-// resource all the same, and each burst costs it one run more (in a fleet one more for each process
-// at most, if the handler fails faster than processes hear of each other).
+// A handler may fail because of what its own client has sent. So that no client can cause errors
+// for others, the requests that waited for it get one more try together: one of them runs the
+// handler, and the others wait for that run and get its result. So a failing origin still has only
+// one request at a time for each resource, and each burst costs it one more run. In a fleet the
+// burst costs at most one more run for each process, if the handler fails faster than processes
+// learn of each other's failures.
 
-// lastError is the error of a second try, or one that no other try would change: who waited for it
-// gets it.
+// lastError is the error of a second try, or an error that another try would not change. The
+// requests that waited get this error.
 type lastError struct{ error }
 
 func (e lastError) Unwrap() error { return e.error }
 
-// lastWord ends the text of such an error, for other processes.
+// lastWord is the end of a lastError's text, by which other processes recognize it.
 const lastWord = "; last"
 
-// triesAgain reports whether a request that waited for a handler which failed has another try, and
-// takes it.
+// triesAgain reports whether a request gets another try after the handler that it waited for has
+// failed. If so, it records that the request has used this try.
 func (x *exchange) triesAgain(err error) bool {
 	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil || isLast(err) || !isHandlers(err) {
 		return false
@@ -39,7 +40,7 @@ func (x *exchange) triesAgain(err error) bool {
 	return x.again
 }
 
-// isLast reports whether another try would change nothing, or take too long.
+// isLast reports whether another try would not change the error, or would take too long.
 func isLast(err error) bool {
 	var last lastError
 	var there *cacheguard.LoadError
@@ -47,7 +48,7 @@ func isLast(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// isHandlers reports whether an error is that of a handler.
+// isHandlers reports whether an error comes from a handler.
 func isHandlers(err error) bool {
 	var failed *statusError
 	var panicked *cacheguard.PanicError
@@ -56,9 +57,9 @@ func isHandlers(err error) bool {
 		errors.Is(err, errPanicked)
 }
 
-// lastTries are the second tries that have failed in this process lately. Of a thousand that waited
-// for a run some look again only after the second one has failed, too: they must not begin a third.
-// It is safe for concurrent use.
+// lastTries records the second tries that have failed in this process lately. If a thousand
+// requests wait for a run, some of them call the loader again only after the second run has failed,
+// too. They must not start a third run. lastTries is safe for concurrent use.
 type lastTries struct {
 	mu     sync.Mutex // guards what follows
 	digest digester
@@ -72,7 +73,8 @@ type lastTry struct {
 	err error
 }
 
-// mostLastTries are remembered. Who looks for one that isn't any more runs the handler.
+// mostLastTries is how many failed second tries are remembered. If one has been forgotten, a
+// request that looks for it runs the handler.
 const mostLastTries = 1024
 
 func (s *lastTries) fail(level string, err error) {
@@ -94,7 +96,7 @@ func (s *lastTries) fail(level string, err error) {
 	s.failed[key] = lastTry{time.Now(), err}
 }
 
-// failedSince returns the error of a second try that has failed since then, or nil.
+// failedSince returns the error of a second try that has failed at or after then, or nil.
 func (s *lastTries) failedSince(level string, then time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

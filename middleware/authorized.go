@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// identities are the fields of a request that say who asks.
+// identities are the request fields that say who asks: they identify a user.
 var identities = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// identified reports whether a request says who asks, by a TLS client certificate or in a field
-// that is not among those that vary names: by those a response is selected, and is nobody else's
-// anyway.
+// identified reports whether a request says who asks, by a TLS client certificate or by one of
+// identities. Fields that vary names don't count, because a response that is selected by the field
+// is given only to requests with the same value.
 func identified(r *http.Request, vary []string) bool {
 	for _, name := range identities {
 		if r.Header[name] != nil && !slices.Contains(vary, name) {
@@ -26,39 +26,43 @@ func identified(r *http.Request, vary []string) bool {
 	return certified(r)
 }
 
-// authorized reports whether a request may have been let in because of who asks (RFC 9111, section
-// 3.5, which knows Authorization alone).
+// authorized reports whether a request has credentials that may have been needed to get the
+// response. RFC 9111, section 3.5, mentions only Authorization.
 func authorized(r *http.Request) bool {
 	return r.Header["Authorization"] != nil || r.Header["Proxy-Authorization"] != nil || certified(r)
 }
 
-// certified reports whether a client has shown a certificate, verified or not: that is the
-// handler's to judge. No field of Vary selects by it.
+// certified reports whether a client has sent a certificate, verified or not, because only the
+// handler knows whether it trusts the certificate. No field in Vary can select a response by
+// certificate.
 func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
 
-// suits reports whether the response may be given to a request, as far as that says who asks: what
-// is fresh only because the options say so was made for nobody in particular, and is for such
-// requests.
+// suits reports whether the response may be given to a request that may say who asks. A response
+// that is fresh only because of the options was made for nobody in particular. It is given only to
+// requests that don't say who asks.
 func (res *response) suits(r *http.Request) bool {
 	return !res.guessed || !identified(r, res.vary)
 }
 
-// identifiedKey is the key under which requests with Authorization or Cookie coalesce. What they
-// get is often not to be shared, and anyone can send these fields: under the resource's own key one
-// such request could have everybody run the handler for himself. They are answered from what is
-// stored for all, if that is fresh; and what they bring that is for all is stored for all.
+// identifiedKey is the key under which requests with Authorization or Cookie wait for one another.
+// Their responses often can't be shared, and anyone can send these fields. Under the resource's own
+// key one request of this kind could make all other requests run the handler themselves. Requests
+// with Authorization or Cookie are answered with the response that is stored for all, if it is
+// fresh. If their own response may be shared with all, it is stored for all.
 func identifiedKey(key string) string { return "a" + keySeparator + key }
 
-// publishTimeout is for how long a request with Authorization or Cookie waits for a place to store
-// what it brought for all. If there is something to wait for, somebody else brings it.
+// publishTimeout is how long a request with Authorization or Cookie waits for the lease that it
+// needs to store its response for all. If another request has that lease, that request stores a
+// response for all.
 const publishTimeout = 50 * time.Millisecond
 
-// publish stores for all what a request with Authorization or Cookie has had stored for its like.
-// It is read again under the lease of the resource's own key, so that what was purged meanwhile
-// doesn't come back.
+// publish stores the response to a request with Authorization or Cookie for all. The response is
+// already stored under identifiedKey. publish reads it again while it holds the lease of the
+// resource's own key, so that a response that was purged meanwhile isn't stored again.
 //
-// A request whose client has left doesn't come here: nobody knows then when its load is stored.
-// Others run the handler once, as they would have without it.
+// publish isn't called for a request whose client has left, because nobody knows then when its
+// response will be stored. Other requests run the handler once, as they would have done without
+// this request.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
 		return
@@ -67,13 +71,13 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	defer cancel()
 	c, from := x.cache, x.base
 	ask := c.loads.GetEntry
-	if x.forced { // what is stored for all is fresh, and older
+	if x.forced { // the response stored for all is fresh, but older than this one
 		ask = c.loads.RefreshEntry
 	}
 	_, _ = ask(ctx, x.key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
-			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // those who wait go on for themselves
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // the requests that wait run the handler themselves
 		}
 		same := *found.Value
 		v := c.rejudged(x.r, &same, same.age+found.Age)
@@ -85,9 +89,9 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	})
 }
 
-// rejudged is the verdict on a response that is stored elsewhere and so old by now. Age has whole
-// seconds: the rest is the time that it took to come, or what is fresh for a second would be stale
-// at once.
+// rejudged returns the verdict on a response that is stored under another key and has this age. Age
+// has whole seconds, so the fraction of a second is given to judge as the time that the response
+// took to arrive. Without it a response that is fresh for one second would be stale at once.
 func (c *Cache) rejudged(r *http.Request, res *response, age time.Duration) verdict {
 	h := maps.Clone(res.header)
 	h["Age"] = []string{strconv.Itoa(int(age / time.Second))}

@@ -14,53 +14,55 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// backlog is what this process keeps for clients that read more slowly than it writes, beyond the
-// runs that MaxLoads bounds: the bodies of responses whose handlers have ended or wait for these
-// clients, and of what is stored. A body that several clients are sent counts once, and equal
-// responses share one body. Above the bound, the body is dropped whose clients have got on longest
-// ago: their connections are cut. So whoever reads keeps its response, and whoever doesn't makes
-// room.
+// backlog limits the memory that this process keeps for clients that read more slowly than it
+// writes, in addition to the runs that MaxLoads limits. It counts the bodies of stored responses
+// that are being sent, and of responses whose handlers have ended or wait for these clients. A body
+// that is sent to several clients is counted once, and equal responses share one body. Above the
+// limit, backlog drops the body whose clients have read nothing for the longest time, and closes
+// the connections of these clients. So a client that reads gets its whole response, and one that
+// doesn't read makes room.
 //
-// It is safe for concurrent use.
+// A backlog is safe for concurrent use.
 type backlog struct {
-	most  int64       // bytes; negative: no bound
+	most  int64       // the limit in bytes; negative: no limit
 	told  func()      // called when the first client is cut
-	first atomic.Bool // that was so
+	first atomic.Bool // told was called
 
 	mu     sync.Mutex // guards what follows
 	held   int64
-	bodies map[bodyOf]*owed // the newest of each
-	order  list.List        // of *owed that count, in the order in which their clients got on last
+	bodies map[bodyOf]*owed // the newest owed of each response
+	order  list.List        // of the *owed that are counted; the one whose clients have read nothing for longest comes first
 }
 
-// bodyOf says which response a body is of.
+// bodyOf identifies the response that a body belongs to.
 type bodyOf struct{ key, selected string }
 
-// owed is a body that clients are sent. It is guarded by the backlog's mutex.
+// owed is a body that is being sent to clients. It is guarded by the backlog's mutex.
 type owed struct {
 	of     bodyOf
 	body   []byte
 	size   int64
 	takers map[*taker]struct{}
-	counts *list.Element // nil: it doesn't count, for nobody takes it, or it has been dropped
+	counts *list.Element // nil: it is not counted, because no client reads it, or because it has been dropped
 }
 
-// taker is a client that is sent a body, and its writer: each piece that it has taken keeps the
-// body longer.
+// taker is a client that a body is being sent to, and its writer. Each piece that the client reads
+// moves the body back in the order in which bodies are dropped.
 type taker struct {
 	http.ResponseWriter
 	backlog *backlog
 	owed    *owed
 
 	mu   sync.Mutex // guards what follows
-	done bool       // nothing may be done with the writer any more
+	done bool       // the writer must not be used any more
 }
 
-// bodyBehind is the size above which bodies count. A connection takes up a part of that anyhow, and
-// a piece of this size is written at a time.
+// bodyBehind is the size in bytes above which bodies are counted. Smaller bodies aren't counted,
+// because a connection has buffers of about this size anyhow, and a body is written in pieces of
+// this size.
 const bodyBehind = flowChunk
 
-// takes begins to send somebody a body.
+// takes records that a body is being sent to a client.
 func (b *backlog) takes(o *owed, w http.ResponseWriter) *taker {
 	t := &taker{ResponseWriter: w, backlog: b, owed: o}
 	b.mu.Lock()
@@ -74,8 +76,8 @@ func (b *backlog) takes(o *owed, w http.ResponseWriter) *taker {
 	return t
 }
 
-// stays has what is owed count from when nothing but its clients bounds it. res is the response, if
-// that is whole.
+// stays begins to count a body when only its clients decide how long it stays in memory. res is the
+// response, or nil if it isn't whole.
 func (b *backlog) stays(o *owed, body []byte, res *response) {
 	b.mu.Lock()
 	b.leaves(o)
@@ -87,7 +89,8 @@ func (b *backlog) stays(o *owed, body []byte, res *response) {
 	b.cut(cut)
 }
 
-// count has a body count that somebody takes, and returns those who have to make room.
+// count counts a body that at least one client reads. It returns the clients whose connections must
+// be closed to make room.
 func (b *backlog) count(o *owed) (cut []*taker) {
 	if o.counts != nil || o.size == 0 || len(o.takers) == 0 {
 		return nil
@@ -110,7 +113,7 @@ func (b *backlog) count(o *owed) (cut []*taker) {
 	return cut
 }
 
-// leaves has a body count no longer.
+// leaves ends the counting of a body.
 func (b *backlog) leaves(o *owed) {
 	if o.counts == nil {
 		return
@@ -122,12 +125,12 @@ func (b *backlog) leaves(o *owed) {
 	}
 }
 
-// cut ends connections: what is being written fails at once. What the writers do takes no lock of
-// others.
+// cut closes connections: writes that are under way fail at once. It is called without the
+// backlog's mutex, so that a writer doesn't hold up others.
 func (b *backlog) cut(all []*taker) {
 	for _, t := range all {
 		t.mu.Lock()
-		if !t.done { // an error says that a layer in front knows no deadlines
+		if !t.done { // an error means that a layer in front doesn't support deadlines
 			_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 		}
 		t.mu.Unlock()
@@ -137,8 +140,8 @@ func (b *backlog) cut(all []*taker) {
 	}
 }
 
-// of returns what is owed to those who are sent this response: the same as to others who are sent
-// an equal one.
+// of returns the owed for this response. If clients are being sent an equal response, it is the
+// owed of that response.
 func (b *backlog) of(res *response) *owed {
 	of := bodyOf{res.key, res.selected}
 	b.mu.Lock()
@@ -153,7 +156,7 @@ func (b *backlog) of(res *response) *owed {
 // Write writes a piece at a time.
 func (t *taker) Write(p []byte) (int, error) { return inPieces(t, p, t.ResponseWriter.Write) }
 
-// inPieces writes, and takes note of each piece that the client has taken.
+// inPieces writes p in pieces, and records each piece that the client has read.
 func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n int, _ error) {
 	for {
 		piece := p[n:min(n+flowChunk, len(p))]
@@ -168,7 +171,7 @@ func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n i
 	}
 }
 
-// got takes note that the client has taken something.
+// got records that the client has read something.
 func (t *taker) got() {
 	if t == nil {
 		return
@@ -180,8 +183,8 @@ func (t *taker) got() {
 	}
 }
 
-// close ends what takes began. Whoever has it cut does nothing with the writer from then on. Nil is
-// a client that doesn't count.
+// close ends what takes began. After close, cut no longer uses the writer. t is nil for a client
+// that isn't counted.
 func (t *taker) close() {
 	if t == nil {
 		return
@@ -197,7 +200,8 @@ func (t *taker) close() {
 	t.done = true
 }
 
-// hands writes what a handler hands over at once, and keeps for as long as its client takes for it.
+// hands writes the bytes of one Write of a handler, and counts them for as long as the handler
+// waits for its client.
 func hands[T string | []byte](b *backlog, w http.ResponseWriter, p T, write func(T) (int, error)) (int, error) {
 	if len(p) <= bodyBehind {
 		return write(p)
@@ -212,13 +216,14 @@ var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
 	Means: "what is kept for slow clients has reached MaxBacklog, which is too little, or somebody attacks",
 }
 
-// cuts tells the operator that connections are cut, which happens when MaxBacklog is too little or
+// cuts tells the operator that connections are closed. This happens when MaxBacklog is too small or
 // somebody attacks.
 func (c *Cache) cuts() {
 	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }
 
-// lends returns a response as it is to be sent, and the writer for it. The taker is to be closed.
+// lends returns the response to be sent and the writer for it. The caller must close the taker,
+// which may be nil.
 func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWriter, *response, *taker) {
 	if len(res.body) <= bodyBehind {
 		return w, res, nil
@@ -229,7 +234,7 @@ func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWrit
 	return t, &shared, t
 }
 
-// send answers a request with a response that is there.
+// send answers a request with a complete response.
 func (c *Cache) send(w http.ResponseWriter, r *http.Request, res *response, age time.Duration, status string) {
 	w, res, t := c.backlog.lends(w, res)
 	defer t.close()

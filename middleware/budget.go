@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// budget is how many resources strangers may have the fleet remember as changed. Each costs a place
-// in the store's memory of invalidated tags, which has 100,000 of them for a cache: when it is full
-// the oldest are forgotten, and with them whatever was stored before. Anybody can send a POST to
-// /search?q=1, 2, 3 and so on; what your own services invalidate must stay.
+// budget limits how many resources clients can invalidate by unsafe requests. Each invalidation
+// takes a place in the store's memory of invalidated tags, which has 100,000 places for a cache.
+// When that memory is full, the oldest tags are forgotten, and with them all responses that were
+// stored before these tags were invalidated. Anybody can send a POST to /search?q=1, 2, 3 and so
+// on, and must not displace what your own services invalidate.
 //
-// A resource that was invalidated lately has its place, and costs nothing more.
+// A resource that was invalidated lately already has a place, so invalidating it again costs
+// nothing.
 type budget struct {
 	mu     sync.Mutex // guards what follows
 	left   float64
-	at     time.Time           // when that was
+	at     time.Time           // when left was computed
 	lately map[string]struct{} // tags
-	order  []string            // the same, a ring
-	next   int                 // the oldest
+	order  []string            // the tags in lately, a ring
+	next   int                 // the index of the oldest
 }
 
 const (
@@ -26,7 +28,7 @@ const (
 	changesRemember = 1000
 )
 
-// takes reports whether a tag may be invalidated, and counts it.
+// takes reports whether a tag may be invalidated. If so, it takes the tag's cost from the budget.
 func (b *budget) takes(tag string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,30 +13,31 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Cache is a shared HTTP cache in front of handlers. It is safe for concurrent use. Several caches
-// of one process, or of a fleet, that have one Name share what they store, so they have to be in
-// front of the same handlers.
+// Cache is a shared HTTP cache in front of handlers. It is safe for concurrent use. Caches with the
+// same [Options.Name], in one process or in several, share their stored responses, so they must be
+// in front of the same handlers.
 type Cache struct {
 	opts  Options
 	rules *rules
 	keys  keyer
 	shape *shaper
 	loads *cacheguard.Cache[*response]
-	turns *turns // of what the loader doesn't run
+	turns *turns // slots of handlers that the loader doesn't run
 
-	changes   budget // of strangers
+	changes   budget // of invalidations by unsafe requests
 	purges    purges
 	variants  variants
 	varies    varies
 	backlog   backlog
 	lastTries lastTries
 	parts     partial
-	posts     atomic.Int32 // responses to POST that are recorded
-	tagsSaid  atomic.Bool  // that a response has too many
+	posts     atomic.Int32 // how many responses to POST are being recorded
+	tagsSaid  atomic.Bool  // it was logged that a response has too many tags
 }
 
-// New makes a cache on a store that other caches and other processes share. It reports every
-// invalid option at once, joined, and never dials. Close the cache before the store.
+// New makes a cache on a store that other caches and other processes may share. If options are
+// invalid it returns all errors, joined. New doesn't connect to the store. Close the cache before
+// the store.
 func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
 	shape, shapeErr := newShaper(opts)
@@ -45,7 +46,7 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
 		Name:         opts.Name,
 		NegativeTTL:  -1,
-		ErrorTTL:     -1, // a handler that panics is asked again, as without a cache
+		ErrorTTL:     -1, // after a panic the handler runs again, as without a cache
 		Backoff:      failedPause,
 		StrongReads:  opts.StrongReads,
 		LeaseTTL:     opts.LeaseTTL,
@@ -69,19 +70,20 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	return c, nil
 }
 
-// failedPause is for how long a fleet leaves the handler of a stale response alone that has failed,
-// and half as long again after each more failure in a row, up to three times as long. It protects a
-// failing origin, but a handler may also fail by what one client sends, and then the pause keeps
-// everybody on the old version. Clients can't be told apart (addresses, cookies and fields cost
-// nothing), so what counts is how soon the next request has its try: each try is a lot in which
-// honest requests win by their share. A longer pause would make the tries of a failing origin as
-// much rarer as it makes each lot dearer.
+// failedPause is how long all processes wait after a handler has failed to renew a stale response,
+// before one of them runs the handler again. Each further failure in a row makes the pause longer
+// by half, up to three times failedPause. The pause protects a failing origin. But a handler may
+// also fail because of what one client sends, and then the pause keeps the old version for
+// everybody. The cache can't tell clients apart, because an attacker gets new addresses, cookies
+// and fields for nothing. What matters is how soon the next request may try: each try is a lottery
+// in which honest requests win according to their share of all requests. A longer pause would
+// protect a failing origin better, but would make each lost try cost more time.
 const failedPause = 500 * time.Millisecond
 
-// mostKeyShown is how much of a key Cache-Status tells.
+// mostKeyShown is how many bytes of a key Cache-Status shows.
 const mostKeyShown = 1 << 10
 
-// maxHead is how much more than its body a response may take in the store.
+// maxHead is how many bytes a response may need in the store in addition to its body.
 const maxHead = 1 << 20
 
 func localTier(opts Options) (l cacheguard.Local[*response]) {
@@ -92,20 +94,23 @@ func localTier(opts Options) (l cacheguard.Local[*response]) {
 	return l
 }
 
-// Shutdown lets handlers that run in the background finish and store until ctx ends, and closes the
-// cache. Handlers of requests that are still open go on either way.
+// Shutdown waits until the handlers that run in the background have finished and stored their
+// responses, but not longer than ctx. Then it closes the cache. Handlers of requests that are still
+// open continue in any case.
 func (c *Cache) Shutdown(ctx context.Context) error { return c.loads.Shutdown(ctx) }
 
-// Close ends what runs in the background. Requests that come later go to the handler as if there
-// were no cache.
+// Close ends the handlers that run in the background. Requests that arrive later go to the handler
+// as if there were no cache.
 func (c *Cache) Close() error { return c.loads.Close() }
 
 // Handler returns next with the cache in front of it, for chi's With and Use or around any
-// http.Handler. It has to be inside of what adds something of its own to each response (a request
-// id, CORS, a session cookie), for what is in the header before next sees it is never stored, and
-// outside of what depends on the client: r.With(c.Handler, compress), so that what is stored is
-// compressed. Vary has to say so each time, which chi's Compress does not: see the package
-// documentation.
+// [http.Handler].
+//
+// Put middlewares that add something of their own to each response (a request id, CORS, a session
+// cookie) in front of the cache: header fields that are set before next is called are never stored.
+// Put middlewares whose output depends on the client behind the cache: with r.With(c.Handler,
+// compress) the compressed response is stored. They must name the request field in Vary every time,
+// which chi's Compress doesn't do: see the package documentation.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {
@@ -113,15 +118,16 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inside := c.inside(r)
-		if inside != r { // else what goes on behind the request may still read it
-			defer func() { r.Pattern = inside.Pattern }() // of a mux inside, for whoever is outside
+		if inside != r { // otherwise a run that outlives the request may still read it
+			defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
 		}
 		c.serve(w, inside, next)
 	})
 }
 
-// inside is a request as the cache takes it and as the handler gets it: shaped, and without the
-// cookies that count for nothing. Those go last, so that Options.Shape can't bring one back.
+// inside returns the request that the cache uses and the handler gets: changed by the shaper, and
+// without the cookies of Options.IgnoreCookies. These cookies are removed last, so that
+// Options.Shape can't add one again.
 func (c *Cache) inside(r *http.Request) *http.Request {
 	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
 	if ctx := c.withToken(inside.Context(), r); ctx != inside.Context() {
@@ -147,14 +153,14 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 }
 
-// route says which way a request goes.
+// route says what the cache does with a request.
 type route uint8
 
 const (
 	toCache   route = iota // it may be answered from the cache
-	toHandler              // the handler answers it, and what it says concerns nobody else
-	toChange               // the same, and it may change what is stored
-	untouched              // the same, and the connection will be no HTTP any more
+	toHandler              // the handler answers it, and its response is for this client alone
+	toChange               // like toHandler, and it may change what is stored
+	untouched              // like toHandler, and the connection may stop being HTTP
 )
 
 func (c *Cache) route(r *http.Request) route {
@@ -167,13 +173,13 @@ func (c *Cache) route(r *http.Request) route {
 		return toChange
 	case h["Upgrade"] != nil:
 		return untouched
-	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // a body that is not in the key could decide about the response
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // the response could depend on the body, which is not in the key
 		return toHandler
 	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
 		return toHandler
-	case secondHost(r): // net/http leaves that of HTTP/2 in the header
+	case secondHost(r): // with HTTP/2, net/http leaves the Host field in the header
 		return toHandler
-	case namesFields(h): // a proxy behind the cache removes them, a layer in front has read them
+	case namesFields(h): // a proxy behind the cache removes these fields, but a layer in front has read them
 		return toHandler
 	case !c.keys.ok(r):
 		return toHandler
@@ -181,12 +187,13 @@ func (c *Cache) route(r *http.Request) route {
 	return toCache
 }
 
-// namesFields reports whether Connection names fields as being for the next hop alone (RFC 9110,
-// section 7.6.1). A proxy behind the cache, such as httputil.ReverseProxy, removes them from the
-// request, also those that a layer in front has set: what a client names there chooses what the
-// backend reads, so that the response is for this client alone. To remove them here instead would
-// not do: sessions and languages are read in front of the cache. Options of the connection itself,
-// and the fields that a proxy removes in any case, change nothing.
+// namesFields reports whether Connection names fields as meant for the next hop alone (RFC 9110,
+// section 7.6.1). A proxy behind the cache, such as httputil.ReverseProxy, removes these fields
+// from the request, even if a layer in front of the cache has set them. So a client can choose
+// which fields the backend sees, and the response is for this client alone. The cache can't remove
+// the fields itself instead, because layers in front of it have already read sessions and languages
+// from them. Options of the connection itself, and fields that a proxy removes in any case, don't
+// matter.
 func namesFields(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -198,7 +205,7 @@ func namesFields(h http.Header) bool {
 	return false
 }
 
-// secondHost reports whether a request has a Host field that is not the host it is for (RFC 9113,
+// secondHost reports whether a request has a Host field that differs from Request.Host (RFC 9113,
 // section 8.3.1). A handler can read both.
 func secondHost(r *http.Request) bool {
 	lines := r.Header["Host"]
@@ -209,7 +216,7 @@ var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "tr
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// isSafe reports whether a method is registered as safe. One that is not known has to be taken for
+// isSafe reports whether a method is registered as safe. An unknown method must be treated as
 // unsafe (RFC 9111, section 4.4).
 func isSafe(method string) bool {
 	switch method {
@@ -219,12 +226,12 @@ func isSafe(method string) bool {
 	return false
 }
 
-// maxLevels is how many responses of a resource a request looks at: each may say that others vary
-// by more fields.
+// maxLevels is how many stored responses of a resource a request looks at. Each of them may have a
+// Vary that leads to another one.
 const maxLevels = 4
 
-// read answers a GET or HEAD: from the process-local tier; from the store; else with what the
-// handler says, to this request or to another one that came before it.
+// read answers a GET or HEAD from the process-local tier, or else from the store, or else with the
+// handler's response to this request or to an earlier one.
 func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	key := c.keys.key(r)
 	asked := readAsked(r.Header)
@@ -246,7 +253,7 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	x.run()
 }
 
-// local answers from the process-local tier, if that has what is asked for.
+// local answers from the process-local tier if the tier has a response that the request accepts.
 func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
 	return c.localFrom(key, w, r, key, asked) || identified(r, nil) && c.localFrom(identifiedKey(key), w, r, key, asked)
 }
@@ -283,8 +290,9 @@ func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, k
 	return false
 }
 
-// nextLevel is the key under which to look for the response that is selected by what this request
-// has in the fields that a stored one varies by; "" if there is none to be had.
+// nextLevel returns the key of the variant for this request: it is made of the values that the
+// request has for the fields that the stored response res varies by. It returns "" if res leads to
+// no other key.
 func nextLevel(res *response, key, base, level string, r *http.Request) string {
 	if res == nil || res.key != key || len(res.vary) == 0 {
 		return ""
@@ -296,7 +304,7 @@ func nextLevel(res *response, key, base, level string, r *http.Request) string {
 	return next
 }
 
-// hitStatus is the Cache-Status of a stored response.
+// hitStatus returns the Cache-Status of a stored response.
 func (c *Cache) hitStatus(found cacheguard.Result[*response], key string) string {
 	if c.opts.HideStatus {
 		return ""
@@ -314,7 +322,7 @@ func (c *Cache) status(s cacheStatus, key string) string {
 	return s.line(c.opts.CacheStatus)
 }
 
-// statusOf says what a request gets that can't be answered because of err.
+// statusOf returns the status for a request that can't be answered because of err.
 func statusOf(err error) int {
 	var there *cacheguard.LoadError
 	var failed *statusError
@@ -324,7 +332,7 @@ func statusOf(err error) int {
 	case errors.Is(err, errIncomplete), errors.Is(err, http.ErrAbortHandler):
 		return http.StatusBadGateway
 	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable), errors.Is(err, cacheguard.ErrClosed):
-		return http.StatusServiceUnavailable // whatever it is that took too long
+		return http.StatusServiceUnavailable // also if the error wraps a time-out
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
 	case errors.Is(err, context.Canceled):
@@ -338,8 +346,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// errorText is what other processes get to know of a handler that failed: the status for those who
-// wait, and no more, for the value of a panic may be anything.
+// errorText is what other processes are told about a handler that failed: only the status for the
+// requests that wait. The value of a panic isn't told, because it could contain anything.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {
@@ -348,5 +356,5 @@ func errorText(err error) string {
 	return text
 }
 
-// retryAfter is what requests are told that came when there were too many.
+// retryAfter is the Retry-After of responses with status 503.
 const retryAfter = time.Second

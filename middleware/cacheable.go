@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// rules decides what may be stored and shared, for how long. It never changes.
+// rules decides which responses may be stored and shared, and for how long. It never changes.
 type rules struct {
 	defaultTTL, negativeTTL, revalidate, ifError, keep time.Duration // 0 or negative: off
 	heuristic                                          float64
 	targeted                                           []string // canonical names
 }
 
-// newRules returns the rules of options with their defaults in place.
+// newRules returns the rules of options whose defaults have been set.
 func newRules(o Options) *rules {
 	u := &rules{
 		defaultTTL:  o.DefaultTTL,
@@ -30,23 +30,24 @@ func newRules(o Options) *rules {
 	return u
 }
 
-// verdict is what may be done with a response.
+// verdict says what may be done with a response.
 type verdict struct {
-	// share: whoever waits for it may have it. With store also whoever comes, as long as it is
-	// fresh or within its windows.
+	// share: the requests that wait may get the response. With store later requests may also get
+	// it, as long as it is fresh or within its stale windows.
 	share bool
-	// store: it may be stored; without share only to be revalidated, with a validator that it has.
+	// store: the response may be stored. Without share it is stored only to be revalidated with its
+	// validator.
 	store bool
-	// remember: it is not shared, and what comes next from this resource won't be either, as far as
-	// one can tell.
+	// remember: the response isn't shared, and later responses of this resource probably won't be
+	// either.
 	remember bool
-	// failed: the origin is in trouble, so that those who wait get the status and nothing else, and
-	// don't ask again in turn.
+	// failed: the origin has a problem. The requests that wait get only the status, and don't run
+	// the handler one after another.
 	failed bool
-	// guessed: the freshness is that of the options.
+	// guessed: the response is fresh only because of the options.
 	guessed bool
-	// provoked: it is an error that only the options make fresh. Any client may have provoked it,
-	// by a field that the handler refuses.
+	// provoked: the response is an error that is fresh only because of the options. Any client may
+	// have provoked it by a field that the handler rejects.
 	provoked bool
 
 	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
@@ -54,27 +55,28 @@ type verdict struct {
 
 	// The stale windows, counted from the end of freshness, 0: none.
 	revalidate, ifError time.Duration
-	// keep is how long it stays, from the end of freshness, only to be revalidated.
+	// keep is how long the response stays stored after its freshness has ended, only to be
+	// revalidated.
 	keep time.Duration
-	// mustRevalidate: no request can have it stale by asking for it (max-stale).
+	// mustRevalidate: no request gets the response stale, even if it asks for that (max-stale).
 	mustRevalidate bool
 
 	drop []string // canonical names of fields that are for this client alone: others get the response without them
 	why  string   // for the log
 }
 
-// judge says what may be done with the response (status, h) to r, which was sent to the handler at
-// sent.
+// judge decides what may be done with the response (status, h) to the request r, which was passed
+// to the handler at sent.
 //
-// must-revalidate, proxy-revalidate and no-cache rule stale windows out (RFC 9111, section 4.2.4).
-// s-maxage does what proxy-revalidate does (section 5.2.2.10), which no option can undo; a window
-// that the same response gives is another matter: it was written for those who know RFC 5861 to
-// modify what the older directive says (section 5.2.3), and "s-maxage=1, stale-while-revalidate=59"
-// is how it is mostly used. A request's max-stale modifies nothing. Who wants the options' windows
-// and another lifetime than browsers says max-age in a targeted field.
+// must-revalidate, proxy-revalidate and no-cache exclude stale windows (RFC 9111, section 4.2.4).
+// s-maxage implies proxy-revalidate (section 5.2.2.10), so the options give such a response no
+// stale window. But a window in the response itself is used: its author knows RFC 5861 and wants to
+// modify the older directive (section 5.2.3). "s-maxage=1, stale-while-revalidate=59" is how it is
+// mostly used. A request's max-stale modifies nothing. To combine the options' windows with a
+// lifetime that differs from that of browsers, set max-age in a targeted field.
 //
-// What comes without any freshness left gets no window from the options: "max-age=0" says that each
-// use is to be checked.
+// A response that is already stale when it arrives gets no window from the options: "max-age=0"
+// says that each use must be checked.
 func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time.Time) verdict {
 	h = canonical(h)
 	d := u.directives(h)
@@ -88,7 +90,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	vary, _ := varyOf(h)
 	personal := identified(r, vary)
 	none := "no freshness"
-	if basis == guessed && personal && !d.public { // the options know nothing of whom it was made for
+	if basis == guessed && personal && !d.public { // the options can't know for which user it was made
 		life, basis, none = 0, noFreshness, "Cookie"
 		if r.Header["Cookie"] == nil || slices.Contains(vary, "Cookie") {
 			none = "Authorization"
@@ -96,7 +98,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	}
 	v.guessed = basis == guessed && !d.public
 	v.provoked = basis == guessed && status >= 400
-	v.fresh = (life - v.age).Truncate(time.Millisecond) // below that there is nothing in the store
+	v.fresh = (life - v.age).Truncate(time.Millisecond) // the store has no smaller unit
 	v.drop = d.fields
 	v.mustRevalidate = d.mustRevalidate || d.proxyRevalidate || d.noCache || d.sMaxAge != notSaid
 	if !d.mustRevalidate && !d.proxyRevalidate && !d.noCache {
@@ -117,7 +119,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		v.why = none
 	case v.fresh > 0:
 		v.why, v.share, v.store = "fresh", true, true
-	case v.revalidate > -v.fresh && !failed: // an error has to say itself that it is fresh
+	case v.revalidate > -v.fresh && !failed: // an error must have a lifetime of its own
 		v.why, v.share, v.store = "stale while revalidate", true, true
 	default:
 		v.why = "stale"
@@ -127,8 +129,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	if !v.share {
 		v.revalidate, v.ifError = 0, 0
 		if !failed {
-			// A client error that has no freshness says something of the request, which anyone can
-			// provoke, and not of what others get.
+			// A client error without freshness says something about its request, and anyone can
+			// provoke it. It doesn't say what other requests get.
 			v.remember = status < 400 || basis != noFreshness
 			v.store = v.remember && validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))
@@ -140,8 +142,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	return v
 }
 
-// forbidden says why a response is for its own client alone, or "", and whether those that come
-// next from this resource are too, as far as one can tell (RFC 9111, section 3).
+// forbidden returns why a response is for its own client only, or "" (RFC 9111, section 3).
+// remember says whether later responses of this resource probably are, too.
 func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directives) (why string, remember bool) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -154,7 +156,7 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "status", false
 	case d.mustUnderstand && !understood(status):
 		return "must-understand", true
-	case d.noStore && !d.mustUnderstand: // which is there for those who don't know must-understand (section 5.2.2.3)
+	case d.noStore && !d.mustUnderstand: // beside must-understand, no-store is only for caches that don't know must-understand (section 5.2.2.3)
 		return "no-store", true
 	case d.private:
 		return "private", true
@@ -168,14 +170,15 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 	return "", false
 }
 
-// ownStatuses are those that say something of one client or one request. RFC 6585 forbids to store
+// ownStatuses are the statuses that concern one client or one request. RFC 6585 forbids storing
 // them.
 var ownStatuses = []int{
 	http.StatusPreconditionRequired, http.StatusTooManyRequests,
 	http.StatusRequestHeaderFieldsTooLarge, http.StatusNetworkAuthenticationRequired,
 }
 
-// understood reports whether this cache knows what a status means for caching: those of RFC 9110.
+// understood reports whether this cache knows what a status means for caching. It knows the
+// statuses of RFC 9110.
 func understood(status int) bool {
 	switch {
 	case status == http.StatusPartialContent, status == http.StatusNotModified, status == 306, status == 418:
@@ -185,15 +188,15 @@ func understood(status int) bool {
 		status == 421 || status == 422 || status == 426 || status >= 500 && status <= 505
 }
 
-// variesByAll reports whether no other request gets this response, as far as Vary can be read.
+// variesByAll reports whether Vary says that no other request gets this response, or can't be read.
 func variesByAll(h http.Header) bool {
 	_, star := varyOf(h)
 	return star
 }
 
-// canonical returns a header with canonical names: h itself as a rule. A handler can put names into
-// the map as it likes, and net/http writes them as they are, so "set-cookie" is a cookie for the
-// client.
+// canonical returns a header with canonical names. Usually this is h itself. A handler can put
+// names into the map in any spelling, and net/http writes them unchanged, so "set-cookie" sets a
+// cookie in the client, too.
 func canonical(h http.Header) http.Header {
 	same := true
 	for name := range h {
@@ -210,7 +213,7 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// speaks reports whether a header says something about freshness or storing.
+// speaks reports whether a header has a field about freshness or storing.
 func (u *rules) speaks(h http.Header) bool {
 	for _, name := range append([]string{"Cache-Control", "Expires"}, u.targeted...) {
 		if canonical(h)[name] != nil {
@@ -220,13 +223,13 @@ func (u *rules) speaks(h http.Header) bool {
 	return false
 }
 
-// hasTag reports whether what is stored of a response can be revalidated by its tag.
+// hasTag reports whether a response, once stored, can be revalidated by its ETag.
 func hasTag(h http.Header, drop []string) bool {
 	tags := h["Etag"]
 	return len(tags) == 1 && tags[0] != "" && !slices.Contains(drop, "Etag")
 }
 
-// hasDate reports whether it can be revalidated by its date.
+// hasDate reports whether a response, once stored, can be revalidated by its date.
 func (u *rules) hasDate(h http.Header, now time.Time, drop []string) bool {
 	_, dated := headerDate(h, "Last-Modified", now)
 	return dated && !slices.Contains(drop, "Last-Modified")

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// Invalidates returns next with the part of Handler in front of it that concerns unsafe methods:
-// what POST, PUT, PATCH, DELETE and methods that aren't known do to a resource removes its stored
-// responses, if they succeed. It is for routes that the cache doesn't answer:
-// r.With(pages.Invalidates).Post("/products/{id}", save). Other methods pass.
+// Invalidates returns next with only that part of [Cache.Handler] in front of it that handles
+// unsafe methods: a successful request with POST, PUT, PATCH, DELETE or an unknown method removes
+// the stored responses of its URL. Use it for routes that the cache doesn't answer:
+// r.With(pages.Invalidates).Post("/products/{id}", save). Requests with other methods go to next
+// unchanged.
 func (c *Cache) Invalidates(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isSafe(r.Method) || r.Method == http.MethodConnect {
@@ -27,9 +28,10 @@ func (c *Cache) Invalidates(next http.Handler) http.Handler {
 	})
 }
 
-// change has the handler answer a request of an unsafe method, and then removes what is out of date
-// by it (RFC 9111, section 4.4): the resource itself, and where Options.InvalidateLocations says so
-// what its response names on the same origin.
+// change lets the handler answer a request with an unsafe method, and then removes the stored
+// responses that the request has made out of date (RFC 9111, section 4.4): those of the resource
+// itself and, with Options.InvalidateLocations, those of the URLs that the response names on the
+// same origin.
 func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
 	var asGet *http.Request
@@ -37,7 +39,7 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 		get := *inside // before the handler changes anything
 		get.Method = http.MethodGet
 		asGet = &get
-		key := c.keys.key(asGet) // chi changes its part of the context
+		key := c.keys.key(asGet) // made now, because chi changes its part of the context later
 		p.outdate = func(status int, h http.Header, last bool) { c.outdate(asGet, key, status, h, last) }
 	}
 	inner := p.writer()
@@ -52,13 +54,14 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 	p.finish()
 }
 
-// outdate removes what a response to an unsafe request says is out of date. r is the request for it
-// with GET.
+// outdate removes the stored responses that are out of date after a response to an unsafe request.
+// r is the unsafe request with its method changed to GET.
 //
-// Who sent it is a stranger, so that there is a budget. Beyond it the resource is removed by its
-// keys, which costs no place in any memory: as this request spells it, with the variants that it
-// would get itself. What it varies by for others stays until it is stale. It also costs some
-// look-ups, and is done once: last says that the handler has returned.
+// Anybody can send unsafe requests, so a budget limits these invalidations. Above the budget
+// outdate removes the stored responses by their keys, which costs no place in the store's memory of
+// invalidated tags. It finds only the keys for this request's spelling of the URL and for the
+// variants that this request would get. Other variants stay until they are stale. Removing by keys
+// also costs some look-ups, so it is done only once: last says that the handler has returned.
 func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, last bool) {
 	if status < 200 || status > 399 {
 		return
@@ -86,7 +89,7 @@ func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, 
 	}
 }
 
-// removeOwn removes what a GET with the fields of this request would be answered with.
+// removeOwn removes the stored responses that a GET with the fields of this request would get.
 func (c *Cache) removeOwn(r *http.Request, key string) {
 	ctx := context.WithoutCancel(r.Context())
 	keys := []string{partKey(key)}
@@ -106,13 +109,14 @@ func (c *Cache) removeOwn(r *http.Request, key string) {
 	_ = c.loads.Invalidate(ctx, keys...) // the loader has logged it
 }
 
-// tag is what the responses of the resource are found by.
+// tag returns the tag that all responses of the resource have.
 func (t target) tag() string {
 	host, _ := oneHost(t.host)
 	return tag(tagURL, host+normalURI(t.uri))
 }
 
-// locations are the URLs that a response names, if their origin is the resource's.
+// locations returns the URLs that a response names in Location and Content-Location, if they have
+// the same origin as the resource.
 func (t target) locations(h http.Header) (urls []string) {
 	own, err := url.Parse(t.scheme + "://" + t.host + t.uri)
 	if err != nil {
@@ -144,7 +148,8 @@ func origin(scheme, host string) string {
 	return scheme + "://" + strings.ToLower(name) + port
 }
 
-// pass has the handler answer in its turn, and says so. It returns the status of the response.
+// pass lets the handler answer the request when it has a turn, and says so in Cache-Status. It
+// returns the status of the response.
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
 	err := c.counted(r, func(r *http.Request, at *place) {
 		p := &passer{w: w, cache: c, status: s, place: at}
@@ -162,7 +167,8 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 	return status
 }
 
-// untouched has the handler answer in its turn what is to be something else than HTTP.
+// untouched lets the handler answer, when it has a turn, a request that may change the connection
+// to a protocol other than HTTP.
 func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	err := c.counted(r, func(r *http.Request, at *place) {
 		p := &passer{w: w, cache: c, silent: true, place: at}
@@ -173,24 +179,24 @@ func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 }
 
-// passer is the ResponseWriter of a handler whose response is its client's alone.
+// passer is the ResponseWriter of a handler whose response is for its own client only.
 type passer struct {
 	w       http.ResponseWriter
 	cache   *Cache
 	status  cacheStatus
 	silent  bool                                       // it says nothing in Cache-Status
 	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
-	place   *place                                     // of the handler
+	place   *place                                     // the handler's place
 
 	mu      sync.Mutex // guards what follows
 	code    int
 	head    http.Header // what outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
-	failed  bool // the handler has said so after it had begun to answer
+	failed  bool // the handler has called WriteHeader with an error after it had begun to answer
 }
 
-// buffered is how much net/http keeps before it sends anything.
+// buffered is how many bytes net/http keeps before it sends anything.
 const buffered = 2048
 
 func (p *passer) writer() http.ResponseWriter {
@@ -202,7 +208,7 @@ func (p *passer) writer() http.ResponseWriter {
 
 type hijackablePasser struct{ *passer }
 
-// passerOf returns what pass has given a handler.
+// passerOf returns the passer of a ResponseWriter that pass has given a handler.
 func passerOf(w http.ResponseWriter) *passer {
 	if h, ok := w.(hijackablePasser); ok {
 		return h.passer
@@ -231,7 +237,7 @@ func (p *passer) WriteHeader(status int) {
 	p.w.WriteHeader(status)
 }
 
-// decided notes what the response is.
+// decided records the status of the response.
 func (p *passer) decided(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +261,7 @@ func (p *passer) decided(status int) {
 	}
 }
 
-// expose is called before the client gets a part of the response.
+// expose is called before the client gets any part of the response.
 func (p *passer) expose() {
 	p.decided(http.StatusOK)
 	p.mu.Lock()
@@ -267,8 +273,8 @@ func (p *passer) expose() {
 	}
 }
 
-// writes is called before so many bytes are written, and returns the handler's place if that may
-// have to wait for the client.
+// writes is called before n bytes are written. It returns the handler's place if the write may have
+// to wait for the client, or else nil.
 func (p *passer) writes(n int) (waiting *place) {
 	p.decided(http.StatusOK)
 	p.mu.Lock()
@@ -291,7 +297,8 @@ func (p *passer) Write(b []byte) (int, error) {
 	return hands(&p.cache.backlog, p.w, b, p.w.Write)
 }
 
-// behind is Write for a goroutine that the handler doesn't wait for, so that it works on.
+// behind is Write for a goroutine that the handler doesn't wait for. The handler keeps its place
+// meanwhile, because it is working.
 func (p *passer) behind(b []byte) error {
 	p.writes(len(b))
 	_, err := p.w.Write(b)
@@ -316,8 +323,8 @@ func (p *passer) FlushError() error {
 	return http.NewResponseController(p.w).Flush()
 }
 
-// finish is called when the handler has returned. What it wrote last to its origin may be newer
-// than what was exposed.
+// finish is called when the handler has returned. It invalidates once more, because the handler may
+// have changed data after expose was called.
 func (p *passer) finish() {
 	p.decided(http.StatusOK)
 	if p.outdate != nil {

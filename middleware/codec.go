@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// codec is the form of a response in the store. Numbers are unsigned varints but for the status,
-// which is big-endian.
+// codec defines the form of a response in the store. Numbers are unsigned varints, except the
+// status, which is big-endian.
 //
 //	1 byte   version, 2
 //	1 byte   flags: bit 0 unshared, bit 1 mustRevalidate, bit 2 personal, bit 3 guessed; all others must be zero
@@ -27,9 +27,9 @@ import (
 //	all texts, in this order, one after another
 //	the body
 //
-// Names are canonical and in order, so that one response has one form. What Decode accepts can be
-// served: whoever writes to the store could give any answer anyhow, but not break a response in
-// two, and not crash a process.
+// Names are canonical and sorted, so that one response has one form. Every response that Decode
+// accepts can be served. Somebody who can write to the store can store any response, but must not
+// be able to split a response in two or crash a process.
 type codec struct{ maxBody int }
 
 const (
@@ -45,13 +45,13 @@ const (
 	mostText   = 1 << 20
 )
 
-// Name has the version, so that programs with another one don't take each other's responses for
-// damaged.
+// Name has the version, so that programs with different versions don't treat each other's responses
+// as damaged.
 func (codec) Name() string { return "http-response-" + strconv.Itoa(codecVersion) }
 
 var errNoResponse = errors.New("middleware: not a response")
 
-// Append fails for what Decode would not accept.
+// Append fails for a response that Decode would not accept.
 func (c codec) Append(dst []byte, res *response) ([]byte, error) {
 	if res == nil {
 		return dst, errNoResponse
@@ -124,7 +124,8 @@ func (c codec) Append(dst []byte, res *response) ([]byte, error) {
 	return append(dst, res.body...), nil
 }
 
-// Decode returns a response whose body is a part of src, and whose texts are parts of one copy.
+// Decode returns a response whose body is a part of src, and whose other texts are parts of one
+// copy.
 func (c codec) Decode(src []byte) (*response, error) {
 	if len(src) < 4 {
 		return nil, fmt.Errorf("%w: %d bytes", errNoResponse, len(src))
@@ -139,7 +140,7 @@ func (c codec) Decode(src []byte) (*response, error) {
 	d := decoder{src: src[4:]}
 	age := d.number64(math.MaxInt64)
 	key, selected := d.text(), d.text()
-	lengths := d.src // from here on once more, to make what is measured now
+	lengths := d.src // the lengths are read twice: first to measure, then from here to make the header
 	names := d.number(mostVary)
 	for range names {
 		d.text()
@@ -211,7 +212,7 @@ func (c codec) Decode(src []byte) (*response, error) {
 // decoder reads the lengths. After a failure it returns zeros.
 type decoder struct {
 	src    []byte
-	texts  int // how long all texts are that it has read the lengths of
+	texts  int // the sum of all lengths of texts that it has read
 	failed bool
 }
 
@@ -250,7 +251,7 @@ func (d *decoder) skipFields(most int) (fields, values int) {
 	return fields, values
 }
 
-// check says what of a response can't be stored or served, if anything.
+// check returns an error if a response has something that can't be stored or served.
 func (c codec) check(res *response) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{errNoResponse}, args...)...)

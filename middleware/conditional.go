@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answer is what a request gets of a stored response.
+// answer says what a request gets of a stored response: all of it, a 304, or a range.
 type answer uint8
 
 const (
@@ -15,9 +15,10 @@ const (
 	answerRange
 )
 
-// answer decides that by the request's conditions (RFC 9111, section 4.3.2; RFC 9110, sections
-// 13.2.2 and 14.2). They count for a GET or HEAD whose response would be a 200; with any other
-// status it is given whole. If-Match and If-Unmodified-Since are for the handler.
+// answer decides by the request's conditions (RFC 9111, section 4.3.2; RFC 9110, sections 13.2.2
+// and 14.2) what a request gets. Conditions are evaluated only for a GET or HEAD whose response
+// would be a 200. A response with any other status is given whole. Requests with If-Match or
+// If-Unmodified-Since go to the handler and don't come here.
 func (res *response) answer(r *http.Request) answer {
 	get := r.Method == http.MethodGet
 	if res.status != http.StatusOK || !get && r.Method != http.MethodHead {
@@ -40,7 +41,8 @@ func (res *response) answer(r *http.Request) answer {
 	return answerWhole
 }
 
-// isAmong reports whether an If-None-Match has the response's tag, by the weak comparison, or is *.
+// isAmong reports whether an If-None-Match contains the response's ETag, by the weak comparison, or
+// is *.
 func (res *response) isAmong(lines []string) bool {
 	if len(lines) == 1 && trimOWS(lines[0]) == "*" {
 		return true
@@ -65,8 +67,8 @@ func (res *response) isAmong(lines []string) bool {
 	return false
 }
 
-// nextTag cuts the first entity tag off a list that begins with one. What is none ends at the next
-// comma: a handler that forgets the quotes gets its tags back as it made them.
+// nextTag cuts the first entity tag off a list. Text that is no entity tag extends to the next
+// comma, so that tags which a handler has written without quotes are recognized, too.
 func nextTag(list string) (tag, rest string) {
 	start := 0
 	if isWeak(list) {
@@ -86,12 +88,13 @@ func nextTag(list string) (tag, rest string) {
 
 func isWeak(tag string) bool { return strings.HasPrefix(tag, "W/") }
 
-// opaque is what counts of a tag in the weak comparison.
+// opaque returns the part of an ETag that the weak comparison uses.
 func opaque(tag string) string { return strings.TrimPrefix(tag, "W/") }
 
-// notModifiedSince judges by Last-Modified, or by Date if there is none: what was made at that time
-// has not changed since, as long as it is fresh (RFC 9111, section 4.3.2). With neither, nothing is
-// known.
+// notModifiedSince reports whether the response is not newer than since, by its Last-Modified or,
+// if it has none, by its Date. A response that was made at its Date has not changed since then as
+// long as it is fresh (RFC 9111, section 4.3.2). If the response has neither field,
+// notModifiedSince returns false.
 func (res *response) notModifiedSince(since time.Time) bool {
 	lines := res.header["Last-Modified"]
 	if len(lines) == 0 {
@@ -101,15 +104,15 @@ func (res *response) notModifiedSince(since time.Time) bool {
 	return ok && !modified.After(since)
 }
 
-// inRanges reports whether ranges of the response can be given. Trailers are about the whole of it,
-// and so it stays whole.
+// inRanges reports whether ranges of the response may be given. A response with trailers is only
+// given whole, because its trailers belong to the whole body.
 func (res *response) inRanges() bool {
 	return len(res.body) > 0 && len(res.trailer) == 0 && !strings.EqualFold(res.header.Get("Accept-Ranges"), "none")
 }
 
-// meetsIfRange reports whether a range may be given to a client that has the rest already (RFC
-// 9110, section 13.1.5). The comparison is strong: a date counts only if the response was made a
-// second later at least, or it could have changed within that second.
+// meetsIfRange reports whether a request's If-Range, if any, allows it to get a range (RFC 9110,
+// section 13.1.5). The comparison is strong: a date is used only if the response was made at least
+// a second later, because otherwise the response could have changed within that second.
 func (res *response) meetsIfRange(lines []string) bool {
 	if len(lines) == 0 {
 		return true

@@ -9,32 +9,33 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-const notSaid = time.Duration(-1) // a directive with a number that isn't there
+const notSaid = time.Duration(-1) // the value of a directive that is absent
 
-// directives is what a response says to this cache: in the first targeted field that can be read
-// (RFC 9213), or else in Cache-Control.
+// directives has the directives of a response for this cache: those in the first targeted field
+// that can be read (RFC 9213), or else those in Cache-Control.
 //
-// A directive that can't be read is taken for the stricter of what it may mean: a max-age that is
-// no number is 0 (RFC 9111, section 4.2.1, says stale), a no-store with a value is a no-store, a
-// public with one is nothing. Of two values the first one counts (same section), but what forbids
-// always counts, wherever it stands: private beside private="a field" is private.
+// A directive that can't be read is treated as the stricter of its possible meanings: a max-age
+// that is no number is 0 (RFC 9111, section 4.2.1, says stale), a no-store with a value is a
+// no-store, and a public with a value is ignored. If a directive occurs twice the first value is
+// used (same section). But a directive that forbids something always applies, at any position:
+// private together with private="a field" is private.
 type directives struct {
 	present  bool // there is at least one directive
 	targeted bool // they are from a targeted field: Cache-Control and Expires are not for this cache
 
-	noStore, noCache, private       bool // of the whole response
+	noStore, noCache, private       bool // they apply to the whole response
 	public                          bool
 	mustRevalidate, proxyRevalidate bool
 	mustUnderstand                  bool
 
-	maxAge, sMaxAge     time.Duration // notSaid if not there
+	maxAge, sMaxAge     time.Duration // notSaid if absent
 	sMaxAgeBroken       bool
 	revalidate, ifError time.Duration // RFC 5861
 
 	fields []string // canonical names listed by private="..." and no-cache="...", each once
 }
 
-// directives reads what a response says to this cache.
+// directives reads the directives of a response for this cache.
 func (u *rules) directives(h http.Header) directives {
 	for _, name := range u.targeted {
 		if lines := h[name]; len(lines) > 0 {
@@ -59,9 +60,9 @@ func readCacheControl(h http.Header) directives {
 	return d
 }
 
-// readTargeted reads a targeted field (RFC 9213, section 2.1): a Dictionary of RFC 9651. It is
-// false if that is empty or can't be parsed; the field is then as good as absent. Parameters are
-// ignored.
+// readTargeted reads a targeted field (RFC 9213, section 2.1), which is a Dictionary of RFC 9651.
+// It returns false if the Dictionary is empty or can't be parsed: then the field is treated as
+// absent. Parameters are ignored.
 func readTargeted(lines []string, h http.Header) (directives, bool) {
 	dict, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil || len(dict.Names()) == 0 {
@@ -74,7 +75,7 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 		item, _ := member.(httpsfv.Item) // an inner list is no value of any directive: broken, below
 		switch v := item.Value.(type) {
 		case bool:
-			if v { // ?0 is a way to say that it isn't there
+			if v { // ?0 says that the directive doesn't apply
 				d.add(name, bare, "", h)
 			}
 		case int64:
@@ -99,7 +100,8 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 	return d, true
 }
 
-// add takes one directive in. h is the response's, to tell field names from other values.
+// add adds one directive. h is the response's header, which is needed to tell field names from
+// other values.
 func (d *directives) add(name string, form form, arg string, h http.Header) {
 	switch name := strings.ToLower(name); name {
 	case "max-age", "s-maxage", "stale-while-revalidate", "stale-if-error":
@@ -127,8 +129,8 @@ func (d *directives) add(name string, form form, arg string, h http.Header) {
 	d.present = true
 }
 
-// addSeconds takes in a directive whose value is this many seconds. The first one of its name
-// counts.
+// addSeconds adds a directive whose value is n. If the directive occurs twice the first value is
+// used.
 func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 	var to *time.Duration
 	switch name {
@@ -140,7 +142,7 @@ func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 		to = &d.revalidate
 	case "stale-if-error":
 		to = &d.ifError
-	default: // a number is no value of the others
+	default: // other directives can't have a number as value
 		d.add(name, broken, "", h)
 		return
 	}
@@ -149,10 +151,11 @@ func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 	}
 }
 
-// list takes in the field names of private="..." and no-cache="...". It is false if the directive
-// is about the whole response, and also if it can't be read, names nothing, or names Vary, without
-// which nobody could tell whose response this is. Without quotation marks a value is only a field
-// name if there is such a field: somebody may have made up private=true.
+// list adds the field names in private="..." and no-cache="...". It returns false if the directive
+// is about the whole response. It also returns false if the directive can't be read, names no
+// field, or names Vary, because without Vary nobody could tell which requests the response is for.
+// A value without quotation marks is a field name only if the response has this field, because
+// somebody may have invented private=true.
 func (d *directives) list(form form, arg string, h http.Header) bool {
 	switch form {
 	case token:
@@ -182,29 +185,28 @@ func (d *directives) list(form form, arg string, h http.Header) bool {
 	return len(names) > 0
 }
 
-// form is how the argument of a directive is written.
+// form says how the argument of a directive is written.
 type form uint8
 
 const (
-	bare   form = iota // there is none
+	bare   form = iota // there is no argument
 	token              // name=arg
 	quoted             // name="arg"
 	broken             // neither
 )
 
-// scanner reads the directives of all lines of a field, one after another. Nothing that is not
-// inside of a whole quoted string goes unread, so that no broken directive hides a no-store behind
-// it.
+// scanner reads the directives of all lines of a field, one after another. It skips nothing except
+// the inside of complete quoted strings, so that a broken directive can't hide a no-store after it.
 type scanner struct {
-	lines []string // still to be read
-	rest  string   // of the current one
-	bad   bool     // a quotation mark of it was never closed: nothing after it is what it seems
+	lines []string // lines that are still to be read
+	rest  string   // the unread rest of the current line
+	bad   bool     // a quotation mark in the line isn't closed, so the text after it can't be trusted
 
 	name, arg string // arg is "" unless form is token or quoted
 	form      form
 }
 
-// next goes to the next directive. It is false if there is none.
+// next goes to the next directive. It returns false if there is none.
 func (s *scanner) next() bool {
 	for {
 		s.rest = strings.TrimLeft(s.rest, " \t,")
@@ -229,7 +231,7 @@ func (s *scanner) next() bool {
 	}
 }
 
-// argument reads what comes after a name, up to the comma.
+// argument reads the text after a name, up to the comma.
 func (s *scanner) argument() {
 	s.form, s.arg = bare, ""
 	if arg, ok := strings.CutPrefix(s.rest, "="); ok {
@@ -297,7 +299,7 @@ func quotedLen(s string) int {
 	return 0
 }
 
-// unquote returns what a quoted string stands for (RFC 9110, section 5.6.4).
+// unquote returns the value of a quoted string (RFC 9110, section 5.6.4).
 func unquote(s string) string {
 	s = s[1 : len(s)-1]
 	if strings.IndexByte(s, '\\') < 0 {
@@ -313,8 +315,8 @@ func unquote(s string) string {
 	return string(b)
 }
 
-// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2): digits and nothing else. More
-// than mostTTL is mostTTL.
+// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2), which may have digits only. A
+// number above mostTTL becomes mostTTL.
 func deltaSeconds(arg string) (time.Duration, bool) {
 	if !isDigits(arg) {
 		return 0, false

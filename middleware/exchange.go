@@ -16,41 +16,42 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// exchange is one request that is not answered by the process-local tier.
+// exchange is one request that the process-local tier didn't answer.
 type exchange struct {
 	cache *Cache
 	w     http.ResponseWriter
 	r     *http.Request
 	next  http.Handler
-	key   string // of the resource
+	key   string // the key of the resource
 	base  string // the key of the first response to look at; see authorized
 	level string // the key of the response that is looked at
 	asked asked
 
-	forced    bool              // what is stored for it is fresh, and not to its taste
-	guest     bool              // it looks for what is stored for all, and is not one of those it is stored for; see run.leaves
-	route     *chi.Context      // as it was when the request came, or nil
+	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
+	guest     bool              // it says who asks, but looks at the response that is stored for all; see run.leaves
+	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
-	again     bool              // it has its second try; see triesAgain
-	answered  bool              // by the handler
-	confirmed *response         // what the handler has said is still good
-	unstored  cacheguard.Reason // and why that is for nobody else, although it is so
-	others    *response         // one that is being made, for others: it says by which fields it was selected
+	again     bool              // it is in its second try; see triesAgain
+	answered  bool              // the handler has answered it
+	confirmed *response         // the stored response, which the handler has confirmed by 304
+	unstored  cacheguard.Reason // why confirmed isn't given to others; 0: it is
+	others    *response         // a response for other requests that is being made: it has the fields by which it was selected
 
-	stale  *response // what is stored for it, but not to its taste
-	passed int       // the status of a response that went by
+	stale  *response // the response stored for it, which the request doesn't accept
+	passed int       // the status of the response that the handler has sent to this client alone
 }
 
-// turn is one call of the loader for an exchange. What it begins may outlive the request.
+// turn is one call of the loader for an exchange. A load that it begins may outlive the request.
 type turn struct {
 	*exchange
 	desk *desk.Desk
 	ran  atomic.Bool                  // the handler was begun for this client, which happens once
-	away atomic.Pointer[http.Request] // for a handler that runs without this client
+	away atomic.Pointer[http.Request] // the request for a handler that runs without this client
 }
 
-// run gets the response and serves it: if it is one of those that vary, from one level to the next.
+// run gets the response and serves it. If the resource has variants, it goes from one level to the
+// next until it finds the variant for this request.
 func (x *exchange) run() {
 	if routed := chi.RouteContext(x.r.Context()); routed != nil {
 		x.route = cloneRoute(routed)
@@ -70,17 +71,17 @@ func (x *exchange) run() {
 			x.publish(res)
 			return
 		}
-		if x.others != nil { // it needn't be waited for
+		if x.others != nil { // its Vary is known, so the request needn't wait for it
 			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}
-		if err != nil && x.confirmed != nil { // and that was too late for others
+		if err != nil && x.confirmed != nil { // the confirmation came too late for others
 			res, err = cacheguard.Result[*response]{Value: x.confirmed, Status: cacheguard.StatusLoaded}, nil
 		}
 		if err != nil {
 			x.failed(err)
 			return
 		}
-		if res.Value == nil { // what there is is for nobody else
+		if res.Value == nil { // the response is for nobody else
 			break
 		}
 		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r) {
@@ -101,10 +102,10 @@ func (x *exchange) run() {
 	x.alone("vary-miss")
 }
 
-// ask asks the loader for what this request takes.
+// ask asks the loader for a response that this request accepts.
 func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	res, err := x.get(x.cache.loads.GetEntry)
-	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) { // another one may have followed
+	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) { // another load may have followed
 		res, err = x.get(x.cache.loads.GetEntry)
 	}
 	if err == nil && !x.answered && !x.newEnough(res) {
@@ -116,7 +117,7 @@ func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	return res, err
 }
 
-// newEnough reports whether the request takes what was stored before it came.
+// newEnough reports whether the request accepts a response that was stored before the request came.
 func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 	if res.Value == nil || !res.Value.answers(x.key, x.r.Header) {
 		return true
@@ -137,7 +138,7 @@ func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 	return true
 }
 
-// get asks the loader, and does what the load may want to have done here: run the handler.
+// get calls the loader. The load may then run the handler on this goroutine.
 func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*response]) (cacheguard.Result[*response], error)) (res cacheguard.Result[*response], err error) {
 	d := desk.Open(x.r.Context())
 	d.Caller = x
@@ -151,35 +152,35 @@ func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*r
 	defer d.Close()
 	res, err = ask(ctx, x.level, t.load)
 	x.ran = x.ran || t.ran.Load()
-	// A refresh behind this request's back, or a load that has not begun, outlives it; what belongs
-	// to it does not.
+	// A refresh in the background, or a load that has not begun, outlives this request. Such a load
+	// needs a copy, because the request itself must not be used after it has ended.
 	if !x.answered && t.away.Load() == nil && (err != nil || res.Status == cacheguard.StatusStale) {
 		t.away.Store(x.detached())
 	}
 	return res, err
 }
 
-// Refreshes reports whether a refresh of this response may be begun with this request. A variant is
-// refreshed by those who get it: whatever else the handler goes by, such as the user whom somebody
-// in front has put into the context, is theirs, too.
+// Refreshes reports whether this request may start a refresh of this response. Only requests that
+// get a variant refresh it, because the handler may use other things that belong to its request,
+// such as a user in the context that a layer in front has set.
 func (x *exchange) Refreshes(stale any) bool {
 	res, ok := stale.(*response)
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
-// Parts reports whether a stale response is one of those that vary, where this request looks first.
-// Who asks for another one goes on to where that is to be had, and leaves this one to those who get
-// it: they ask whether it is still good, and if nobody asks for it any more, the next one takes its
-// place when its time in the store is over.
+// Parts reports whether a stale response has variants and is stored where this request looks first.
+// A request for another variant goes on to the key of that variant, and leaves this response to the
+// requests that get it. Those requests ask the handler whether it is still good. If nobody requests
+// it any more, another variant is stored in its place when its time in the store is over.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
-	first := x.level == x.base || x.level == x.key // the latter for a guest: all who look there say the same
+	first := x.level == x.base || x.level == x.key // x.level == x.key is for a guest: all guests look there first
 	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
-// Hears takes a response that is being made, if it is the one for this request and others may read
-// it by now. If it is for others, by Vary, which its head says, the request goes on to where its
-// own is to be had.
+// Hears is called with a response that is being made. If the response is for this request and
+// others may already read it, the request reads it from now on. If its Vary says that it is for
+// other requests, this request goes on to the key of its own variant.
 func (x *exchange) Hears(word any) bool {
 	head, _ := word.(*response)
 	rec, live := word.(*recorder)
@@ -196,7 +197,7 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
-	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be from before a purge, or a commit, that this request came after
+	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be older than a purge or commit that ended before this request came
 		return false
 	}
 	x.answered = true
@@ -204,7 +205,7 @@ func (x *exchange) Hears(word any) bool {
 	return true
 }
 
-// load runs the handler. If that is a second try it is the last one.
+// load runs the handler. A second try is the last one.
 func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e cacheguard.Entry[*response], err error) {
 	if !t.again {
 		return t.handle(ctx, prev)
@@ -225,8 +226,8 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e c
 	return e, err
 }
 
-// handle runs the handler: here and for this client, if it is waiting for that, else behind its
-// back.
+// handle runs the handler: on the goroutine of this client if the client waits for it, or else in
+// the background.
 func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan struct{})}
 	if t.ran.CompareAndSwap(false, true) {
@@ -236,12 +237,12 @@ func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (c
 				return u.result.entry, u.result.err
 			case <-ctx.Done():
 				select {
-				case <-u.ended: // before that
+				case <-u.ended: // the run had ended before ctx
 					return u.result.entry, u.result.err
 				default:
 				}
 				u.split.Store(true)
-				<-u.ended // the slot is this run's until the handler returns or has its client to itself
+				<-u.ended // the run keeps its slot until the handler returns or writes to its own client only
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)
 			}
 		}
@@ -250,16 +251,16 @@ func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (c
 	return u.elsewhere(ctx, t)
 }
 
-// detached is a copy of a request that is good for longer than the request.
+// detached returns a copy of the request that may be used after the request has ended.
 func (x *exchange) detached() *http.Request {
 	away := x.r.Clone(x.withRoute(context.WithoutCancel(x.r.Context())))
 	away.Body = http.NoBody
 	return away
 }
 
-// withRoute is ctx with a route context of its own. chi takes the request's back when the request
-// ends, and gives it to another one. Behind http.TimeoutHandler it ends while this goroutine is
-// still waiting for something, so that it must be copied before that.
+// withRoute returns ctx with a route context of its own. chi reuses a request's route context for
+// another request when the request has ended. Behind http.TimeoutHandler the request can end while
+// this goroutine still waits, so the route context must have been copied before.
 func (x *exchange) withRoute(ctx context.Context) context.Context {
 	if x.route == nil {
 		return ctx
@@ -275,13 +276,13 @@ func cloneRoute(from *chi.Context) *chi.Context {
 	return to
 }
 
-// serve answers with a response that is stored, or that another request's handler made.
+// serve answers with a stored response, or with one that another request's handler made.
 func (x *exchange) serve(res cacheguard.Result[*response]) {
 	s := cacheStatus{}
 	switch res.Status {
 	case cacheguard.StatusHit, cacheguard.StatusStale:
 		s = cacheStatus{hit: true, ttl: res.FreshFor, hasTTL: true}
-		if res.Err != nil { // the handler was asked, in vain
+		if res.Err != nil { // the handler was run, but failed
 			s.hit, s.fwd = false, "stale"
 			var failed *statusError
 			if errors.As(res.Err, &failed) {
@@ -289,7 +290,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 			}
 		}
 		if res.Status == cacheguard.StatusStale {
-			s.ttl = min(s.ttl, -1) // also in the moment when it ends
+			s.ttl = min(s.ttl, -1) // also at the moment when its freshness ends
 		}
 	case cacheguard.StatusLoaded:
 		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0 && x.unstored == 0, reason: x.unstored, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
@@ -299,7 +300,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 	x.cache.send(x.w, x.r, res.Value, res.Value.age+res.Age, x.cache.status(s, x.key))
 }
 
-// look answers with a stored response, or has the handler answer this request alone.
+// look answers with a stored response, or lets the handler answer this request alone.
 func (x *exchange) look() {
 	switch {
 	case x.stored(), x.storedPart():
@@ -314,7 +315,7 @@ func (x *exchange) look() {
 	}
 }
 
-// stored answers with a stored response, if there is one that this request takes.
+// stored answers with a stored response, if there is one that this request accepts.
 func (x *exchange) stored() bool {
 	return x.storedFrom(x.key) || x.base != x.key && x.storedFrom(x.base)
 }
@@ -369,14 +370,14 @@ func (x *exchange) failed(err error) {
 	case errors.Is(err, cacheguard.ErrClosed), errors.Is(err, cacheguard.ErrRecursion):
 		x.alone("bypass")
 		return
-	case err == context.DeadlineExceeded: // its own patience; a load's is wrapped
+	case err == context.DeadlineExceeded: // its own WaitTimeout; the time-out of a load is wrapped
 		x.alone("uri-miss")
 		return
 	}
 	var failed *statusError
 	if errors.As(err, &failed) {
-		// With StrongReads what another request's handler found may be from before a purge that
-		// this one came after.
+		// With StrongReads a response that another request's handler found may be older than a
+		// purge that returned before this request came.
 		if stale := failed.stale; x.contentWith(failed) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)
@@ -390,7 +391,7 @@ func (x *exchange) failed(err error) {
 	x.cache.fail(x.w, x.r, x.key, statusOf(err), err)
 }
 
-// contentWith reports whether the request takes what is stale in place of an error.
+// contentWith reports whether the request accepts the stale response instead of an error.
 func (x *exchange) contentWith(failed *statusError) bool {
 	stale := failed.stale
 	return stale.Value != nil && stale.NotOlderThan(x.asked.token) && (failed.client == x || !x.cache.opts.StrongReads) &&
@@ -413,7 +414,7 @@ func (c *Cache) fail(w http.ResponseWriter, r *http.Request, key string, status 
 	http.Error(w, http.StatusText(status), status)
 }
 
-// alone has the handler answer as if there were no cache.
+// alone lets the handler answer as if there were no cache.
 func (x *exchange) alone(why string) {
 	x.passed = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why, reason: x.reasonAlone(why)})
 }

@@ -13,13 +13,15 @@ import (
 // How a recorder ends: its recording, when the response turns out to be for its client alone, and
 // its run, whichever way the handler ends.
 
-// errNobody is what a handler gets that goes on writing in the background what can't be stored.
+// errNobody is the error of Write for a handler that continues to write in the background although
+// its response can't be stored.
 var errNobody = errors.New("middleware: nobody gets this response")
 
-// errOver is what a goroutine gets that a handler has left behind.
+// errOver is the error of Write for a goroutine that still writes after its handler has returned.
 var errOver = errors.New("middleware: the handler has returned")
 
-// stop ends the recording: the response is for its client alone. Who waits is told.
+// stop ends the recording: the response is for its own client only. The requests that wait are
+// told.
 func (rec *recorder) stop(why cacheguard.Reason) {
 	rec.on, rec.res = false, nil
 	rec.is(cutOff)
@@ -28,7 +30,7 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 	v := rec.verdict
 	if v.share || v.store {
-		v = verdict{remember: true} // too long, or a stream
+		v = verdict{remember: true} // its body is too large, or it is a stream
 	}
 	rec.stays(why)
 	switch {
@@ -45,8 +47,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 }
 
-// stays keeps the slot of the load, which is about to end, for the handler. What is sent while its
-// handler runs is counted by its start.
+// stays keeps the slot of the load for the handler, because the load is about to end. If the
+// response is a stream, the slot isn't kept: a stream counts only until it begins to be sent.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
 	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
@@ -59,7 +61,8 @@ func (rec *recorder) stays(why cacheguard.Reason) {
 	}
 }
 
-// streams gives the slot back without the lock, for a budget of the fleet is told of that.
+// streams gives the slot back. It doesn't hold the mutex meanwhile, because releasing a slot of a
+// fleet's limit needs a call to the store.
 func (rec *recorder) streams() {
 	at := rec.place
 	rec.mu.Unlock()
@@ -67,22 +70,22 @@ func (rec *recorder) streams() {
 	at.leave()
 }
 
-// abort ends the run of a handler that didn't return.
+// abort ends the run of a handler that panicked or ended its goroutine.
 func (rec *recorder) abort(err error) {
 	rec.returned()
-	defer rec.tell() // holding nobody up
+	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	rec.catchUp() // its own client sees what it would see without the cache; what the client's writer panics with is less
+	rec.catchUp() // its own client gets what it would get without the cache; a panic of the client's writer is less important
 }
 
-// tell tells the observer if the response is not stored, once the handler is done.
+// tell tells the observer, when the handler is done, if the response is not stored.
 func (rec *recorder) tell() { rec.run.cache.tell(rec.run.req.Context(), rec.run.key, rec.why) }
 
-// returned is called when the handler has ended, before its client is waited for.
+// returned is called when the handler has ended, before the recorder waits for the client.
 func (rec *recorder) returned() {
 	rec.mu.Lock()
 	rec.over = true
@@ -97,7 +100,7 @@ func (rec *recorder) returned() {
 // finish ends the run of a handler that returned.
 func (rec *recorder) finish() {
 	rec.returned()
-	defer rec.tell() // holding nobody up
+	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	u := rec.run
@@ -109,7 +112,7 @@ func (rec *recorder) finish() {
 		rec.head(http.StatusOK)
 	}
 	trailer := rec.trailers()
-	defer func() { // after those who wait were told
+	defer func() { // after the waiting requests were told
 		rec.drain()
 		if rec.to == toClient || rec.to == headOnly {
 			maps.Copy(rec.w.Header(), trailer)
@@ -117,7 +120,7 @@ func (rec *recorder) finish() {
 	}()
 	switch {
 	case !rec.on:
-		u.end(ending{entry: u.unshared(rec.verdict)}) // it was said already
+		u.end(ending{entry: u.unshared(rec.verdict)}) // stop has already ended the run
 	case rec.isNews(rec.status):
 		e := u.confirmed(canonical(rec.header), rec.before)
 		if e.entry = rec.keeps(e.entry); u.client != nil {
@@ -139,7 +142,7 @@ func (rec *recorder) finish() {
 		rec.tail = rec.res.trailer
 		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
-			if _, silent := rec.header["Content-Type"]; !silent { // what the server guesses for this client
+			if _, silent := rec.header["Content-Type"]; !silent { // the type that the server guesses for this client
 				rec.res.header = maps.Clone(h) // others may be reading it
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
@@ -148,10 +151,11 @@ func (rec *recorder) finish() {
 	}
 }
 
-// incomplete reports whether a response that its handler has returned from is not whole, or not for
-// sure: it has less than its Content-Length, or without one was ended by its context, on which
-// handlers return with what they have written by then. A client of a database goes by the deadline
-// itself, which can be over a moment earlier.
+// incomplete reports whether a response is not whole, or may not be, although its handler has
+// returned. It isn't if it has fewer bytes than its Content-Length. Without a Content-Length it may
+// not be if the context has ended, because handlers then return with what they have written. The
+// deadline is checked, too: a database client uses the deadline itself, which may have passed a
+// moment before the context ends.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false
@@ -159,20 +163,20 @@ func (rec *recorder) incomplete() bool {
 	if rec.promised >= 0 {
 		return rec.promised > rec.written
 	}
-	ctx := rec.run.asked.Context() // that of req may be another one by now
+	ctx := rec.run.asked.Context() // the handler may have changed the context of req
 	end, has := ctx.Deadline()
 	return ctx.Err() != nil || has && !time.Now().Before(end)
 }
 
-// silent ends the run of a handler that wrote nothing. That is left as it is, for whoever is in
-// front to make something of, and is for nobody else.
+// silent ends the run of a handler that wrote nothing. The empty response is passed on unchanged,
+// because a layer in front may turn it into something else. Nobody else gets it.
 func (rec *recorder) silent() {
 	if rec.w == nil {
 		rec.run.end(ending{err: errNothing})
 		return
 	}
 	rec.run.client.answered = true
-	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before the client is waited for
+	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before drain waits for the client
 	rec.drain()
 	rec.sync(rec.header)
 }

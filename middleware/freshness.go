@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// basis is what the freshness of a response rests on.
+// basis says where the freshness of a response comes from.
 type basis uint8
 
 const (
@@ -16,8 +16,8 @@ const (
 	guessed           // the options say so
 )
 
-// lifetime says how long a response is fresh from when it was made (RFC 9111, section 4.2.1). It is
-// never negative and never more than mostTTL.
+// lifetime returns how long a response is fresh, counted from when it was made (RFC 9111, section
+// 4.2.1). It is never negative and never more than mostTTL.
 func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time) (time.Duration, basis) {
 	switch {
 	case d.sMaxAge != notSaid:
@@ -31,18 +31,18 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	}
 	if lines := h["Expires"]; len(lines) > 0 && !d.targeted {
 		end, ok := parseDate(lines[0], now)
-		if !ok { // "0" and the like mean that it is over (RFC 9111, section 5.3)
+		if !ok { // invalid dates such as "0" mean that it has expired (RFC 9111, section 5.3)
 			return 0, explicit
 		}
 		return between(0, end.Sub(made), mostTTL), explicit
 	}
 	if slices.Contains(heuristicStatuses, status) {
-		// RFC 9111, section 4.2.2, lets public do this for any status; but sites say it of all they
-		// answer, and mean their pages.
+		// RFC 9111, section 4.2.2, allows this for any status if the response is public. But sites
+		// set public on everything that they answer, and mean only their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
-			if status >= 400 { // also what a client can provoke that names another method in a field
+			if status >= 400 { // a client can provoke these, for example by a field that overrides the method
 				share = min(share, mostNegativeTTL)
 			}
 			return min(share, mostHeuristic), guessed
@@ -58,22 +58,22 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	return 0, noFreshness
 }
 
-// mostHeuristic is the longest that is guessed from Last-Modified: beyond a day RFC 7234 had caches
-// warn of it.
+// mostHeuristic is the longest lifetime that is guessed from Last-Modified. RFC 7234 required
+// caches to add a warning to responses with a guessed lifetime beyond a day.
 const mostHeuristic = 24 * time.Hour
 
-// heuristicStatuses are those that may be fresh without saying so (RFC 9110, section 15.1), without
-// 206.
+// heuristicStatuses are the statuses of responses that may be fresh without a lifetime of their own
+// (RFC 9110, section 15.1), except 206.
 var heuristicStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// initialAge says how old a response is that was asked for at sent and has come now (RFC 9111,
-// section 4.2.3), mostTTL at most.
+// initialAge returns the age of a response that was requested at sent and has arrived now (RFC
+// 9111, section 4.2.3), at most mostTTL.
 //
-// The time it took to come counts only for what was made elsewhere, which has a Date or an Age:
-// what a handler makes itself is made when it comes. Were it otherwise, a slow handler could not
-// say max-age=1.
+// The time between sent and now is added only if the response was made elsewhere, which is so if it
+// has a Date or an Age. A response that a handler makes itself is new when it arrives. Otherwise a
+// slow handler could not use max-age=1.
 //
-// Of an Age with several members the first one counts, and one that isn't a number is ignored (RFC
+// If Age has several members the first one is used. An Age that isn't a number is ignored (RFC
 // 9111, section 5.1).
 func initialAge(h http.Header, sent, now time.Time) time.Duration {
 	age, aged := ageOf(h["Age"])
@@ -81,14 +81,14 @@ func initialAge(h http.Header, sent, now time.Time) time.Duration {
 	if dated || aged {
 		age += between(0, now.Sub(sent), mostTTL)
 	}
-	if dated { // which says nothing of fractions of a second
+	if dated { // Date has whole seconds
 		age = max(age, now.Truncate(time.Second).Sub(made))
 	}
 	return between(0, age, mostTTL)
 }
 
-// ageOf returns the first member of an Age, or false if there is none, or it is no number of
-// seconds.
+// ageOf returns the first member of an Age. It returns false if there is none, or if it is no
+// number of seconds.
 func ageOf(lines []string) (time.Duration, bool) {
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
@@ -100,7 +100,8 @@ func ageOf(lines []string) (time.Duration, bool) {
 	return 0, false
 }
 
-// headerDate returns the date in a field. It is false if there is none, or none that can be read.
+// headerDate returns the date in a field. It returns false if there is no date, or none that can be
+// read.
 func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
 	lines := h[name]
 	if len(lines) != 1 {
@@ -109,11 +110,11 @@ func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
 	return parseDate(lines[0], now)
 }
 
-// parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7, and in no other: a
-// form that isn't one of them means the past (RFC 9111, section 5.3), so time.Parse, which takes
-// all kinds of spaces and fractions, would make things fresh that are not. Names and zone may be in
-// any case, and the zone is GMT (RFC 9111, section 4.2). The name of the day is not compared with
-// the date.
+// parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7. It accepts no other
+// form, because any other form means the past (RFC 9111, section 5.3). time.Parse accepts various
+// spaces and fractions, and would make responses fresh that aren't. Names and zone may be in upper
+// or lower case, and the zone must be GMT (RFC 9111, section 4.2). The name of the day is not
+// compared with the date.
 func parseDate(s string, now time.Time) (time.Time, bool) {
 	s = strings.Trim(s, " \t")
 	var day, month, year, clock, zone string
@@ -151,10 +152,10 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 	if !dok || !yok || !hok || !mok || !sok || hour > 23 || minute > 59 || second > 60 {
 		return time.Time{}, false
 	}
-	second = min(second, 59) // a leap second, in a time that has none
+	second = min(second, 59) // a leap second, which time.Time doesn't have
 	if len(year) == 2 {
 		y += now.UTC().Year() / 100 * 100
-		// What seems to be more than 50 years ahead is in the past.
+		// A date that seems to be more than 50 years in the future is in the past.
 		if time.Date(y, time.Month(m), d, hour, minute, second, 0, time.UTC).After(now.AddDate(50, 0, 0)) {
 			y -= 100
 		}
@@ -176,7 +177,7 @@ func isName(s string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, s) })
 }
 
-// digits returns the number that a few digits are.
+// digits reads a number that has a few digits.
 func digits(s string) (n int, ok bool) {
 	for _, c := range []byte(s) {
 		n = 10*n + int(c-'0')

@@ -11,9 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// head has the handler answer a HEAD. If it says 200, that tells what a GET would get: the stored
-// response, which could have been chosen for this request if it weren't for its age, is updated by
-// it or goes (RFC 9111, section 4.3.5).
+// head lets the handler answer a HEAD. If the handler answers 200, its header tells what a GET
+// would get. Then the stored response that would have been used for this request if it were fresh
+// is updated or removed (RFC 9111, section 4.3.5).
 func (x *exchange) head() {
 	before := canonical(x.w.Header().Clone())
 	sent := time.Now()
@@ -22,7 +22,7 @@ func (x *exchange) head() {
 	x.alone("method")
 	x.r = &asked
 	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r, x.stale.vary) {
-		return // or it may tell what somebody else would get
+		return // otherwise it may tell what another user would get
 	}
 	said := canonical(x.w.Header().Clone())
 	delete(said, "Cache-Status")
@@ -34,34 +34,36 @@ func (x *exchange) head() {
 		return
 	}
 	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-		// What stands there now that the lease has been granted: what was there before may have
-		// been purged meanwhile.
+		// The stored response is read again now that the lease has been granted, because the one
+		// that was there before may have been purged meanwhile.
 		now, err := x.cache.loads.Peek(ctx, x.level)
-		if err != nil || madeAfter(now, sent) { // if a moment ago, nobody can say which of the two is newer
+		if err != nil || madeAfter(now, sent) { // if it was stored meanwhile, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		e := x.headed(now.Value, news, said, sent)
 		asGet := asked
 		asGet.Method = http.MethodGet
-		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // this client's alone
+		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // the response is for this client only
 			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 		}
 		return e, nil
 	})
 }
 
-// updateTime is how long the client of a HEAD waits for the store to be told. If a handler runs for
-// the resource, which takes longer, then what that says is newer.
+// updateTime is how long the client of a HEAD waits for the store to be updated. The update takes
+// longer if a handler is running for the resource, but then that handler's response is newer than
+// the response to the HEAD.
 const updateTime = 100 * time.Millisecond
 
-// madeAfter reports whether a response was stored after an instant: what was asked for then may be
-// older.
+// madeAfter reports whether a response was stored after then. In that case the handler's response
+// to a request sent then may be older than the stored one.
 func madeAfter(found cacheguard.Result[*response], then time.Time) bool {
 	return found.Age < time.Since(then)
 }
 
-// headed is what becomes of the stored response by a HEAD that was answered with these fields. It
-// is the one that stands there now, which need not be the one that was looked at.
+// headed returns the entry that replaces the stored response res after a HEAD was answered with
+// these fields. res is the response that is stored now. It may differ from the one that the request
+// looked at before.
 func (x *exchange) headed(res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
 	gone := cacheguard.Entry[*response]{NoShare: true}
 	if res == nil || !res.answers(x.key, x.r.Header) || !res.sameByHead(news) {
@@ -76,7 +78,8 @@ func (x *exchange) headed(res *response, news, said http.Header, sent time.Time)
 	return x.cache.reentry(&asGet, updated, news, said, sent)
 }
 
-// sameByHead reports whether a response to HEAD with these fields is to the same as the stored one.
+// sameByHead reports whether a response to HEAD with these fields belongs to the same
+// representation as the stored response.
 func (res *response) sameByHead(news http.Header) bool {
 	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
 		if values := news[name]; values != nil && !slices.Equal(values, res.field(name)) {
@@ -86,9 +89,10 @@ func (res *response) sameByHead(news http.Header) bool {
 	return true
 }
 
-// reentry is what is stored of a response that is still good, by news that came for a question sent
-// then. nil is no news. said is the header with what somebody in front says, who decides with the
-// handler.
+// reentry returns the entry for a stored response res that is still good. news has the new fields
+// that the handler has sent in response to a request sent at sent, or is nil if there are none.
+// said is the whole header, including the fields of layers in front, which also decide about
+// storing.
 func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
 	h := maps.Clone(res.header)
 	for name, values := range said {
@@ -98,7 +102,7 @@ func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, 
 	}
 	if news != nil {
 		h["Date"], h["Age"] = news["Date"], news["Age"]
-		if news["Date"] == nil { // it was said here and now
+		if news["Date"] == nil { // without a Date the response was made now
 			delete(h, "Date")
 			res.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 		}
@@ -118,11 +122,11 @@ func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, 
 	res.selected = selectedBy(res.vary, r.Header)
 	res.personal, res.guessed = res.personal || identified(r, res.vary), v.guessed
 	e := c.entry(v, res)
-	e.Value = res // who asked gets it in any case
+	e.Value = res // the client that asked gets it in any case
 	return e
 }
 
-// field returns what a GET of the response would show of a field.
+// field returns the values that a field would have in the response to a GET.
 func (res *response) field(name string) []string {
 	values := res.header[name]
 	if name == "Content-Length" && values == nil {

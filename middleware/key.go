@@ -9,21 +9,22 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// keyer makes the key of the resource that a request asks for.
+// keyer makes the key of the resource that a request is for.
 //
-// It is the URL as the client sent it, from the request line and not from Request.URL, so that
-// handlers below http.StripPrefix don't share what is not the same. What stands in Request.URL is
-// added where it is something else. Nothing in it is decoded, put in order or in lower case: a
-// handler reads Request.Host as it came, with its port, and writes redirects with it. Two spellings
-// of one URL cost a run of the handler, one key for two things that a handler can tell apart would
-// cost a wrong answer.
+// The key is the URL as the client sent it. It is taken from the request line and not from
+// Request.URL, so that handlers below http.StripPrefix don't share different resources. If
+// Request.URL differs from the request line, it is added to the key. Nothing in the key is decoded,
+// reordered or made lower case, because a handler reads Request.Host as it was sent, with its port,
+// and may write redirects with it. Two keys for one resource cost one more run of the handler. One
+// key for two requests that a handler can tell apart would cause a wrong response.
 type keyer struct {
 	forwardedHost, forwardedProto bool
-	shaped                        bool // the path may be another one than that which a router in front has read
+	shaped                        bool // Options.Shape is set: a router in front may have read another path
 	varyBy                        func(*http.Request) string
 }
 
-// keySeparator stands between the parts of a key. URLs with control bytes have no key.
+// keySeparator separates the parts of a key. It can't occur in a URL, because URLs with control
+// bytes have no key.
 const keySeparator = "\x1f"
 
 func newKeyer(o Options) keyer {
@@ -34,8 +35,8 @@ func newKeyer(o Options) keyer {
 		shaped: o.Shape != nil, varyBy: o.VaryBy}
 }
 
-// ok reports whether the request has a key. Those that have none are not cached: they name no
-// resource (CONNECT, *), or not beyond doubt.
+// ok reports whether the request has a key. Requests without a key are not cached: they name no
+// resource (CONNECT, *), or it isn't certain which one.
 func (k keyer) ok(r *http.Request) bool {
 	_, ok := k.target(r)
 	return ok
@@ -77,25 +78,25 @@ func (k keyer) key(r *http.Request) string {
 		b.WriteString(keySeparator + "r")
 		b.WriteString(t.routed)
 	}
-	if k.varyBy != nil { // the last part, for nothing says where it ends
+	if k.varyBy != nil { // it must be the last part, because nothing marks its end
 		b.WriteString(keySeparator + "g")
 		b.WriteString(group)
 	}
 	return b.String()
 }
 
-// target is what a request asks for.
+// target has the parts of a request that identify its resource.
 type target struct {
 	scheme string // http or https
-	host   string // as it came
+	host   string // as it was sent
 	uri    string // path and query as sent, "" or from / or ? on
 
 	line      string // the request line's target if that is a whole URL
 	rewritten bool   // the handler sees another URL
-	inside    string // and that is it
-	beside    string // with trusted fields: what they stand beside, and their lines
-	server    string // for whom the connection is (TLS server name), if Host has another name
-	routed    string // with Options.Shape: what a router in front has taken from the path
+	inside    string // the URL that the handler sees, if it is another one
+	beside    string // with trusted fields: see keyer.beside
+	server    string // the TLS server name of the connection, if Host has another name
+	routed    string // with Options.Shape: the values that a router in front has taken from the path
 }
 
 func (k keyer) target(r *http.Request) (t target, ok bool) {
@@ -124,10 +125,10 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	case t.uri == "": // the request was not read from a connection
 		t.uri = pathAndQuery(r)
 	case t.uri[0] != '/':
-		// A whole URL in the request line (RFC 9112, section 3.2.2) stands in for Host; net/http
-		// sees to that. Its scheme must be that of the connection, or a client of http could fill
-		// what clients of https get. The handler sees it in RequestURI and URL, so that it has a
-		// key of its own.
+		// A whole URL in the request line (RFC 9112, section 3.2.2) replaces Host: net/http does
+		// this. Its scheme must be that of the connection, or a client that uses http could store
+		// responses that clients that use https get. The handler sees the URL in RequestURI and
+		// URL, so the request has a key of its own.
 		if !strings.EqualFold(u.Scheme, t.scheme) || !strings.EqualFold(u.Host, r.Host) {
 			return t, false
 		}
@@ -155,9 +156,9 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) && !hasControl(t.server)
 }
 
-// beside returns what else a handler can read where a proxy's fields are trusted: the scheme and
-// host of the connection itself, and each line of the fields, of which the key's URL has only what
-// the nearest proxy wrote. It is "" where that is all there is.
+// beside returns what else a handler can read if a proxy's fields are trusted: the scheme and host
+// of the connection itself, and each line of the fields. The URL in the key has only what the
+// nearest proxy wrote. beside returns "" if the request has no trusted field.
 func (k keyer) beside(r *http.Request) string {
 	if !k.forwardedHost && !k.forwardedProto {
 		return ""
@@ -178,9 +179,9 @@ func (k keyer) beside(r *http.Request) string {
 	return string(appendLines(appendLines(b, hosts), protos))
 }
 
-// server returns the name in the TLS handshake, where that is not the one in Host: a client chooses
-// both, HTTP/2 has requests for several hosts on one connection, and a handler can read either. It
-// is "" where Host says it all.
+// server returns the name in the TLS handshake if it differs from Host, or else "". A client
+// chooses both names, with HTTP/2 one connection may have requests for several hosts, and a handler
+// can read either name.
 func server(r *http.Request) string {
 	if r.TLS == nil {
 		return ""
@@ -192,9 +193,10 @@ func server(r *http.Request) string {
 	return string(appendSized(nil, name))
 }
 
-// routed returns what http.ServeMux or chi has taken from the path before the request came here:
-// Options.Shape changes the path and not these values, which the handler can read, and chi's
-// routers below go by. Names aren't in it: a route has them.
+// routed returns the values that http.ServeMux or chi has taken from the path before the request
+// came to the cache. Options.Shape changes the path but not these values, which the handler can
+// read and chi's inner routers use. The names of the values aren't included, because a route always
+// has the same names.
 func routed(r *http.Request) string {
 	var b []byte
 	pattern := r.Pattern
@@ -215,7 +217,8 @@ func routed(r *http.Request) string {
 	return string(b)
 }
 
-// scheme is that of the connection, or what the nearest proxy says if it is trusted.
+// scheme returns the scheme of the connection, or the scheme that the nearest proxy says if its
+// field is trusted.
 func (k keyer) scheme(r *http.Request) (string, bool) {
 	if k.forwardedProto {
 		if last := nearest(r.Header[forwardedProto]); last != nil {
@@ -231,7 +234,7 @@ func (k keyer) scheme(r *http.Request) (string, bool) {
 	return ownScheme(r), true
 }
 
-// ownScheme is that of the connection.
+// ownScheme returns the scheme of the connection.
 func ownScheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
@@ -240,8 +243,8 @@ func ownScheme(r *http.Request) string {
 }
 
 // nearest returns the element of a forwarded field that the nearest proxy wrote, or nil. A proxy
-// adds its own at the end or replaces what it got; whatever stands further to the front comes from
-// others, in the end from the client.
+// adds its element at the end or replaces the field. All elements before the last come from other
+// proxies or from the client.
 func nearest(lines []string) *string {
 	if len(lines) == 0 {
 		return nil
@@ -264,7 +267,8 @@ func received(r *http.Request, uri string) bool {
 	return u.EscapedPath() == path
 }
 
-// pathAndQuery is how Request.URL would be written in a request line.
+// pathAndQuery returns the path and query of Request.URL as they would be written in a request
+// line.
 func pathAndQuery(r *http.Request) string {
 	u := r.URL
 	if u.RawQuery == "" && !u.ForceQuery {
@@ -273,15 +277,15 @@ func pathAndQuery(r *http.Request) string {
 	return u.EscapedPath() + "?" + u.RawQuery
 }
 
-// isHost reports whether a host, perhaps with a port, is written as names and addresses stand in
-// certificates and DNS; anything else that a Host field may have is not worth a doubt.
+// isHost reports whether a host, perhaps with a port, is a name or address as it is written in
+// certificates and DNS. Requests with any other Host are not cached.
 func isHost(s string) bool {
 	_, _, ok := splitHost(s)
 	return ok
 }
 
-// splitHost returns a host's name or address, and what stands after it: "" or a colon and digits,
-// if any.
+// splitHost returns a host's name or address, and its port: "" or a colon, perhaps followed by
+// digits.
 func splitHost(host string) (name, port string, ok bool) {
 	if strings.HasPrefix(host, "[") {
 		end := strings.IndexByte(host, ']')
@@ -318,10 +322,11 @@ func splitHost(host string) (name, port string, ok bool) {
 	return name, port, true
 }
 
-// oneHost returns one spelling of a host and all others that reach the same server: in lower case,
-// an address in its shortest form, without the root's dot, without the ports of http and https. It
-// is what purges compare and no more: a handler can tell these spellings apart. Both ports go with
-// either scheme, for behind a proxy that ends TLS a request for port 443 comes by http.
+// oneHost returns one spelling for all spellings of a host that reach the same server: in lower
+// case, with an address in its shortest form, without a dot at the end, and without the default
+// ports of http and https. It is used only to compare hosts in purges, because a handler can tell
+// these spellings apart. Both default ports are removed for either scheme, because behind a proxy
+// that ends TLS a request for port 443 uses http.
 func oneHost(host string) (string, bool) {
 	name, port, ok := splitHost(host)
 	if !ok {

@@ -13,247 +13,281 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures a Cache. The zero value of a field means its default; negative means off where
-// off makes sense.
+// Options configures a [Cache]. The zero value of a field means its default. A negative value turns
+// a feature off where that makes sense.
 //
-// With neither DefaultTTL nor Cache-Control (or Expires) in a handler's response nothing of it is
-// shared or stored.
+// Without DefaultTTL, a response that has neither Cache-Control nor Expires is neither shared nor
+// stored.
 type Options struct {
-	// Name is part of every key in the store. Caches in front of the same handlers have the same;
-	// caches in series, in one process or in several, must not, or the inner one waits for the
-	// outer one. Default "http".
+	// Name is part of every key in the store. Caches in front of the same handlers must have the
+	// same Name. If a request passes through two caches, in one process or in several, their names
+	// must differ, or the inner cache waits for the outer one. Default "http".
 	Name string
 
-	// DefaultTTL is how long a response is fresh that says nothing about it itself (no max-age,
-	// s-maxage, Expires). It means: what these routes answer is the same for everybody, unless a
-	// response says otherwise. It never holds for requests with Cookie or Authorization: what they
-	// get is shared only if the response says so, by a lifetime of its own (with Authorization:
-	// public, s-maxage or must-revalidate as well), by public, or by Vary: Cookie. A TLS client
-	// certificate and Proxy-Authorization count as Authorization does. No other field does: where
-	// X-Api-Key or a field of a proxy says who asks, the response must say private or name it in
-	// Vary, or VaryBy must return it. It holds for the statuses that RFC 9110, section 15.1, calls
-	// heuristically cacheable. Default 0 or negative: such a response is not shared.
+	// DefaultTTL is how long a response is fresh if it has no lifetime of its own (max-age,
+	// s-maxage, Expires). By setting DefaultTTL you say that these routes answer every client
+	// alike, unless a response says otherwise. DefaultTTL applies to the statuses that RFC 9110,
+	// section 15.1, calls heuristically cacheable.
+	//
+	// DefaultTTL never applies to requests with Cookie or Authorization. The response to a request
+	// with Cookie is shared only if it has a lifetime of its own, public, or Vary: Cookie. With
+	// Authorization a lifetime isn't enough: the response also needs public, s-maxage or
+	// must-revalidate. A TLS client certificate and Proxy-Authorization are treated like
+	// Authorization. No other field is. If X-Api-Key or a field that a proxy sets identifies the
+	// user, the response must say private or name the field in Vary, or VaryBy must return its
+	// value.
+	//
+	// Default 0. With zero or a negative value a response without a lifetime isn't shared.
 	DefaultTTL time.Duration
 
-	// NegativeTTL takes DefaultTTL's place for 404, 405, 410, 414 and 501. Default: DefaultTTL, but
-	// 30 seconds at most; negative: they are not stored without a freshness of their own.
+	// NegativeTTL replaces DefaultTTL for the statuses 404, 405, 410, 414 and 501. Default:
+	// DefaultTTL, but at most 30 seconds. If it is negative, responses with these statuses are
+	// stored only with a lifetime of their own.
 	NegativeTTL time.Duration
 
-	// Heuristic is the share of the time since Last-Modified for which a response is fresh that has
-	// no other freshness (RFC 9111, section 4.2.2), for a day at most: for 404, 405, 410, 414 and
-	// 501, 30 seconds at most. It comes before DefaultTTL. Like that it never holds for requests
-	// with Cookie or Authorization, and it holds for the same statuses. The RFC suggests 0.1.
-	// Default 0: off; at most 1.
+	// Heuristic gives a response with Last-Modified a lifetime if it has none of its own (RFC 9111,
+	// section 4.2.2): this fraction of the time since Last-Modified. The lifetime is at most a day,
+	// and at most 30 seconds for 404, 405, 410, 414 and 501. Heuristic is used before DefaultTTL.
+	// Like DefaultTTL it never applies to requests with Cookie or Authorization, and it applies to
+	// the same statuses. The RFC suggests 0.1. Default 0, which turns it off; at most 1.
 	Heuristic float64
 
-	// StaleWhileRevalidate and StaleIfError are those of responses that don't have the directive of
-	// that name (RFC 5861). must-revalidate, proxy-revalidate, no-cache and s-maxage rule them out.
-	// After a handler has failed, the fleet serves the stale response without asking it for half a
-	// second, after several failures in a row for up to 1.5 s. Default 0 or negative: none.
+	// StaleWhileRevalidate and StaleIfError are the stale windows of responses that don't have the
+	// directive of the same name (RFC 5861). They don't apply to responses with must-revalidate,
+	// proxy-revalidate, no-cache or s-maxage. After a handler has failed, all processes serve the
+	// stale response for half a second without running the handler again. After several failures in
+	// a row this pause is up to 1.5 s. Default 0. Zero or negative means no stale window.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
-	// Keep is how long a response with a validator (ETag, Last-Modified) stays after it is no
-	// longer fresh, so that the handler can answer 304 instead of making it again. Default 1 hour;
-	// negative: not at all.
+	// Keep is how long a response with a validator (ETag, Last-Modified) stays stored after it is
+	// no longer fresh. During this time the handler can answer 304 instead of making the response
+	// again. Default 1 hour. If Keep is negative, such a response isn't kept.
 	Keep time.Duration
 
-	// HitForMiss is how long the fleet remembers that a resource's responses can't be shared:
-	// meanwhile its requests run the handler in parallel, and the first response that can be shared
-	// ends it. Default 120 seconds; at least 1 ms.
+	// HitForMiss is how long all processes remember that a resource's responses can't be shared.
+	// During this time requests for the resource run the handler in parallel. The first response
+	// that can be shared ends it. Default 120 seconds; at least 1 ms.
 	HitForMiss time.Duration
 
-	// WaitTimeout is how long a request waits for another one's handler before it runs the handler
-	// itself, without storing what comes of it. Default 10 seconds; negative: as long as its client
-	// waits.
+	// WaitTimeout is how long a request waits for the handler of another request. After that it
+	// runs the handler itself, and its response isn't stored. Default 10 seconds. If it is
+	// negative, a request waits as long as its client does.
 	WaitTimeout time.Duration
 
-	// StrongReads has every request answered with what is at least as new as the purges and the
-	// unsafe requests that had returned, in any process, when it came, for one more look-up at
-	// times (see cacheguard.Options). It excludes LocalBytes. Default: off; then another process
-	// may take a fraction of a millisecond to hear of a purge.
+	// StrongReads makes the response to every request at least as new as all purges and unsafe
+	// requests that had returned, in any process, when the request arrived. This sometimes costs an
+	// additional look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes.
+	// Default: off. Without StrongReads another process may take a fraction of a millisecond to
+	// learn of a purge.
 	StrongReads bool
 
-	// LoadTimeout is the longest that others wait for one run of the handler, and that a run in the
-	// background may take. A handler whose own client is there goes on after it, as if there were
-	// no cache. Default 30 seconds.
+	// LoadTimeout is the longest time that other requests wait for one run of the handler. It is
+	// also the longest time that a run in the background may take. If the client whose request
+	// started the handler is still connected, the handler continues after LoadTimeout as it would
+	// without a cache. Default 30 seconds.
 	LoadTimeout time.Duration
 
-	// LeaseTTL is how long a process that dies can hold a resource. Default 3 seconds; at least 10
-	// ms.
+	// LeaseTTL is how long a process that dies can keep other processes from running the handler
+	// for a resource. Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
 
 	// MaxLoads is how many handlers run at a time in this process for requests that may be answered
-	// from the cache; up to 64 times as many more wait for their turn, for LoadTimeout at most.
-	// Beside them a quarter as many, one at least, run for GET and HEAD requests that can't be
-	// answered from the cache (Upgrade, If-Match, a body, no-store, a Range of what is not stored),
-	// with a queue of their own.
+	// from the cache. Up to 64 times as many more requests wait for their turn, each for at most
+	// LoadTimeout. GET and HEAD requests that can't be answered from the cache (Upgrade, If-Match,
+	// a body, no-store, a Range of what is not stored) have additional slots, a quarter of MaxLoads
+	// but at least one, and a queue of their own.
 	//
-	// A run counts until its handler returns. What is sent while the handler runs counts by its
-	// start: WebSockets, event streams, and what the handler flushes and nobody else gets. A
-	// handler that has waited for its own client for more than 25 ms altogether, in Write or in
-	// reading a body, isn't counted while it waits, and takes a place among the quarter before it
-	// goes on. If it gets none for a second it may go on without: one handler a second. Default
-	// 1,024; negative: no limit.
+	// A run occupies its slot until the handler returns. A response that is streamed to its own
+	// client alone occupies the slot only until it begins to be sent: a WebSocket, an event stream,
+	// or what the handler flushes and no other client gets.
+	//
+	// A handler may wait for its own client in Write or while it reads a body. Once these waits add
+	// up to more than 25 ms, the handler gives up its slot while it waits. Before it continues, it
+	// takes one of the additional slots. If it gets none for a second it may continue without a
+	// slot, but only one handler a second may do so. Default 1,024. A negative value means no
+	// limit.
 	MaxLoads int
 
-	// Limiter takes MaxLoads' place: one budget for several caches. Requests that can't be answered
-	// from the cache still have the quarter of MaxLoads' default, for each cache.
+	// Limiter replaces MaxLoads: several caches then share one limit. Requests that can't be
+	// answered from the cache still have slots of their own in each cache, a quarter of the default
+	// of MaxLoads.
 	Limiter *cacheguard.Limiter
 
-	// OnStoreDown says what happens when the store can't be used: FailOpen (default) runs the
-	// handler, coalesced in this process; FailClosed answers 503.
+	// OnStoreDown says what happens when the store can't be used. [cacheguard.FailOpen], the
+	// default, runs the handler, once for all equal requests of this process that come at the same
+	// time. [cacheguard.FailClosed] answers 503.
 	OnStoreDown cacheguard.StorePolicy
 
-	// MaxBody is the size in bytes above which a body goes to its client but is not stored. Default
-	// 4 MiB.
+	// MaxBody is the size in bytes of the largest body that is stored. A larger body is sent to its
+	// client but isn't stored. Default 4 MiB.
 	MaxBody int
 
-	// MaxBacklog is how many bytes this process keeps for clients that read slowly. It counts
-	// bodies above 64 KiB: those of responses whose handlers have returned, what a handler hands
-	// over in one Write and waits with, and what is stored. A body that several clients read counts
-	// once, and so do equal hits. Above the limit, the body of which nobody has read anything for
-	// longest is given up: the connections of its clients are cut. Default 32 times MaxBody; at
-	// least MaxBody; negative: no limit.
+	// MaxBacklog limits how many bytes this process keeps in memory for clients that read slowly.
+	// Only bodies above 64 KiB are counted: the body of a response whose handler has returned, the
+	// bytes of one Write that waits for its client, and the body of a stored response that is being
+	// sent. A body that several clients read is counted once. Hits of one resource that send equal
+	// bodies are also counted once. Above the limit, the cache drops the body whose clients have
+	// read nothing for the longest time and closes the connections of these clients. Default 32
+	// times MaxBody; at least MaxBody. A negative value means no limit.
 	MaxBacklog int
 
-	// RecordFlushed has responses recorded on that are flushed before their end and have no
-	// lifetime of their own (DefaultTTL, Heuristic), event streams aside: others get them when they
-	// are whole. It is for handlers that flush as a matter of course, such as
-	// httputil.ReverseProxy, which does it after each piece of a response without Content-Length.
-	// Default: what is written after a flush, or a handler that still runs 50 ms after one, ends
-	// the recording.
+	// RecordFlushed lets the cache store a response that is flushed before its end and is fresh
+	// only by DefaultTTL or Heuristic, except an event stream. Other requests get the response when
+	// it is complete. Set RecordFlushed for handlers that always flush, such as
+	// [net/http/httputil.ReverseProxy], which flushes after each piece of a response without
+	// Content-Length. Default: off. Then such a response is no longer recorded if the handler
+	// writes after a flush, or still runs 50 ms after one.
 	RecordFlushed bool
 
-	// LocalBytes is how much memory the process-local tier may use for responses, about. Default 0:
-	// there is no tier.
+	// LocalBytes is about how much memory the process-local tier may use for responses. Default 0,
+	// which means no process-local tier.
 	LocalBytes int
 
-	// LocalTTL is how long the process-local tier answers until the store is asked again. Default 1
-	// minute.
+	// LocalTTL is how long the process-local tier serves a response before the store is read again.
+	// Default 1 minute.
 	LocalTTL time.Duration
 
-	// VaryBy is a secondary key, such as the group of the user: requests with different ones never
-	// share a response. It must not read the body. Default: none.
+	// VaryBy returns a string that becomes part of the key, such as the group of the user. Requests
+	// for which VaryBy returns different strings never share a response. VaryBy must not read the
+	// body. Default: none.
 	VaryBy func(*http.Request) string
 
-	// IgnoreCookies are the names of cookies that have no meaning for these routes: consent,
-	// analytics. A name that ends in * stands for all that begin so ("_ga*"). They are taken out of
-	// GET and HEAD requests before a handler sees them, and a request with no other cookie counts
-	// as one without Cookie. Default: none.
+	// IgnoreCookies are the names of cookies that have no meaning for these routes, such as those
+	// for consent and analytics. A name that ends in * matches all names that begin with the rest
+	// ("_ga*"). These cookies are removed from GET and HEAD requests before the handler sees them.
+	// A request that has no other cookie is treated as one without Cookie. Default: none.
 	IgnoreCookies []string
 
-	// TokenField and TokenCookie name a field and a cookie by which requests can bring a token
-	// (cacheguard.Committed). Such a request is answered with nothing whose handler had begun when
-	// the token was made, in any process, whether or not the invalidation has arrived: so a client
-	// that has made a change reads its own write. Where what is stored may be older, the request
-	// takes part in one more run of the handler, together with all others that demand it, and waits
-	// for that, while requests without a token are answered as ever. Anybody can make a token up:
-	// one from a moment that has not come is ignored, another one costs what Cache-Control:
-	// no-cache would. The handler's context has the token, so caches that the handler reads go by
-	// it, too; a context that already has one (cacheguard.NotOlderThan) counts as well, and of
-	// several tokens the latest. A response that a handler has made of what other caches had,
-	// without the token, may be of older things; so may the body of one that a request without the
-	// token has freshened, by a HEAD, a 304 or a part, where its validators are too coarse for the
-	// change. The cookie is one of IgnoreCookies. Default: none.
+	// TokenField and TokenCookie name a request field and a cookie in which a client can send a
+	// token (see [cacheguard.Committed]). A request with a token never gets a response whose
+	// handler had started before the token was made, in any process, even if the invalidation
+	// hasn't arrived yet. So a client that has changed something sees its own change.
+	//
+	// If the stored response may be older than the token, the handler runs once more for all
+	// requests that need a newer response at that time, and these requests wait for it. Requests
+	// without a token are answered as before. Anybody can invent a token: one with a time in the
+	// future is ignored, and any other costs as much as Cache-Control: no-cache.
+	//
+	// The handler's context carries the token, so other caches that the handler reads with this
+	// context obey the token, too. If the context of the request already carries a token (see
+	// [cacheguard.NotOlderThan]), or the request brings several tokens, the latest token is used.
+	// Two kinds of response may still contain older data. One is a response whose handler ran
+	// without the token and read from other caches. The other is a response that a request without
+	// the token has freshened by a HEAD, a 304 or a part, if the response's validators are too
+	// coarse to show the change.
+	//
+	// The cache treats TokenCookie as one of IgnoreCookies. Default: none.
 	TokenField, TokenCookie string
 
-	// MaxVariants is how many fresh responses of one URL a process has stored, one for each value
-	// of the fields that Vary names. What comes beyond it is shared with those who wait, and not
-	// stored: clients choose the values. One that is asked for again takes another one's place,
-	// once a second: what was there stays stored until it is stale, but isn't counted. Nor is it
-	// when 4,096 other URLs that vary have been asked for since. Requests that say who asks have
-	// copies of their own, as many. The bound is against floods; the memory of the store is Redis'
-	// maxmemory. Default 128; negative: no limit.
+	// MaxVariants limits how many fresh responses of one URL a process stores, one for each value
+	// of the fields that Vary names. A response above the limit is shared with the requests that
+	// wait for it, but isn't stored. If it is requested again, it replaces one of the counted
+	// responses, at most once a second. The replaced response stays stored until it is stale, but
+	// isn't counted any more. A process keeps counts for 4,096 URLs that vary. When it has counted
+	// that many other URLs since, the count of a URL starts again at zero. Requests that say who
+	// asks (Cookie, Authorization) can have as many copies of their own.
+	//
+	// MaxVariants protects against clients that send very many different values of a Vary field. It
+	// doesn't limit the store's memory: set Redis' maxmemory for that. Default 128. A negative
+	// value means no limit.
 	MaxVariants int
 
-	// IgnoreVary are fields that pages don't depend on although somebody in front of the cache adds
-	// them to Vary, such as "Origin" for CORS. They count all the same when a handler behind the
-	// cache names them. Default: none.
+	// IgnoreVary names fields that a layer in front of the cache adds to Vary although the pages
+	// don't depend on them, such as "Origin" for CORS. If a handler behind the cache names such a
+	// field in Vary, the field is not ignored. Default: none.
 	IgnoreVary []string
 
-	// TrustForwarded has the header fields that say what the client asked for when a proxy in front
-	// of this server changes it: "X-Forwarded-Host", "X-Forwarded-Proto". Name one only if that
-	// proxy sets it on every request: whoever can send it chooses under which key a response is
-	// stored. Default: none; the key is made of the request as received.
+	// TrustForwarded names the header fields in which a proxy in front of this server says which
+	// host and scheme the client asked for: "X-Forwarded-Host", "X-Forwarded-Proto". Name a field
+	// only if the proxy sets it on every request, because a client that can send the field chooses
+	// the key under which a response is stored. Default: none; the key is made of the request as
+	// received.
 	TrustForwarded []string
 
-	// InvalidateLocations has an unsafe request that succeeds invalidate not only its own URL, but
-	// also those that its response names in Location and Content-Location on the same origin.
-	// Whoever can choose where a form redirects to can then purge any page. Default: off.
+	// InvalidateLocations makes a successful unsafe request invalidate not only its own URL, but
+	// also the URLs that its response names in Location and Content-Location, if they are on the
+	// same origin. Then a client that can choose where a form redirects to can purge any page.
+	// Default: off.
 	InvalidateLocations bool
 
-	// StorePosts has a response to POST stored for GET requests for the same URL if it says so: its
-	// status is 200, its Content-Location is that URL, and it has a lifetime of its own (RFC 9110,
-	// section 9.3.3). What a body made of it, which anybody can send, is then what all get, so a
-	// handler that echoes bodies must not answer in this way. It is stored like by
-	// cacheguard.Cache.Set: if another request changes the resource at the same time, the older of
-	// the two responses may stay for its lifetime. Requests that say who asks are excepted.
+	// StorePosts lets the response to a POST be stored for GET requests for the same URL if the
+	// response says so: its status is 200, its Content-Location is that URL, and it has a lifetime
+	// of its own (RFC 9110, section 9.3.3). Anybody can send a POST, and every client then gets the
+	// response to its body. So a handler that repeats the request body in its response must not
+	// respond in this way. The response is stored as by [cacheguard.Cache.Set]: if another request
+	// changes the resource at the same time, the older of the two responses may stay stored for its
+	// lifetime. The response to a request that says who asks (Cookie, Authorization) isn't stored.
 	// Default: off.
 	StorePosts bool
 
-	// Hosts are hosts that are one site: a request for the first of two is taken for one of the
-	// second, by the cache and by the handler, which finds it in Request.Host (and in
-	// X-Forwarded-Host, where that is trusted). Names are compared without regard to case and to
-	// the ports of http and https. By default requests for two spellings of one host share nothing,
-	// for a handler can write a redirect to either.
+	// Hosts maps a host to the host that stands for the same site. The cache and the handler treat
+	// a request for the first as a request for the second. The handler finds the second in
+	// Request.Host, and in X-Forwarded-Host if that field is trusted. Names are compared without
+	// regard to case and to the default ports of http and https. By default requests for two
+	// spellings of one host share nothing, because a handler may write a redirect to either of
+	// them.
 	Hosts map[string]string
 
-	// IgnoreQuery are fields of the query that pages don't depend on, such as "utm_*" (a star at
-	// the end stands for the rest of a name), KeepQuery are the only ones that they depend on (not
-	// nil and empty: none). The others are taken out of the request, also for the handler. The two
-	// exclude each other. Default: every field is in the key and is left there.
+	// IgnoreQuery names query fields that pages don't depend on, such as "utm_*" (a star at the end
+	// stands for the rest of a name). KeepQuery names the only query fields that pages depend on;
+	// if it is empty but not nil, pages depend on none. Fields that pages don't depend on are
+	// removed from the request, so the handler doesn't see them either. IgnoreQuery and KeepQuery
+	// can't be combined. Default: every field is part of the key and stays in the request.
 	IgnoreQuery, KeepQuery []string
 
-	// Normalize are request fields that are lists, of which requests with equal lists share what
-	// varies by them, however they write them: lines are joined, whitespace around commas goes, and
-	// in Accept, Accept-Encoding and Accept-Language repetitions, case and the order of equal
-	// weights, too. The handler sees the field so. Default: requests share only what was made for
-	// the same lines in the same order and spelling.
+	// Normalize names request fields that are lists. Requests whose lists are equal then share
+	// responses that vary by the field, even if the lists are written differently. The cache joins
+	// the lines of the field and removes whitespace around commas. In Accept, Accept-Encoding and
+	// Accept-Language repetitions, case and the order of equal weights make no difference either.
+	// The handler sees the normalized field. Default: requests share only responses that were made
+	// for the same lines in the same order and spelling.
 	Normalize []string
 
-	// Shape changes a copy of the request before the cache and the handler see it, after what the
-	// four options above do: what it makes of Host, URL and Header is what the key and Vary are
-	// compared by. It must not block, and Purge doesn't call it: give that URLs as Shape makes
-	// them. What a router in front has taken from the path stays in the key as it was. Default:
-	// none.
+	// Shape changes a copy of the request before the cache and the handler see it. It runs after
+	// Hosts, IgnoreQuery, KeepQuery and Normalize have been applied. The key and the comparison by
+	// Vary use the Host, URL and Header that Shape leaves in the request. Shape must not block.
+	// [Cache.Purge] doesn't call Shape: pass it URLs as Shape makes them. What a router in front of
+	// the cache has taken from the path stays in the key unchanged. Default: none.
 	Shape func(r *http.Request)
 
-	// IgnoreRequestDirectives has requests' Cache-Control and Pragma ignored, but for
-	// only-if-cached and no-store: then no client can have the handler run by asking for something
-	// newer.
+	// IgnoreRequestDirectives makes the cache ignore Cache-Control and Pragma of requests, except
+	// only-if-cached and no-store. Then no client can make the handler run by asking for something
+	// newer. Default: off.
 	IgnoreRequestDirectives bool
 
-	// TargetedFields are the fields of RFC 9213 that take the place of Cache-Control for this
-	// cache, the first one present counts. Default "CDN-Cache-Control"; an empty, not nil slice:
-	// none.
+	// TargetedFields names the fields of RFC 9213 that this cache obeys instead of Cache-Control.
+	// It obeys the first of them that a response has. Default "CDN-Cache-Control". If the slice is
+	// empty but not nil, there are no targeted fields.
 	TargetedFields []string
 
 	// CacheStatus is this cache's name in the Cache-Status field (RFC 9211), a token. Default
 	// "cacheguard".
 	CacheStatus string
 
-	// HideStatus leaves Cache-Status out.
+	// HideStatus leaves Cache-Status out of responses.
 	HideStatus bool
 
-	// ShowKey has Cache-Status tell the key.
+	// ShowKey adds the key to Cache-Status.
 	ShowKey bool
 
-	// Error answers a request that has waited for a handler which failed twice (with the status of
-	// its response, if that was a 5xx without freshness; 500 if it panicked; 502 when the response
-	// was not whole; 504 when it took longer than LoadTimeout), and one that could not be served
-	// (503). err is what cacheguard.Cache.GetEntry returned.
+	// Error answers a request that waited for a handler that failed twice, and a request that could
+	// not be served (status 503). For a handler that failed twice, status is that of its response
+	// if it answered 5xx without a lifetime of its own, 500 if it panicked, 502 if the response was
+	// not whole, and 504 if it took longer than LoadTimeout. err is the error that
+	// [cacheguard.Cache.GetEntry] returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
-	// Switch takes the cache out of the path of requests while the program runs, and may be that of
-	// several caches: see cacheguard.Switch. While it is off or in shadow the handler answers, once
-	// for those who ask for the same at the same time. Default: none; the cache is always on.
+	// Switch sets the cache to on, off or shadow while the program runs. Several caches can have
+	// the same Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, every request
+	// is answered by the handler, which runs once for all requests for the same resource at the
+	// same time. Default: none; the cache is always on.
 	Switch *cacheguard.Switch
 
-	// Observer is told of hits, loads and everything else. Default none.
+	// Observer receives the events of the cache, such as hits and loads. Default: none.
 	Observer cacheguard.Observer
 
-	// Logger gets a line when something needs an operator, and when it is over. Default
-	// slog.Default().
+	// Logger gets a line when a problem needs an operator, and another line when the problem is
+	// over. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -272,8 +306,8 @@ const (
 	mostTTL            = 10 * 365 * 24 * time.Hour // the core's
 )
 
-// withDefaults returns the options with every default in place that is not the core's, or
-// everything that is wrong with them.
+// withDefaults returns the options with their defaults set, except those that package cacheguard
+// sets. If options are invalid it returns all errors, joined.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	wrong := func(format string, args ...any) {

@@ -7,30 +7,30 @@ import (
 	"sync"
 )
 
-// outflow is what a recorder has for its own client. While others may get the response the handler
-// writes to memory only, and a goroutine that this client alone can block writes what is there:
-// once there is more than a server keeps back anyhow, or when the handler flushes. What is left
-// when the handler has returned, or from when the response is for this client alone, is written
-// where the handler runs. All fields are guarded by the recorder's mutex.
+// outflow sends a recorder's response to its own client. While others may get the response, the
+// handler only writes to memory. A second goroutine, which only this client can block, writes these
+// bytes to the client when there are more than a server buffers anyhow, or when the handler
+// flushes. When the handler has returned, or when the response is for this client only, the rest is
+// written on the handler's goroutine. All fields are guarded by the recorder's mutex.
 type outflow struct {
 	first   firstHead // the head of the response
-	heads   []func()  // to be sent before the body, in this order; nil is the first
-	room    [1]func() // for most responses that is all
+	heads   []func()  // headers to be sent before the body, in this order; nil stands for first
+	room    [1]func() // the array of heads, enough for most responses
 	out     []byte    // the body as far as it is recorded
-	sent    int       // how much of it was written to the client
+	sent    int       // how many bytes of out were written to the client
 	flushes int       // how often the handler has flushed
-	flushed int       // how much of that the client has
-	flowing bool      // somebody writes
-	broken  bool      // nothing more is to be written
+	flushed int       // how many of these flushes were passed on to the client
+	flowing bool      // a goroutine writes to the client
+	broken  bool      // nothing more may be written
 	thrown  any       // what the client's writer panicked with
-	owed    owed      // the body, to all who read it
-	taker   *taker    // this client, while it is waited for
+	owed    owed      // the recorded body, for all who read it
+	taker   *taker    // this client, while the recorder waits for it
 	idle    sync.Cond
 }
 
 const flowChunk = 64 << 10
 
-// flows has a goroutine write what there is.
+// flows starts a goroutine that writes the recorded bytes to the client, if none runs.
 func (rec *recorder) flows() {
 	if rec.release(); rec.w != nil && !rec.flowing {
 		rec.flowing = true
@@ -42,7 +42,7 @@ func (rec *recorder) flows() {
 	}
 }
 
-// pour writes until there is nothing more to be written. flowing is set by its caller.
+// pour writes until there is nothing more to write. The caller has set flowing.
 func (rec *recorder) pour() {
 	defer func() {
 		rec.flowing = false
@@ -56,7 +56,7 @@ func (rec *recorder) pour() {
 				head = rec.sendFirst
 			}
 			rec.unlocked(head)
-		case rec.first.waits: // nothing goes before it
+		case rec.first.waits: // nothing is sent before the first header
 			return
 		case rec.to == toClient && rec.sent < len(rec.out):
 			p := rec.out[rec.sent:min(rec.sent+flowChunk, len(rec.out))]
@@ -76,8 +76,8 @@ func (rec *recorder) pour() {
 	}
 }
 
-// unlocked does something with the client's writer while the handler goes on. A panic in there is
-// the handler's.
+// unlocked calls do, which uses the client's writer, while the handler continues. If do panics, the
+// handler panics later.
 func (rec *recorder) unlocked(do func()) {
 	rec.mu.Unlock()
 	defer rec.mu.Lock()
@@ -91,15 +91,15 @@ func (rec *recorder) unlocked(do func()) {
 	do()
 }
 
-// settle waits until nobody writes.
+// settle waits until no goroutine writes to the client.
 func (rec *recorder) settle() {
 	for rec.flowing {
 		rec.idle.Wait()
 	}
 }
 
-// catchUp writes what is left, and waits for that. What is recorded stays for as long as clients
-// take for it.
+// catchUp writes the rest to the client and waits for that. The recorded body stays in memory for
+// as long as clients need to read it.
 func (rec *recorder) catchUp() {
 	if rec.taker == nil && len(rec.out) > bodyBehind {
 		b, res := &rec.run.cache.backlog, rec.res
@@ -120,21 +120,21 @@ func (rec *recorder) catchUp() {
 		rec.pour()
 	}
 	if !rec.on {
-		rec.out, rec.sent = nil, 0 // nothing of it is read any more, see follow
+		rec.out, rec.sent = nil, 0 // nobody reads it any more, see follow
 	}
 }
 
-// drain waits until the client has what was written before, or can't have it.
+// drain waits until everything written before has been sent to the client, or can't be sent.
 func (rec *recorder) drain() {
 	at := rec.place
-	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) { // the head alone doesn't leave the server
+	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) { // the server doesn't send the header alone
 		at = nil
 	}
 	at.awaits()
 	rec.catchUp()
 	if at != nil {
 		rec.mu.Unlock()
-		at.resumes() // which may take long
+		at.resumes() // resumes may take long
 		rec.mu.Lock()
 	}
 	if v := rec.thrown; v != nil {
@@ -143,7 +143,7 @@ func (rec *recorder) drain() {
 	}
 }
 
-// announce has those who wait in this process read the response while it is made.
+// announce lets the requests that wait in this process read the response while it is made.
 func (rec *recorder) announce() {
 	if rec.live && rec.shown == nil {
 		shown := *rec.res
@@ -153,9 +153,9 @@ func (rec *recorder) announce() {
 	}
 }
 
-// follow answers a request that has waited with the response while it is made, as fast as its
-// client reads. All readers read the one body that is recorded. It ends the connection if the
-// response breaks off.
+// follow answers a request that has waited: it sends the response while it is made, as fast as the
+// request's client reads. All readers read the same recorded body. If the response is broken off,
+// follow aborts the connection.
 func (rec *recorder) follow(x *exchange) {
 	answer := rec.shown.answer(x.r)
 	h := x.w.Header()
@@ -183,12 +183,12 @@ func (rec *recorder) follow(x *exchange) {
 		}
 		var p []byte
 		flush, made := flushed != rec.flushes, rec.made
-		if flushed = rec.flushes; made != cutOff { // else there may be less than there was
+		if flushed = rec.flushes; made != cutOff { // otherwise out may be shorter than before
 			p = rec.out[sent:]
 		}
 		rec.mu.Unlock()
 		switch {
-		case made == cutOff, made == unfinished && x.r.Context().Err() != nil: // a time-out in front leaves the client there
+		case made == cutOff, made == unfinished && x.r.Context().Err() != nil: // a time-out in front may end the context while the client is still there
 			panic(http.ErrAbortHandler)
 		}
 		for len(p) > 0 {
@@ -211,7 +211,7 @@ func (rec *recorder) follow(x *exchange) {
 	}
 }
 
-// making is how far a response is that others read.
+// making says whether a response that others read is unfinished, whole or cut off.
 type making uint8
 
 const (
@@ -220,14 +220,14 @@ const (
 	cutOff
 )
 
-// brokenOff reports whether nobody can have all of the response any more.
+// brokenOff reports whether the response was cut off, so that nobody can get all of it.
 func (rec *recorder) brokenOff() bool {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return rec.made == cutOff
 }
 
-// is says to those who read how the response has ended.
+// is tells the readers how the response has ended.
 func (rec *recorder) is(made making) {
 	if rec.made == unfinished {
 		rec.made = made
@@ -235,9 +235,10 @@ func (rec *recorder) is(made making) {
 	}
 }
 
-// headers is for the client's header what the handler's is, as it stands now.
+// headers returns the handler's header for the client: a copy if it is sent later, because the
+// handler may change its header.
 func (rec *recorder) headers() http.Header {
-	if rec.on || rec.status == 0 { // it is sent later
+	if rec.on || rec.status == 0 { // the header is sent later
 		return rec.header.Clone()
 	}
 	return rec.header
@@ -255,10 +256,11 @@ func (rec *recorder) sync(header http.Header) http.Header {
 	return h
 }
 
-// direct writes to the client without the lock, which those who read the response need.
+// direct writes to the client without holding the mutex, because other readers of the response need
+// it.
 func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
 	var at *place
-	if rec.written > buffered { // else it stays in the server
+	if rec.written > buffered { // otherwise the bytes stay in the server's buffer
 		at = rec.place
 	}
 	rec.flowing = true

@@ -12,18 +12,18 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Parts of a resource, which handlers answer requests with Range with, are stored apart from its
-// whole responses, under a key of their own: whatever ranges a client asks for, no whole response
-// goes for it. There is one such value for each resource. It has the status 206, its body is the
-// parts one after another, and its header has a Content-Range for each of them. Parts stand
-// together only under one strong ETag (RFC 9111, section 3.4); once they are all there is, they are
-// stored as a whole response.
+// The parts with which handlers answer requests with Range are stored under a key of their own,
+// separately from the whole responses of the resource. So no whole response is lost because of
+// ranges that a client asks for. Each resource has one value with parts. The value has the status
+// 206, its body is the parts one after another, and its header has a Content-Range for each part.
+// Parts are stored together only if they have the same strong ETag (RFC 9111, section 3.4). When
+// they make up the whole body, they are stored as a whole response.
 //
-// A range that two responses have is served from the one with the later Date (RFC 9111, section 4):
-// so a part counts no more once a whole response of another version is known that is as new, and
-// none is stored beside a whole one that is fresh.
+// If two stored responses have a range, it is served from the one with the later Date (RFC 9111,
+// section 4). So a part is no longer used when there is a whole response of another version that is
+// at least as new. No part is stored while a whole response is fresh.
 //
-// Nothing of this is done for a request that says who asks.
+// Parts are neither stored nor served for a request that says who asks.
 
 // partKey is the key of the parts of a resource.
 func partKey(key string) string { return "p" + keySeparator + key }
@@ -33,10 +33,11 @@ const mostParts = 16
 // inParts is a body of which some parts are known.
 type inParts struct {
 	spans []span // in order, with gaps between them
-	size  int    // of the whole
+	size  int    // of the whole body
 }
 
-// parts reads the Content-Range of what is stored. It is false for what is no such response.
+// parts reads the Content-Range lines of a stored response. It returns false if the response has no
+// parts or they are invalid.
 func (res *response) parts() (p inParts, ok bool) {
 	lines := res.header["Content-Range"]
 	if res.status != http.StatusPartialContent || len(lines) == 0 || len(lines) > mostParts {
@@ -54,7 +55,7 @@ func (res *response) parts() (p inParts, ok bool) {
 	return p, total == len(res.body)
 }
 
-// parseContentRange reads a Content-Range that says all (RFC 9110, section 14.4).
+// parseContentRange reads a Content-Range that has all three numbers (RFC 9110, section 14.4).
 func parseContentRange(line string) (s span, size int, ok bool) {
 	unit, rest, _ := strings.Cut(trimOWS(line), " ")
 	positions, complete, _ := strings.Cut(rest, "/")
@@ -68,7 +69,7 @@ func parseContentRange(line string) (s span, size int, ok bool) {
 	return span{start, end + 1}, size, true
 }
 
-// cut returns the bytes of one range, if they are all there.
+// cut returns the bytes of one range, if all of them are stored.
 func (res *response) cut(want span) ([]byte, bool) {
 	p, ok := res.parts()
 	if !ok {
@@ -84,15 +85,15 @@ func (res *response) cut(want span) ([]byte, bool) {
 	return nil, false
 }
 
-// sameVersion reports whether the bytes of both responses are those of one representation: they
-// have one strong ETag.
+// sameVersion reports whether both responses have bytes of the same representation: they have the
+// same strong ETag.
 func (res *response) sameVersion(other *response) bool {
 	tag := other.header["Etag"]
 	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) && slices.Equal(tag, res.header["Etag"]) &&
 		res.key == other.key && slices.Equal(res.vary, other.vary) && res.selected == other.selected
 }
 
-// outdated reports whether another response is of another version, and not older.
+// outdated reports whether the response by is of another version and not older than res.
 func (res *response) outdated(by *response) bool {
 	if by == nil || res.sameVersion(by) {
 		return false
@@ -102,8 +103,9 @@ func (res *response) outdated(by *response) bool {
 	return !ok || !also || !mine.After(its)
 }
 
-// with returns the parts of both responses, of which more is the newer one and decides about the header. It is false if they
-// can't be put together: not under one strong validator, or above the bounds.
+// with joins the parts of both responses. more is the newer one, so its header fields are
+// preferred. with returns false if the parts can't be joined, because they have no common strong
+// validator or exceed the limits.
 func (res *response) with(more *response, maxBody int) (*response, bool) {
 	have, ok := res.parts()
 	add, also := more.parts()
@@ -134,7 +136,7 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	for _, s := range joined {
 		both.header["Content-Range"] = append(both.header["Content-Range"], s.contentRange(have.size))
 		room := both.body[len(both.body) : len(both.body)+s.length()]
-		for _, from := range []*response{res, more} { // where both have something it is the same
+		for _, from := range []*response{res, more} { // where both have the same bytes they are equal
 			from.copyInto(room, s)
 		}
 		both.body = both.body[:len(both.body)+len(room)]
@@ -142,7 +144,7 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	return &both, true
 }
 
-// copyInto copies what there is of a range to where it belongs in room.
+// copyInto copies the stored bytes of the range to to their places in room.
 func (res *response) copyInto(room []byte, to span) {
 	p, _ := res.parts()
 	at := 0
@@ -154,7 +156,7 @@ func (res *response) copyInto(room []byte, to span) {
 	}
 }
 
-// whole returns the whole response if its parts are all there is of it.
+// whole returns the whole response if the parts make up its whole body.
 func (res *response) whole() (*response, bool) {
 	p, ok := res.parts()
 	if !ok || p.spans[0].length() != p.size {
@@ -166,15 +168,15 @@ func (res *response) whole() (*response, bool) {
 	return &all, true
 }
 
-// oneRange reports whether a request is for one range, with no condition but If-Range.
+// oneRange reports whether a request is for one range and has no condition except If-Range.
 func (x *exchange) oneRange() bool {
 	h := x.r.Header
 	return x.r.Method == http.MethodGet && len(h["Range"]) == 1 && !strings.Contains(h["Range"][0], ",") &&
 		h["If-None-Match"] == nil && h["If-Modified-Since"] == nil
 }
 
-// storedPart answers a request for one range with a stored part, if there is one that has all of it. Whoever asks for
-// anything else, or has conditions beside If-Range, gets the handler's answer.
+// storedPart answers a request for one range with a stored part, if one has the whole range.
+// Requests for anything else, or with conditions other than If-Range, are answered by the handler.
 func (x *exchange) storedPart() bool {
 	h := x.r.Header
 	if !x.oneRange() {
@@ -205,12 +207,14 @@ func (x *exchange) storedPart() bool {
 	to["Content-Range"] = []string{wanted[0].contentRange(p.size)}
 	to["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(http.StatusPartialContent)
-	_, _ = w.Write(body) // a client that is gone is told nothing
+	_, _ = w.Write(body) // an error means that the client has left
 	return true
 }
 
-// partOf returns what is to be stored of the head of a 206, and how long its body has to be, if it can be stored. What says
-// two things of its length is in doubt, and is not: neither its place in the whole nor its end is sure.
+// partOf returns the response to store for the header of a 206, without its body, and the length
+// that the body must have. It returns nil if the response can't be stored. A response that gives
+// two different lengths isn't stored, because then neither its position in the whole body nor its
+// end is certain.
 func (c *Cache) partOf(r *http.Request, key string, status int, all, before http.Header, sent time.Time) (*response, verdict, int) {
 	all = canonical(all)
 	lines := all["Content-Range"]
@@ -222,26 +226,29 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 		s.length() > c.opts.MaxBody {
 		return nil, verdict{}, 0
 	}
-	// As a 200 with these fields would be, for this cache knows what 206 means (RFC 9111, section 3).
+	// It is judged as a 200 with these fields would be, because this cache knows what 206 means
+	// (RFC 9111, section 3).
 	v := c.rules.judge(r, http.StatusOK, c.selectingOnly(all, before), sent, time.Now())
 	if !v.share || !v.store || v.fresh <= 0 {
 		return nil, v, 0
 	}
 	v.revalidate, v.ifError, v.keep = 0, 0, 0
 	res := c.kept(r, key, status, all, before, v)
-	delete(res.header, "Content-Length") // of what is stored others get other lengths
+	delete(res.header, "Content-Length") // other requests get ranges of other lengths
 	if len(res.header["Content-Range"]) != 1 || slices.ContainsFunc(ofOneBody, func(name string) bool { return res.header[name] != nil }) {
 		return nil, v, 0
 	}
 	return res, v, s.length()
 }
 
-// ofOneBody are fields with which a part is not stored. Two describe the body that it came in. The third can come from a
-// compressing middleware that knows nothing of ranges (chi's doesn't): its body is what became of the part, and no part of
-// anything; a client finds a range that is as long before and after.
+// ofOneBody are fields with which a part is not stored. Content-Md5 and Content-Digest describe the
+// body in which the part was sent. Content-Encoding can come from a compressing middleware that
+// doesn't know ranges, such as chi's. Then the body is a compressed part and not a part of the
+// compressed body. A client can find a range whose length doesn't change when it is compressed.
 var ofOneBody = []string{"Content-Md5", "Content-Digest", "Content-Encoding"}
 
-// kept is a response to r as it may be given to others, without its body. Both headers are canonical.
+// kept returns the response to r, without its body, in the form in which others may get it. Both
+// headers are canonical.
 func (c *Cache) kept(r *http.Request, key string, status int, all, before http.Header, v verdict) *response {
 	own := maps.Clone(ownFields(all, before))
 	if vary := c.selecting(all, before); len(vary) > 0 {
@@ -259,8 +266,9 @@ func (c *Cache) kept(r *http.Request, key string, status int, all, before http.H
 	return res
 }
 
-// completed stores the parts of a resource as a whole response, if that is what they are by now and there is none that is
-// fresh. They are read again under its lease, so that what was purged meanwhile doesn't come back.
+// completed stores the parts of a resource as a whole response if they now make up the whole body
+// and no whole response is fresh. It reads the parts again while it holds the lease of the whole
+// response, so that parts that were purged meanwhile aren't stored again.
 func (x *exchange) completed() {
 	ctx, cancel := context.WithTimeout(x.r.Context(), publishTimeout)
 	defer cancel()
@@ -269,7 +277,7 @@ func (x *exchange) completed() {
 	_, _ = c.loads.GetEntry(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, partKey(x.key))
 		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil || len(found.Value.vary) > 0 {
-			return nothing, nil // which variants there are is counted where they are made
+			return nothing, nil // variants are counted only where they are made
 		}
 		all, ok := found.Value.whole()
 		if !ok {

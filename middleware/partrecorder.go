@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ranged has the handler answer a request for a range, and stores the part that comes of it, unless
-// a whole response is fresh.
+// ranged lets the handler answer a request for a range, and stores the part with which it answers,
+// unless a whole response is fresh.
 func (x *exchange) ranged() {
 	if x.oneRange() && !x.forced && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
@@ -24,8 +24,8 @@ func (x *exchange) ranged() {
 	x.alone("uri-miss")
 }
 
-// record runs the handler under the lease of the resource's parts, so that what is purged meanwhile
-// is not stored.
+// record runs the handler while it holds the lease of the resource's parts, so that a part that is
+// purged meanwhile is not stored.
 func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h := x.cache.hold(r.Context(), partKey(x.key))
 	if h == nil {
@@ -45,34 +45,35 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 }
 
 // partRecorder is the ResponseWriter of a handler that answers a request for a range. A part that
-// can be stored is written to memory, from where a goroutine that its client alone can block writes
-// it: no client holds the lease, or a slot. Anything else, and what is flushed, goes to the client
-// as it comes.
+// can be stored is written to memory. A second goroutine, which only its client can block, writes
+// it to the client, so a slow client holds neither the lease nor a slot. Any other response, and a
+// response that is flushed, is written directly to the client.
 //
-// The handler has a header map of its own, for it may change that while the client gets its head.
+// The handler has a header map of its own, because it may change the map while the header is sent
+// to the client.
 type partRecorder struct {
 	x      *exchange
 	asked  *http.Request
 	to     http.ResponseWriter
-	passer *passer // the same, without what only some have
+	passer *passer // the passer behind to
 	header http.Header
 	before http.Header
 	lease  *holding
-	sent   sending // the request, to the handler
+	sent   sending // when the request was passed to the handler
 
 	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
 	decided bool       // the head is written
-	on      bool       // it is recorded
+	on      bool       // the response is being recorded
 	stored  bool
 	res     *response
 	verdict verdict
-	length  int         // of the part
+	length  int         // the length of the part's body
 	head    http.Header // for the client, until it is sent
-	gone    int         // how much of the body was written to the client
-	flowing bool        // somebody writes
-	broken  bool        // nothing more is to be written
+	gone    int         // how many bytes of the body were written to the client
+	flowing bool        // a goroutine writes to the client
+	broken  bool        // nothing more may be written
 	thrown  any         // what the client's writer panicked with
-	taker   *taker      // its client, while that is waited for
+	taker   *taker      // its client, while pass waits for it
 	idle    sync.Cond
 }
 
@@ -112,9 +113,9 @@ func (p *partRecorder) writeHeader(status int) {
 	p.to.WriteHeader(status)
 }
 
-// describes reports whether all fields of the part are known. A handler may leave most of them out
-// for who asks with If-Range, and has them already (RFC 9110, section 15.3.7): then the part needs
-// those of another one.
+// describes reports whether all fields of the part are known. In the response to a request with
+// If-Range a handler may leave out most fields, because the client has them already (RFC 9110,
+// section 15.3.7). Then the part needs the fields of a stored part.
 func (p *partRecorder) describes() bool {
 	return p.asked.Header["If-Range"] == nil || p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
 }
@@ -132,8 +133,8 @@ func (p *partRecorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// keep records, or ends the recording: nobody knows which is right, the Content-Range or more than
-// that.
+// keep records b. If the body becomes longer than its Content-Range says, keep ends the recording,
+// because nobody knows which of the two is right.
 func (p *partRecorder) keep(b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +156,7 @@ func (p *partRecorder) keep(b []byte) bool {
 	return true
 }
 
-// ReadFrom lets the client's writer read by itself if nothing is recorded.
+// ReadFrom lets the client's writer read from src itself if nothing is recorded.
 func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
 	if !p.keep(nil) {
 		return io.Copy(p.to, src)
@@ -163,8 +164,8 @@ func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(writerOnly{p}, src)
 }
 
-// Unwrap gives whoever flushes, or takes the connection over, the client's writer, with what was
-// written until then.
+// Unwrap returns the client's writer, for code that flushes or takes over the connection. Before
+// that it sends everything written so far.
 func (p *partRecorder) Unwrap() http.ResponseWriter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,13 +176,13 @@ func (p *partRecorder) Unwrap() http.ResponseWriter {
 // Flush is for handlers that ask for it by type.
 func (p *partRecorder) Flush() { _ = p.FlushError() }
 
-// FlushError sends what was written to the client now.
+// FlushError sends everything written so far to the client now.
 func (p *partRecorder) FlushError() error {
-	p.keep(nil) // which decides the head
+	p.keep(nil) // this decides the header
 	return http.NewResponseController(p.Unwrap()).Flush()
 }
 
-// flow writes to the client what there is. flowing is set by its caller.
+// flow writes the recorded bytes to the client. The caller has set flowing.
 func (p *partRecorder) flow() {
 	defer func() {
 		p.flowing = false
@@ -195,7 +196,8 @@ func (p *partRecorder) flow() {
 	}
 }
 
-// unlocked writes to the client while the handler goes on. A panic in there is the handler's.
+// unlocked writes to the client while the handler continues. If the writer panics, the handler
+// panics later.
 func (p *partRecorder) unlocked(head http.Header, b []byte) (err error) {
 	p.mu.Unlock()
 	defer p.mu.Lock()
@@ -213,7 +215,8 @@ func (p *partRecorder) unlocked(head http.Header, b []byte) (err error) {
 	return p.passer.behind(b)
 }
 
-// pass ends the recording, and waits until the client has what was recorded, or can't have it.
+// pass ends the recording, and waits until everything recorded has been sent to the client, or
+// can't be sent.
 func (p *partRecorder) pass() {
 	if !p.on {
 		return
@@ -237,7 +240,7 @@ func (p *partRecorder) pass() {
 	p.taker.close()
 	p.taker = nil
 	p.mu.Unlock()
-	at.resumes() // which may take long
+	at.resumes() // resumes may take long
 	p.mu.Lock()
 	if v := p.thrown; v != nil {
 		p.thrown = nil
@@ -245,8 +248,8 @@ func (p *partRecorder) pass() {
 	}
 }
 
-// says has Cache-Status and observers told why the part is not stored: what was said first; 0 is
-// that it is.
+// says sets what Cache-Status and observers are told: why the part is not stored, or that it is
+// stored if why is 0. The first reason is kept.
 func (p *partRecorder) says(why cacheguard.Reason) {
 	to := p.passer
 	to.mu.Lock()
@@ -273,7 +276,7 @@ func (p *partRecorder) finish() {
 		case ok:
 			res = both
 		case prev.sameVersion(res) && (len(prev.body) > len(res.body) || p.asked.Header["If-Range"] != nil):
-			return // crumbs don't drive out what many ask for, and what may lack fields has no others to take them from
+			return // a small part must not replace larger ones, and a part that may lack fields has no stored part to take them from
 		}
 	}
 	e := c.entry(p.verdict, res)
@@ -287,9 +290,9 @@ func (p *partRecorder) finish() {
 	}
 }
 
-// release is called at the end, whichever way the handler has ended.
+// release is called at the end, no matter how the handler has ended.
 func (p *partRecorder) release() {
-	p.passer.place.leave() // whom what is left goes to may take any time
+	p.passer.place.leave() // the client may take any time to read the rest
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.decided {
@@ -303,20 +306,21 @@ func (p *partRecorder) release() {
 
 var nothingStored = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 
-// holding is a lease that is held while a handler runs elsewhere.
+// holding is a lease that is held while a handler runs outside of the load.
 type holding struct {
-	prev   *response // what stood there
+	prev   *response // the response that was stored
 	once   sync.Once
 	result chan cacheguard.Entry[*response]
 	over   chan struct{}
 	stored bool // set before over is closed
 }
 
-// holdTimeout is for how long a request waits for a lease. Who else has it stores something for the
-// same resource.
+// holdTimeout is how long a request waits for a lease. If another request has the lease, that
+// request stores something for the same resource.
 const holdTimeout = 20 * time.Millisecond
 
-// hold takes a key's lease, or returns nil if that can't be had at once. It has to be put back.
+// hold takes a key's lease, or returns nil if the lease isn't free within holdTimeout. The caller
+// must give the lease back by put.
 func (c *Cache) hold(ctx context.Context, key string) *holding {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h := &holding{result: make(chan cacheguard.Entry[*response], 1), over: make(chan struct{})}
@@ -351,8 +355,8 @@ func (c *Cache) hold(ctx context.Context, key string) *holding {
 	return nil
 }
 
-// put gives the lease back with what is to be stored, and reports whether it is. Only the first one
-// counts.
+// put gives the lease back with the entry to store, and reports whether the entry was stored. Only
+// the first call has an effect.
 func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 	h.once.Do(func() {
 		h.result <- e
@@ -365,22 +369,22 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 	return stored
 }
 
-// partial is which resources' parts this process stores: one request's at a time, and none for a
-// while of those whose parts can't be stored.
+// partial decides for which resources this process stores parts. For each resource only one request
+// at a time stores one. If a resource's parts can't be stored, none is recorded for a while.
 type partial struct {
 	mu     sync.Mutex // guards what follows
 	busy   map[string]bool
-	not    map[digest]time.Time // until when
+	not    map[digest]time.Time // keys of resources whose parts can't be stored, and until when that is remembered
 	digest digester
 }
 
 const (
 	mostUnparted = 4096
-	recordShare  = 8 // the loads of a process for each request that records a part, which has the slot of one
+	recordShare  = 8 // how many slots of MaxLoads there are for each request that records a part, which occupies one
 )
 
-// mostRecorded is how many requests record parts at a time: so few that they leave the slots to
-// others.
+// mostRecorded returns how many requests may record parts at a time. The number is small, so that
+// slots are left for other requests.
 func (c *Cache) mostRecorded() int {
 	if c.opts.MaxLoads <= 0 { // there is no limit, or a Limiter
 		return defaultMaxLoads / recordShare
@@ -407,7 +411,7 @@ func (p *partial) ends(key string) {
 	delete(p.busy, key)
 }
 
-// none says that a resource's parts can't be stored.
+// none remembers that a resource's parts can't be stored.
 func (p *partial) none(key string, during time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// place is what a run has among those that may be under way at a time: a slot of MaxLoads, or a
-// turn. The run has it until its handler returns or begins to send a stream, but not while the
-// handler waits for its client, beyond slowClient: clients decide how long that takes. When the
-// client has let the handler go on, it takes a turn again first, or any client could have its
-// handler work uncounted by being slow once.
+// place is what a run occupies while it counts against a limit: a slot of MaxLoads, or a turn. The
+// run has its place until its handler returns or begins to send a stream. If the handler waits for
+// its client for longer than slowClient altogether, the run gives its place back, because clients
+// decide how long they take. When the handler can continue, it takes a turn first. Otherwise any
+// client could make its handler work uncounted by being slow once.
 //
-// So handlers that work have bounds, and those that wait for their clients have only the server's.
-// Nil is no place: nothing is counted. It is safe for concurrent use, for handlers may write from
-// goroutines of their own.
+// So the number of handlers that work is limited. Only the server limits how many wait for their
+// clients. A nil place isn't counted. A place is safe for concurrent use, because handlers may
+// write from goroutines of their own.
 type place struct {
 	turns *turns
 
 	mu     sync.Mutex // guards what follows
-	give   func()     // gives it back; nil: it was
-	counts bool       // until the handler has returned, or sends a stream
-	waits  int        // for the client, under way
-	since  time.Time  // the first of them
+	give   func()     // gives the place back; nil: it has been given back
+	counts bool       // true until the handler has returned or sends a stream
+	waits  int        // how many waits for the client are under way
+	since  time.Time  // when the first of these waits began
 	left   time.Duration
 	timer  *time.Timer // runs slow; nil: none was needed yet
 	armed  bool
 }
 
-// slowClient is how long a handler may wait for its client, altogether, and keep its place. Others
-// wait that long for it.
+// slowClient is how long a handler may wait for its client altogether and keep its place. Other
+// runs may have to wait that long for the place.
 const slowClient = 25 * time.Millisecond
 
-// place makes one of a slot or turn that has been taken.
+// place makes a place from a slot or turn that has been taken. give releases it.
 func (t *turns) place(give func()) *place {
 	return &place{turns: t, give: give, counts: true, left: slowClient}
 }
 
-// awaits is called before the handler waits for its client, and resumes after it. It gives nothing
-// back itself: that may take a step of the store, and whoever calls this has locks that readers
-// need.
+// awaits is called before the handler waits for its client, and resumes after that. awaits doesn't
+// give the place back itself, because that may need a call to the store, and the caller holds locks
+// that readers need.
 func (p *place) awaits() {
 	if p == nil {
 		return
@@ -56,8 +56,8 @@ func (p *place) awaits() {
 	}
 }
 
-// arm has slow run after d, or at once if that is over: not by a timer that is over as it is set,
-// for which the race detector's bookkeeping isn't made where time is virtual.
+// arm makes slow run after d, or as soon as possible if d has passed. It never sets a timer to zero
+// or less, because with virtual time the race detector doesn't track such a timer correctly.
 func (p *place) arm(d time.Duration) {
 	d = max(d, 1)
 	if p.armed = true; p.timer == nil {
@@ -67,8 +67,8 @@ func (p *place) arm(d time.Duration) {
 	}
 }
 
-// slow gives the place back if the client takes too long. It doesn't run for each Write, but looks
-// again when the client could.
+// slow gives the place back if the client takes too long. It isn't started for each Write. If the
+// time isn't over yet, it runs again when it could be.
 func (p *place) slow() {
 	p.mu.Lock()
 	p.armed = false
@@ -86,7 +86,7 @@ func (p *place) slow() {
 	}
 }
 
-// resumes waits for a turn if the place was given back.
+// resumes is called when the handler can continue. It waits for a turn if the place was given back.
 func (p *place) resumes() {
 	if p == nil {
 		return
@@ -102,7 +102,7 @@ func (p *place) resumes() {
 	}
 	counts := p.turns.again()
 	p.mu.Lock()
-	left := p.give != nil || !p.counts // another goroutine was faster, or the handler has returned
+	left := p.give != nil || !p.counts // another goroutine has taken a turn, or the handler has returned
 	if !left && counts {
 		p.give = p.turns.give
 	}
@@ -113,8 +113,8 @@ func (p *place) resumes() {
 	}
 }
 
-// leave gives the place back for good: the handler has returned, or has begun what may take any
-// time.
+// leave gives the place back for good. It is called when the handler has returned, or has begun to
+// send something that may take any time.
 func (p *place) leave() {
 	if p == nil {
 		return
@@ -131,8 +131,9 @@ func (p *place) leave() {
 	}
 }
 
-// copy writes to the client what it reads. While it reads, the handler works, for whatever makes
-// what is read is a part of it; but a file is read by the kernel, and sent without being copied.
+// copy copies from a reader to the client. The handler counts as working while copy reads, because
+// the code that produces the data is part of the handler. A file is an exception: the kernel reads
+// it and sends it without copying.
 func (p *place) copy(to io.Writer, from io.Reader) (int64, error) {
 	if p != nil && !isFile(from) {
 		from = source{from, p}
@@ -154,7 +155,7 @@ func isFile(r io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// source is what copy reads.
+// source is the reader that copy reads from. While it reads, the handler has its place.
 type source struct {
 	io.Reader
 	place *place
@@ -166,7 +167,7 @@ func (s source) Read(b []byte) (int, error) {
 	return s.Reader.Read(b)
 }
 
-// upload is the body of a request, for which a handler waits as it does for a client that reads.
+// upload is the body of a request. A handler waits for it as for a client that reads slowly.
 type upload struct {
 	io.ReadCloser
 	place *place

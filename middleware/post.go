@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// mostPosts is how many responses to POST a cache records at a time, each up to MaxBody: those
-// requests are not counted.
+// mostPosts is how many responses to POST a cache records at a time, each up to MaxBody. It limits
+// the memory for them, because MaxLoads doesn't count these requests.
 const mostPosts = 16
 
-// postRecorder records, if it can be stored, a response to POST that says of itself that a GET of
-// the same URL would be answered with it (RFC 9110, section 9.3.3). Its client gets it as it comes.
+// postRecorder records a response to POST if it can be stored and says that it is also the response
+// to a GET for the same URL (RFC 9110, section 9.3.3). The client gets the response while it is
+// written.
 type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
@@ -34,8 +35,8 @@ type postRecorder struct {
 	verdict verdict
 }
 
-// recordsPost returns the recorder for a POST, or nil if nothing of it may be stored. Its end is to
-// be called.
+// recordsPost returns the recorder for a POST, or nil if its response may not be stored. The caller
+// must call the recorder's end.
 func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
 	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) || secondHost(r) {
 		return nil
@@ -78,8 +79,8 @@ func (p *postRecorder) head(status int) {
 	}
 }
 
-// forGet reports whether a response to POST is stored for GET: it has to name the URL that it
-// answered as its own, and to have a lifetime of its own.
+// forGet reports whether a response to POST is stored for GET. Its Content-Location must be the URL
+// of the request, and it must have a lifetime of its own.
 func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) {
 	c := p.cache
 	if location := all["Content-Location"]; status != http.StatusOK || len(location) != 1 || !p.target.is(location[0]) || all["Trailer"] != nil {
@@ -94,7 +95,7 @@ func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) 
 	return v, v.share && v.store && v.fresh > 0
 }
 
-// is reports whether a reference is to the resource itself.
+// is reports whether a reference is the URL of the resource itself.
 func (t target) is(reference string) bool {
 	own, err := url.Parse(t.scheme + "://" + t.host + t.uri)
 	if err != nil {
@@ -119,14 +120,14 @@ func (p *postRecorder) Write(b []byte) (int, error) {
 
 func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOnly{p}, src) }
 
-// Unwrap is for http.ResponseController. A response that is flushed is stored all the same, one
-// whose connection is taken over has no body that could be.
+// Unwrap is for http.ResponseController. A response that is flushed is stored as usual. A response
+// whose connection is taken over has no body that could be stored.
 func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Flush is for handlers that ask for it by type.
 func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter).Flush() }
 
-// store is called when the handler has returned, and what stood there was removed.
+// store is called when the handler has returned and the old stored responses have been removed.
 func (p *postRecorder) store(ctx context.Context) {
 	p.head(http.StatusOK)
 	p.mu.Lock()

@@ -12,18 +12,20 @@ import (
 	"strings"
 )
 
-// Purge removes the responses of these resources, whatever they vary by, in the whole fleet: no
-// response that was begun before it is served or stored after it. A URL with a host names one
-// resource, a path with its query that of every host. All spellings of a URL are one resource here,
-// with or without the scheme's own port. Commit to the origin first, then purge. When it returns an
-// error, old responses may live until they are stale.
+// Purge removes the responses of these resources, with all their variants, in all processes. A
+// response whose handler started before the purge is neither served nor stored after it. A URL with
+// a host names one resource. A path, with its query, names that resource on every host. All
+// spellings of a URL name the same resource here, with or without the scheme's default port. Commit
+// to the origin first, then purge. If Purge returns an error, old responses may stay until they are
+// stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
 	return c.purge(ctx, urls, c.urlTag)
 }
 
-// MarkStale ages the responses of these resources, which are named as for Purge: the next request
-// has each made again, and until then it is served within its stale windows, which begin now, at
-// the latest. What is being made now counts as stale too.
+// MarkStale makes the responses of these resources stale. Resources are named as for [Cache.Purge].
+// The next request for a resource makes the handler run again. Until the new response is there, the
+// old one is served within its stale windows, which begin now if they haven't begun before. A
+// response that is being made now is also treated as stale.
 func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 	tags, err := tagsFor(urls, c.urlTag)
 	if err != nil {
@@ -33,8 +35,9 @@ func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 }
 
 // PurgePrefix removes the responses of every resource whose path begins with these segments, on
-// every host: "/products" is /products, /products?page=2 and /products/42, not /products2; "/" is
-// everything. At most 8 segments. A URL with a host and no path is all of that host.
+// every host. "/products" purges /products, /products?page=2 and /products/42, but not /products2.
+// "/" purges everything. A prefix has at most 8 segments. A URL with a host and no path purges
+// everything on that host.
 func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	for _, p := range prefixes {
 		if p == "/" {
@@ -44,18 +47,19 @@ func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	return c.purge(ctx, prefixes, c.prefixTag)
 }
 
-// PurgeTags removes the responses that name one of these tags in Cache-Tag (separated by commas) or
-// Surrogate-Key (by spaces).
+// PurgeTags removes the responses that name at least one of these tags in Cache-Tag (tags separated
+// by commas) or in Surrogate-Key (tags separated by spaces).
 func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
 	return c.purge(ctx, tags, ownTag)
 }
 
-// URLTags returns the tags that stand for what Purge removes. Package outbox removes it, in one
-// transaction with what the responses are made of, if these tags are given to its InvalidateTags,
-// and Options.Name as the cache.
+// URLTags returns the tags that [Cache.Purge] invalidates for these URLs. Pass them to
+// InvalidateTags of package outbox, with [Options.Name] as the cache, to purge the URLs in the same
+// transaction that changes the data behind the responses.
 func (c *Cache) URLTags(urls ...string) ([]string, error) { return tagsFor(urls, c.urlTag) }
 
-// urlTag and prefixTag take names as users give them, who may not know how Options shape keys.
+// urlTag and prefixTag apply the shaper to the names, because users may not know how Options change
+// URLs before the key is made.
 func (c *Cache) urlTag(url string) (string, error)       { return urlTag(c.shape.url(url)) }
 func (c *Cache) prefixTag(prefix string) (string, error) { return prefixTag(c.shape.url(prefix)) }
 
@@ -66,7 +70,7 @@ func ownTag(tag string) (string, error) {
 	return surrogateTag(tag), nil
 }
 
-// purge does all or, if one of the names can't be understood, nothing.
+// purge invalidates the tags of all names. If one of the names is invalid it invalidates nothing.
 func (c *Cache) purge(ctx context.Context, names []string, tagOf func(string) (string, error)) error {
 	if len(names) == 0 {
 		return nil
@@ -90,10 +94,11 @@ func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, erro
 	return tags, errors.Join(errs...)
 }
 
-// PurgeHandler is an endpoint for purging: POST, with "Authorization: Bearer" and the token, and
-// form values url, prefix, tag and stale (a URL to be marked stale), each as often as needed. It
-// answers 204, 400 with what is wrong, 401 without the token, and 502 when the store could not be
-// told. With an empty token it answers 401 to everybody.
+// PurgeHandler returns an endpoint for purging. It accepts a POST with "Authorization: Bearer" and
+// the token, and with the form values url, prefix, tag and stale (a URL to mark as stale), each as
+// often as needed. It answers 204 if everything was purged, 400 with the errors if the request is
+// invalid, 401 without the token, and 502 if the store could not be told. If token is empty, it
+// answers 401 to every request.
 func (c *Cache) PurgeHandler(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -126,14 +131,14 @@ func (c *Cache) PurgeHandler(token string) http.Handler {
 	})
 }
 
-// order is what a form asks to be purged.
+// order is what a form asks PurgeHandler to purge.
 type order []struct {
 	names []string
 	tagOf func(string) (string, error)
 	do    func(context.Context, ...string) error
 }
 
-// order reads a form; what it doesn't know is a kind without a function.
+// order reads a form. An unknown form value becomes a kind without a function.
 func (c *Cache) order(form url.Values) (o order) {
 	kinds := map[string]order{
 		"url":    {{tagOf: c.urlTag, do: c.Purge}},
@@ -152,7 +157,7 @@ func (c *Cache) order(form url.Values) (o order) {
 	return o
 }
 
-// wrong says what of an order can't be done: then nothing of it is.
+// wrong returns what is invalid in an order. If it returns an error, nothing of the order is done.
 func (o order) wrong() error {
 	if len(o) == 0 {
 		return errors.New("nothing to purge: the form has none of url, prefix, tag and stale")

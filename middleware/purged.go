@@ -9,20 +9,20 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// purges is what this process has purged lately. What a handler that ran meanwhile has made counts
-// no more: nobody is served with it, and its client is told so. Forgetting a purge, of more than
-// mostPurges, costs that word alone: the loader knows by the store's clock what is out of date. It
-// is safe for concurrent use.
+// purges records what this process has purged lately. If a resource was purged while its handler
+// ran, the response is served to nobody else, and Cache-Status and observers say so. Above
+// mostPurges the purges are forgotten. Then only that reason is missing, because the loader knows
+// by the store's clock what is out of date. purges is safe for concurrent use.
 type purges struct {
 	mu    sync.Mutex // guards what follows
 	count uint64
-	all   uint64            // the last one of everything
-	of    map[string]uint64 // the last one of each tag
+	all   uint64            // the number of the last purge of everything
+	of    map[string]uint64 // the number of the last purge of each tag
 }
 
 const mostPurges = 4096
 
-// done takes note of a purge of tags, or without tags of everything.
+// done records a purge of these tags, or of everything if there are no tags.
 func (p *purges) done(tags []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,8 @@ func (p *purges) done(tags []string) {
 	}
 }
 
-// sending is when a request went to its handler: by the clock, and after how many purges.
+// sending says when a request was passed to its handler: the time, and the number of purges before
+// it.
 type sending struct {
 	at     time.Time
 	purges uint64
@@ -51,7 +52,7 @@ func (c *Cache) sends() sending {
 	return sending{time.Now(), p.count}
 }
 
-// since reports whether something with one of these tags was purged after that.
+// since reports whether one of these tags, or everything, was purged after then.
 func (p *purges) since(then sending, tags []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +62,8 @@ func (p *purges) since(then sending, tags []string) bool {
 	return p.all > then.purges || slices.ContainsFunc(tags, func(tag string) bool { return p.of[tag] > then.purges })
 }
 
-// invalidate removes what has one of these tags; without tags it is everything.
+// invalidate removes the responses that have at least one of these tags, or all responses if there
+// are no tags.
 func (c *Cache) invalidate(ctx context.Context, tags ...string) error {
 	defer c.purges.done(tags)
 	if len(tags) == 0 {
@@ -70,9 +72,9 @@ func (c *Cache) invalidate(ctx context.Context, tags ...string) error {
 	return c.loads.InvalidateTags(ctx, tags...)
 }
 
-// keeps notes why an entry is for nobody else, if it was purged while the handler ran. The store
-// gets it all the same: what a purge means for those who wait for it is the loader's to know, by
-// the store's clock.
+// keeps records the reason why an entry is for nobody else, if it was purged while the handler ran.
+// The entry is passed to the loader in any case: the loader decides by the store's clock whether
+// the requests that wait may get it.
 func (rec *recorder) keeps(e cacheguard.Entry[*response]) cacheguard.Entry[*response] {
 	if rec.why == 0 && rec.run.cache.purges.since(rec.run.sent, e.Tags) {
 		rec.why = cacheguard.ReasonPurged

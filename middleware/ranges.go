@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// span is a part of a body.
+// span is a range of bytes in a body.
 type span struct{ start, end int }
 
 func (s span) length() int { return s.end - s.start }
@@ -21,8 +21,8 @@ func (s span) contentRange(size int) string {
 const mostRanges = 16
 
 // parseRange returns the parts of a body of this size that a Range asks for (RFC 9110, section
-// 14.1.2), none if it has none of them, or false if the field is not written as it should be, or is
-// in other units than bytes: then it doesn't count.
+// 14.1.2), or no parts if the body has none of them. It returns false if the field is malformed or
+// uses another unit than bytes: then the field is ignored.
 func parseRange(field string, size int) (spans []span, ok bool) {
 	unit, set, found := strings.Cut(trimOWS(field), "=")
 	if !found || !strings.EqualFold(unit, "bytes") {
@@ -69,7 +69,8 @@ func parseRange(field string, size int) (spans []span, ok bool) {
 	return spans, specs > 0
 }
 
-// position reads a number of bytes. One with more than 15 digits is no position in any body here.
+// position reads a number of bytes. A number with more than 15 digits is invalid, because no body
+// here is that large.
 func position(s string) (int, bool) {
 	if s == "" || len(s) > 15 {
 		return 0, false
@@ -85,8 +86,8 @@ func position(s string) (int, bool) {
 	return int(min(n, most)), true
 }
 
-// worthwhile reports whether the parts are less than the whole: with overlapping ones they needn't
-// be.
+// worthwhile reports whether the parts together are smaller than the whole body. With overlapping
+// parts they may not be.
 func worthwhile(spans []span, size int) bool {
 	total := 0
 	for _, s := range spans {
@@ -95,7 +96,7 @@ func worthwhile(spans []span, size int) bool {
 	return total <= size
 }
 
-// serveRange writes the parts that the request asks for; header has been copied to w already.
+// serveRange writes the parts that the request asks for. The header has already been copied to w.
 func (res *response) serveRange(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	size := len(res.body)
@@ -132,7 +133,7 @@ func (res *response) serveRange(w http.ResponseWriter, r *http.Request) {
 	writeParts(parts, res.body, spans, contentType)
 }
 
-// writeParts ignores errors: a client that is gone is told nothing.
+// writeParts ignores errors, because they mean that the client has left.
 func writeParts(to *multipart.Writer, body []byte, spans []span, contentType string) {
 	for _, s := range spans {
 		head := textproto.MIMEHeader{"Content-Range": {s.contentRange(len(body))}}
@@ -150,7 +151,7 @@ func writeParts(to *multipart.Writer, body []byte, spans []span, contentType str
 	_ = to.Close()
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter int
 
 var _ io.Writer = (*counter)(nil)

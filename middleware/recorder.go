@@ -15,55 +15,56 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// recorder is the ResponseWriter of a handler whose response others may get. For as long as that is
-// so the handler writes to memory, from where its client, if there is one, and those who wait read;
-// after that it writes to its client.
+// recorder is the ResponseWriter of a handler whose response other requests may get. As long as
+// they may get it, the handler writes to memory. Its client, if it has one, and the requests that
+// wait read from there. When the response is for its own client only, the handler writes to that
+// client.
 //
-// The handler has a header map of its own, so that what is in the client's before it is called,
-// which is for that client, is not taken for a part of the response.
+// The handler has a header map of its own. So fields that were in the client's header before the
+// handler was called, and are for that client, are not stored as part of the response.
 type recorder struct {
 	run    *run
-	w      http.ResponseWriter // the client's; nil: there is none
+	w      http.ResponseWriter // the client's writer; nil: there is no client
 	cancel context.CancelCauseFunc
 	header http.Header
-	before http.Header // what the client's header was
+	before http.Header // the client's header before the handler was called
 
 	mu       sync.Mutex // guards what follows: a timer stops recorders, and handlers may write from goroutines of their own
-	status   int        // 0: the head is not written
+	status   int        // 0: the header is not written
 	verdict  verdict
-	res      *response   // what is recorded
-	on       bool        // it is recorded
-	held     bool        // it is not what its client gets: a 304 about the stored one, or a failure while there is that one
+	res      *response   // the recorded response
+	on       bool        // the response is being recorded
+	held     bool        // its client gets the stored response instead: this one is a 304 about it, or a failure
 	over     bool        // the handler has returned
 	interim  bool        // it was flushed before its end
-	live     bool        // others may read it while it is made
+	live     bool        // other requests may read it while it is made
 	timer    *time.Timer // runs after a flush
 	promised int64       // Content-Length, or -1
 	written  int64
-	why      cacheguard.Reason // it is not stored
+	why      cacheguard.Reason // why it is not stored
 	to       audience
-	place    *place // of a handler whose response is its client's alone, and which goes on
+	place    *place // of a handler that continues although its response is for its own client only
 	outflow
 
-	shown   *response // what those get who read while it is made, without its body; nil: nobody does
+	shown   *response // the response, without its body, for clients that read it while it is made; nil: none does
 	made    making
 	tail    http.Header // the trailer, set before made
 	readers sync.Cond
 }
 
-// audience says what the client gets of what the handler writes.
+// audience says who gets what the handler writes.
 type audience uint8
 
 const (
 	toClient  audience = iota
-	headOnly           // a 304 is its answer
-	toNobody           // it gets something else than this response
+	headOnly           // the client gets a 304
+	toNobody           // the client gets another response
 	goneAway           // there is no client
-	discarded          // nor anybody else
+	discarded          // there is no client, and nobody else gets it either
 )
 
-// afterFlush is how long a response is recorded on after a flush: who flushes has something to say
-// now, and perhaps for a long time.
+// afterFlush is how long a response is still recorded after a flush. A handler that flushes wants
+// to send something now, and may continue for a long time.
 const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
@@ -82,8 +83,8 @@ func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) 
 // Header is the handler's own map.
 func (rec *recorder) Header() http.Header { return rec.header }
 
-// WriteHeader passes an informational response on, and with a final one decides what is to become
-// of the response.
+// WriteHeader passes on an informational response. With a final status it decides what is done with
+// the response.
 func (rec *recorder) WriteHeader(status int) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -148,9 +149,9 @@ func (rec *recorder) head(status int) {
 	rec.pass(cacheStatus{})
 }
 
-// begin begins to record a response whose head is there.
+// begin begins to record a response when its header has been written.
 func (rec *recorder) begin() {
-	if rec.header["Date"] == nil { // the server would add one, to what is stored too late
+	if rec.header["Date"] == nil { // the server would add one, but too late for the stored response
 		rec.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 	}
 	rec.res = rec.stored(rec.status)
@@ -159,24 +160,25 @@ func (rec *recorder) begin() {
 		rec.verdict.store = rec.why == 0
 	}
 	rec.live = rec.verdict.share && !rec.verdict.guessed
-	if len(rec.res.vary) > 0 { // who waits for another variant waits in vain
+	if len(rec.res.vary) > 0 { // requests for other variants need not wait
 		rec.run.load.Announce(rec.res)
 	}
 }
 
-// contradicts reports whether a handler says that it has failed, when it has begun to answer with
-// another status: by http.Error, for one. Without the cache its client gets what there is of the
-// page, with that error at its end.
+// contradicts reports whether a handler says that it has failed after it has begun to answer with
+// another status, for example by http.Error. Without the cache its client would get the beginning
+// of the page with the error at its end.
 func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
-// isNews reports whether a response with this status says that the stored one is still good.
+// isNews reports whether a response with this status says that the stored response is still good.
 func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }
 
-// ended reports whether the load doesn't want the response any more.
+// ended reports whether the load no longer wants the response.
 func (rec *recorder) ended() bool { return rec.run.split.Load() }
 
-// instead says whether this response is the news about another one, which is what the client gets:
-// that the stored one is still good, or that there is only a stale one.
+// instead reports whether the client gets the stored response instead of this one: because this one
+// says that the stored response is still good, or because this one is a failure and a stale
+// response may be served.
 func (rec *recorder) instead(status int) bool {
 	u := rec.run
 	switch {
@@ -196,14 +198,14 @@ func (rec *recorder) instead(status int) bool {
 	return true
 }
 
-// stored is the response without its body, as it may be given to others.
+// stored returns the response, without its body, in the form in which others may get it.
 func (rec *recorder) stored(status int) *response {
 	u := rec.run
 	all := canonical(rec.header)
 	own := ownFields(all, rec.before)
 	if vary := u.cache.selecting(all, rec.before); !slices.Equal(vary, own["Vary"]) {
 		own = maps.Clone(own)
-		own["Vary"] = vary // by which it is selected, whoever says so
+		own["Vary"] = vary // by which it is selected, no matter who has set it
 	}
 	res := &response{
 		key: u.key, status: status, age: rec.verdict.age, mustRevalidate: rec.verdict.mustRevalidate,
@@ -215,8 +217,8 @@ func (rec *recorder) stored(status int) *response {
 	return res
 }
 
-// pass decides what the head for the client is. It waits until something has to be sent, for more
-// may be known by then.
+// pass decides the header for the client. The header isn't sent until something has to be sent,
+// because more may be known about the response by then.
 func (rec *recorder) pass(s cacheStatus) {
 	if rec.w == nil {
 		return
@@ -241,18 +243,19 @@ func (rec *recorder) pass(s cacheStatus) {
 	}
 }
 
-// firstHead is what the client is told before the body.
+// firstHead is the header that is sent to the client before the body.
 type firstHead struct {
-	waits    bool // until something of the response has to be sent
+	waits    bool // nothing of the response has to be sent yet
 	status   int
 	header   http.Header
 	is       cacheStatus
-	line     string // for Cache-Status, from when it doesn't wait any more
-	notWhole bool   // the same: it is a 304
+	line     string // for Cache-Status; set when it doesn't wait any more
+	notWhole bool   // it is a 304; set like line
 }
 
-// release lets the client have its head. That the response is stored is known only when the handler
-// has returned, or if it has promised a length that can be stored.
+// release lets the header be sent to the client. Only then Cache-Status is made. It is known that
+// the response is stored only if the handler has returned, or if it has set a Content-Length that
+// can be stored.
 func (rec *recorder) release() {
 	head := &rec.first
 	if !head.waits {
@@ -265,7 +268,7 @@ func (rec *recorder) release() {
 	rec.heads = append(rec.heads, nil)
 }
 
-// sendFirst sends the first head, which nobody changes any more.
+// sendFirst sends the first header, which nobody changes any more.
 func (rec *recorder) sendFirst() {
 	head := &rec.first
 	h := rec.sync(head.header)
@@ -278,7 +281,7 @@ func (rec *recorder) sendFirst() {
 	rec.w.WriteHeader(head.status)
 }
 
-// Write records, or passes on.
+// Write records p, or passes it on to the client.
 func (rec *recorder) Write(p []byte) (int, error) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -292,7 +295,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	return rec.direct(func() (int, error) { return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write) })
 }
 
-// WriteString is Write.
+// WriteString is Write for a string.
 func (rec *recorder) WriteString(s string) (int, error) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -308,7 +311,7 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	})
 }
 
-// keep records, or finds out that it can't.
+// keep records n bytes, or ends the recording if the response can't be stored.
 func (rec *recorder) keep(n int, record func()) error {
 	if rec.over { // others may have the response already
 		return errOver
@@ -327,7 +330,7 @@ func (rec *recorder) keep(n int, record func()) error {
 	rec.written += int64(n)
 	switch {
 	case !rec.on || rec.res == nil:
-	case rec.held && rec.written > int64(rec.run.cache.opts.MaxBody): // what counts is that it is one
+	case rec.held && rec.written > int64(rec.run.cache.opts.MaxBody): // a failure that is too large: only its status is needed
 		rec.res.header, rec.res.body = http.Header{}, nil
 	case rec.shown == nil && rec.ended():
 		rec.stop(cacheguard.ReasonAlone)
@@ -339,7 +342,7 @@ func (rec *recorder) keep(n int, record func()) error {
 		rec.makeRoom(n)
 		record()
 		rec.out = rec.res.body
-		if rec.promised >= 0 && len(rec.out) > buffered { // of what has no length nobody knows if it stays below MaxBody
+		if rec.promised >= 0 && len(rec.out) > buffered { // without a length nobody knows whether it stays below MaxBody
 			rec.announce()
 		}
 		rec.readers.Broadcast()
@@ -353,9 +356,9 @@ func (rec *recorder) keep(n int, record func()) error {
 	return nil
 }
 
-// makeRoom has place for so many bytes more. A large body without a Content-Length doubles, up to
-// MaxBody: append would add a quarter each time, and copy it four times. What is too much goes at
-// the end.
+// makeRoom makes room for n more bytes. The buffer of a large body without a Content-Length is
+// doubled, up to MaxBody, because append would add only a quarter each time and copy the body four
+// times. Unused room is freed at the end.
 func (rec *recorder) makeRoom(n int) {
 	body := rec.res.body
 	switch room := min(2*cap(body), rec.run.cache.opts.MaxBody); {
@@ -366,7 +369,7 @@ func (rec *recorder) makeRoom(n int) {
 	}
 }
 
-// isStream reports whether a response is one of events, which come when they come.
+// isStream reports whether a response is an event stream, which may send something at any time.
 func isStream(h http.Header) bool {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")

@@ -8,13 +8,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// asked is what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4).
-// They are wishes: what can't be read is not said.
+// asked has what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4).
+// They are wishes, so a directive that can't be read is ignored.
 type asked struct {
 	noCache, noStore, onlyIfCached      bool
 	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
 
-	token cacheguard.Token // by which nothing older is answered with; it stands elsewhere
+	token cacheguard.Token // no older response is accepted; the token comes from the request's context
 }
 
 func readAsked(h http.Header) asked {
@@ -50,18 +50,19 @@ func readAsked(h http.Header) asked {
 	return a
 }
 
-// seconds sets to, unless it has been set, to the value of the directive, if that is a number of
-// seconds.
+// seconds sets *to to the value of the directive if that is a number of seconds and *to has not
+// been set.
 func (s *scanner) seconds(to *time.Duration) {
 	if n, ok := deltaSeconds(s.arg); ok && *to == notSaid {
 		*to = n
 	}
 }
 
-// takes reports whether a stored response of this age, fresh for this long (negative: no longer),
-// may be given to the request without asking the handler. mustRevalidate is the response's: then no
-// request gets it stale. The stale windows of RFC 5861 are not considered, see takesMeanwhile. Nor
-// is no-store, which is about what is stored from now on (RFC 9111, section 5.2.1.5).
+// takes reports whether the request accepts a stored response without the handler being asked. The
+// response has this age and stays fresh for freshFor, which is negative if it is stale. With
+// mustRevalidate no request gets it stale. takes doesn't consider the stale windows of RFC 5861:
+// see takesMeanwhile. It doesn't consider no-store either, which only concerns storing from now on
+// (RFC 9111, section 5.2.1.5).
 func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	switch {
 	case a.noCache:
@@ -76,10 +77,10 @@ func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	return !mustRevalidate && a.maxStale != notSaid && freshFor >= -a.maxStale
 }
 
-// takesMeanwhile reports whether the request bears a response that has been stale for this long,
-// within its stale-while-revalidate, while another one is made. Who asks for max-age alone wants
-// nothing stale (RFC 9111, section 5.2.1.1), who asks for min-fresh neither, and who asks for
-// max-stale says how stale.
+// takesMeanwhile reports whether the request accepts a response that has been stale for over,
+// within its stale-while-revalidate window, while a new one is made. A request with max-age alone
+// doesn't want a stale response (RFC 9111, section 5.2.1.1), and neither does one with min-fresh. A
+// request with max-stale says how stale the response may be.
 func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	switch {
 	case a.noCache, a.minFresh != notSaid:
@@ -90,13 +91,13 @@ func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	return a.maxStale == notSaid || over <= a.maxStale
 }
 
-// takesOnError reports whether the request prefers a response that has been stale for so long to an
+// takesOnError reports whether the request prefers a response that has been stale for over to an
 // error (RFC 5861, section 4).
 func (a asked) takesOnError(res *response, over time.Duration) bool {
 	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
 }
 
-// firm is what the request asks for that the handler is not asked more often for.
+// firm returns only those wishes that can't make the handler run more often.
 func (a asked) firm() asked {
 	return asked{noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
 }

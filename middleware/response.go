@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// response is what the store has under a key: a response as it may be given to anyone whose request
-// it was selected for, or only the knowledge that there is none.
+// response is what the store has under a key: a response that may be given to every request that
+// selects it, or (with unshared) only the information that responses of the resource can't be
+// shared.
 type response struct {
-	key      string   // the resource it is of: a key in the store is never trusted without comparing this
+	key      string   // the key of its resource; a value found in the store is used only if this is equal
 	vary     []string // field names, canonical and sorted, that select among the responses of the resource
-	selected string   // by what the fields of the request were that it answered, normalised
+	selected string   // the values that the fields in vary had in its request: see selectedBy
 
-	unshared bool // for one client only: nothing below but what revalidates it is to be had
+	unshared bool // it is for one client only: of the fields below, only those needed to revalidate it are used
 	status   int
 	header   http.Header // without fields that concern one connection or one client only
 	trailer  http.Header
 	body     []byte
 
-	age            time.Duration // what its age was when it was stored (RFC 9111, section 4.2.3)
-	mustRevalidate bool          // never serve it stale, whatever a request says
-	personal       bool          // made for a request that says who asks, not in what vary names
-	guessed        bool          // its freshness is that of the options
+	age            time.Duration // its age when it was stored (RFC 9111, section 4.2.3)
+	mustRevalidate bool          // never serve it stale, even if a request accepts that
+	personal       bool          // made for a request that says who asks, by other fields than those in vary
+	guessed        bool          // it is fresh only because of the options
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// validates reports whether the handler can be asked whether this response is still good for a
-// request.
+// validates reports whether a request can ask the handler if this response is still good.
 func (res *response) validates(r *http.Request) bool {
 	if res.status != http.StatusOK || !res.answers(res.key, r.Header) {
 		return false
@@ -16,16 +15,16 @@ func (res *response) validates(r *http.Request) bool {
 	return res.header.Get("Etag") != "" || res.byDate(r)
 }
 
-// byDate reports whether the question may be about the response's date: not if the response or the
-// request is somebody's in particular, for one user's page can be older than another's and still be
-// another page. A tag says which page it is.
+// byDate reports whether the response may be validated by its date. It may not if the response or
+// the request says who asks, because one user's page can be older than another user's and still be
+// a different page. An ETag says which page it is.
 func (res *response) byDate(r *http.Request) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
 	return dated && !res.personal && !identified(r, res.vary)
 }
 
-// stale reports whether a response with this status is to be withheld, because there is something
-// stale that may be served in its place (RFC 5861, section 4).
+// stale reports whether a response with this status is withheld because a stale response may be
+// served instead (RFC 5861, section 4).
 func (u *run) stale(status int) bool {
 	switch status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -38,14 +37,14 @@ func (u *run) stale(status int) bool {
 	return u.found.UsableFor > 0 || u.client != nil && u.client.asked.takesOnError(u.prev, -u.found.FreshFor)
 }
 
-// why says why the handler was asked (RFC 9211, section 2.2).
+// why returns the reason why the handler was run, for Cache-Status (RFC 9211, section 2.2).
 func (u *run) why() string {
 	switch {
 	case u.prev == nil && u.client != nil && u.client.level != u.client.base:
 		return "vary-miss"
 	case u.prev == nil:
 		return "uri-miss"
-	case u.prev.unshared && u.asks: // it is kept to be asked about each time
+	case u.prev.unshared && u.asks: // it is stored only to be validated each time
 		return "stale"
 	case u.prev.unshared:
 		return "miss"
@@ -55,19 +54,20 @@ func (u *run) why() string {
 	return "stale"
 }
 
-// confirmed is how a run ends whose handler says that the stored response is still good, and which
-// of its fields are new (RFC 9111, section 4.3.4). If its validator is that of another response, it
-// updates nothing. It is an answer to the question all the same if that was by tag alone; if a date
-// was in it too, it may be about the date, which is blind to two changes within a second, and then
-// the next request asks again.
+// confirmed returns the ending of a run whose handler says that the stored response is still good,
+// and which of its fields are new (RFC 9111, section 4.3.4). If the 304 has the validator of
+// another response, it updates no fields. It still confirms the stored response if the handler was
+// asked by ETag alone. If it was also asked by date, the 304 may be based on the date, which can't
+// show two changes within a second. Then the next request asks again.
 //
-// said is the whole header, with what was there before the handler was called; both are canonical.
+// said is the whole header, including before, the header as it was before the handler was called.
+// Both are canonical.
 func (u *run) confirmed(said, before http.Header) ending {
 	said = u.cache.selectingOnly(said, before)
 	news := ownFields(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
-		if u.prev.personal || identified(&u.asked, u.prev.vary) { // it may be about somebody else's page
+		if u.prev.personal || identified(&u.asked, u.prev.vary) { // the 304 may be about another user's page
 			return ending{entry: u.unshared(verdict{})}
 		}
 		same := *u.prev
@@ -84,7 +84,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 	return ending{entry: e}
 }
 
-// notModified takes out of a header what a 304 doesn't have (RFC 9110, section 15.4.5).
+// notModified removes the fields that a 304 doesn't have from a header (RFC 9110, section 15.4.5).
 func notModified(h http.Header) {
 	_, hasTag := h["Etag"]
 	for name := range h {

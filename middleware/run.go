@@ -18,31 +18,32 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// errIncomplete says that a handler promised more bytes than it wrote, or has failed when it had
-// begun to write.
+// errIncomplete says that a handler wrote fewer bytes than its Content-Length, or failed after it
+// had begun to write.
 var errIncomplete = errors.New("middleware: handler has not written the whole response")
 
-// errNoClient says that a handler had to run for nobody in particular, and can't: its request is
+// errNoClient says that a handler should run in the background but can't, because its request is
 // gone.
 var errNoClient = errors.New("middleware: the request that this load was for is gone")
 
 // errPanicked says that a handler panicked, or ended its goroutine.
 var errPanicked = errors.New("middleware: handler panicked")
 
-// errNothing says that a handler returned without a word. The server makes an empty 200 of that, or
-// somebody in front makes something else.
+// errNothing says that a handler returned without writing anything. The server turns this into an
+// empty 200, or a layer in front into another response.
 var errNothing = errors.New("middleware: handler wrote nothing")
 
-// statusError is a response that is as good as none while something stale may be served.
+// statusError is the error of a load whose response counts as a failure, so that a stale response
+// may be served instead.
 type statusError struct {
 	status int
-	res    *response                    // for its own client, and with share for others; nil if that has it
+	res    *response                    // for its own client and, with share, for others; nil if its client has it already
 	stale  cacheguard.Result[*response] // what may be served instead, if anything
-	client *exchange                    // whose handler it was, or nil
-	share  bool                         // others may have it
+	client *exchange                    // the exchange whose handler ran, or nil
+	share  bool                         // other requests may be given res
 }
 
-// isFor reports whether a request may have this response.
+// isFor reports whether a request may be given this response.
 func (e *statusError) isFor(x *exchange) bool {
 	return e.res != nil && (e.client == x || e.share && e.res.answers(x.key, x.r.Header))
 }
@@ -51,27 +52,27 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("middleware: handler answered %d", e.status)
 }
 
-// run is one run of the handler whose response others may get.
+// run is one run of the handler whose response other requests may get.
 type run struct {
 	cache  *Cache
-	client *exchange // whom it answers, or nil
+	client *exchange // the exchange that it answers, or nil
 	key    string
 	prev   *response                    // what is stored, if anything is
-	found  cacheguard.Result[*response] // the same, and how
+	found  cacheguard.Result[*response] // how prev was found
 	ended  chan struct{}                // closed when result is there
-	result ending                       // what the load returns, not before ended is closed
+	result ending                       // what the load returns; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
-	asks   bool                         // for a 304
-	guest  bool                         // it refreshes what is stored for all, for a request that says who asks
+	asks   bool                         // the request has validators, so that the handler may answer 304
+	guest  bool                         // it refreshes the response that is stored for all, for a request that says who asks
 	load   *desk.Load
 
 	rec   *recorder
 	sent  sending
 	req   *http.Request // as the handler gets it, which may change it
-	asked http.Request  // the same, unchanged
+	asked http.Request  // a copy of req that the handler cannot change
 }
 
-// ending is what a load returns.
+// ending has what a load returns.
 type ending struct {
 	entry cacheguard.Entry[*response]
 	err   error
@@ -79,9 +80,9 @@ type ending struct {
 
 // here runs the handler on the goroutine of its client.
 func (u *run) here(load context.Context, t *turn) {
-	t.away.Store(t.detached()) // in case another load takes the lease, and this one has to begin again
+	t.away.Store(t.detached()) // in case another load takes the lease and this load has to begin again
 	client := t.r.Context()
-	if client.Err() != nil { // its route context may be another one's by now
+	if client.Err() != nil { // its route context may already belong to another request
 		load = t.withRoute(load)
 	}
 	ctx, cancel := whileWanted(load, client)
@@ -91,13 +92,14 @@ func (u *run) here(load context.Context, t *turn) {
 	u.rec = newRecorder(u, t.w, cancel)
 	whole := false
 	defer func() {
-		// A load that is over may be followed by one in another process, which is nothing to a
-		// client that has an answer. One whose context was only tidied up has ended as it should.
+		// After this load has ended early, another process may begin a load. A client that already
+		// has its answer must not wait for that load, so it leaves the desk. A load whose cause is
+		// context.Canceled has ended normally.
 		if cause := context.Cause(load); cause != nil && cause != context.Canceled && (!whole || t.answered || t.confirmed != nil) {
 			t.desk.Leave()
 		}
 	}()
-	defer func() { t.r.Pattern = u.req.Pattern }() // of a mux inside, for whoever is outside
+	defer func() { t.r.Pattern = u.req.Pattern }() // a mux behind the cache sets it, and layers in front read it
 	u.serve(t.next)
 	whole = true
 }
@@ -109,7 +111,8 @@ var (
 		Means: "each request of its page runs the handler; said once"}
 )
 
-// elsewhere runs the handler on the load's own goroutine, for those who wait and for later.
+// elsewhere runs the handler on the load's own goroutine, for the requests that wait and for later
+// ones.
 func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*response], error) {
 	req := t.away.Load()
 	if req == nil {
@@ -132,7 +135,7 @@ func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*respon
 	return u.result.entry, u.result.err
 }
 
-// serve runs the handler and ends the run, whichever way the handler ends.
+// serve runs the handler and ends the run, no matter how the handler ends.
 func (u *run) serve(next http.Handler) {
 	whole := false
 	defer func() {
@@ -148,7 +151,7 @@ func (u *run) serve(next http.Handler) {
 		}
 		u.rec.abort(err)
 		if v != nil {
-			panic(v) // with the handler's frames still on the stack, for whoever prints them
+			panic(v) // with the handler's frames still on the stack, for the code that prints them
 		}
 	}()
 	u.sent = u.cache.sends()
@@ -157,9 +160,9 @@ func (u *run) serve(next http.Handler) {
 	whole = true
 }
 
-// end says what the load returns. Only the first one counts. From then on it is stored, whoever
-// leaves: clients may have all of it before the load has returned, and go. The recorder's mutex is
-// held.
+// end sets what the load returns. Only the first call has an effect. After it the response is
+// stored even if all clients leave: they may have received all of it before the load has returned.
+// The caller holds the recorder's mutex.
 func (u *run) end(e ending) {
 	if e.err == nil {
 		u.load.Made()
@@ -172,13 +175,13 @@ func (u *run) end(e ending) {
 	}
 }
 
-// prepare makes the request for the handler: one for the whole response, or for the news about the
-// stored one.
+// prepare makes the request for the handler. It asks for the whole response, or whether the stored
+// response is still good.
 func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
 	u.asks = u.prev != nil && u.prev.validates(r)
-	u.req.Body, u.req.Trailer = http.NoBody, nil // by HTTP/2 an empty body can be open, and its reader waits for the client
+	u.req.Body, u.req.Trailer = http.NoBody, nil // with HTTP/2 an empty body can be open, and reading it waits for the client
 	u.req.Header = r.Header.Clone()
 	for _, name := range personal {
 		delete(u.req.Header, name)
@@ -196,8 +199,8 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 // personal are the fields by which a client asks for less than the whole response.
 var personal = []string{"If-None-Match", "If-Modified-Since", "If-Range", "Range"}
 
-// whileWanted is the context of a handler that has a client of its own: it ends when the load's has
-// ended and the client has left. Until then there is somebody who wants the response.
+// whileWanted returns the context of a handler that has a client of its own. It ends when the
+// load's context has ended and the client has left. Until then somebody wants the response.
 func whileWanted(load, client context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(load))
 	stopLoad := context.AfterFunc(load, func() {
@@ -209,19 +212,19 @@ func whileWanted(load, client context.Context) (context.Context, context.CancelC
 	}
 }
 
-// verdict decides about a response by its head.
+// verdict decides by the header what may be done with a response.
 func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	v := u.cache.rules.judge(r, status, h, u.sent.at, time.Now())
 	if isStream(h) {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // of its own
+		v = verdict{failed: status >= 500, why: "no freshness"} // it has no freshness of its own
 	}
 	return v
 }
 
-// entry is what is stored of a response.
+// entry returns the entry that is stored for a response.
 func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	tags := tagsOf(res.key)
 	more, ok := surrogateTags(res.header)
@@ -229,7 +232,7 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	switch {
 	case v.share && v.store && ok && (v.fresh > 0 || v.revalidate > 0):
 		e.TTL = clamp(v.fresh)
-		over := max(-v.fresh, 0) // the windows of what comes stale have begun
+		over := max(-v.fresh, 0) // the stale windows of a response that arrives stale have already begun
 		e.StaleWhileRevalidate, e.StaleIfError, e.Keep = orNone(v.revalidate-over), orNone(v.ifError-over), v.keep
 	case v.share:
 		e.NoStore = true
@@ -245,15 +248,16 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	return e
 }
 
-// leaves reports whether a response that is for its own client only leaves what is stored alone: if
-// that is fresh, for any client can ask for something newer, with whatever fields have the handler
-// refuse it; and if it is stale and the handler ran for somebody who gets something else than those
-// for whom it is stored.
+// leaves reports whether the stored response stays as it is although the new response is for its
+// own client only. It stays if it is fresh, because any client can ask for something newer with
+// fields that make the handler refuse the request. It also stays if it is stale and the handler ran
+// for a guest: a request that says who asks, and gets another response than the requests for which
+// it is stored.
 func (u *run) leaves() bool {
 	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
 }
 
-// entry is what is stored of a response.
+// entry returns the entry that is stored for a response.
 func (u *run) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	if !v.share && u.leaves() {
 		return u.unshared(v)
@@ -261,7 +265,7 @@ func (u *run) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	return u.cache.entry(v, res)
 }
 
-// unshared is what is stored of a response that is for its own client only.
+// unshared returns the entry of a response that is for its own client only.
 func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
 	if u.leaves() {
 		return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
@@ -269,8 +273,8 @@ func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
 	return u.cache.unshared(v)
 }
 
-// unshared is what is stored of a response that is for its own client only, if there is nothing to
-// be left alone.
+// unshared returns the entry of a response that is for its own client only, if no stored response
+// must stay.
 func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	e := cacheguard.Entry[*response]{NoShare: true}
 	if v.remember {
@@ -279,10 +283,11 @@ func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	return e
 }
 
-// clamp makes a TTL that the loader takes.
+// clamp returns a TTL that the loader accepts.
 func clamp(d time.Duration) time.Duration { return min(max(d, time.Millisecond), mostTTL) }
 
-// orNone makes a stale window that is not the loader's default.
+// orNone returns a stale window for the loader: -1 if there is none, because 0 would mean the
+// loader's default.
 func orNone(d time.Duration) time.Duration {
 	if d <= 0 {
 		return -1

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// sameToClients reports whether two responses are the same to those who get them: but for fields
-// that tell the time, such as Date. Of those that vary, one for other requests is no other version
-// of this one.
+// sameToClients reports whether two responses are the same for clients, that is, equal except for
+// fields with a time, such as Date. Two variants for different requests are not two versions of one
+// response, so sameToClients returns true for them.
 func sameToClients(a, b *response) bool {
 	if a == nil || b == nil || a.selected != b.selected {
 		return true

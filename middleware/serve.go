@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// serve answers a request with the response: whole, without its body (HEAD), in part, or by 304, as
-// the request's conditions have it. status is a member for Cache-Status, or "". Any number of
-// requests may be answered at a time, and whoever stands in front may change the header afterwards:
-// it gets values of its own.
+// serve answers a request with the response: whole, without its body (HEAD), in part, or with 304,
+// depending on the request's conditions. status is a member for Cache-Status, or "". Several
+// requests may be answered at the same time, and layers in front may change the header afterwards,
+// so each request's header gets values of its own.
 func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Duration, status string) {
 	answer := res.answer(r)
 	h := w.Header()
@@ -34,7 +34,7 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 		return
 	}
 	if len(res.body) > 0 {
-		_, _ = w.Write(res.body) // a client that is gone is told nothing
+		_, _ = w.Write(res.body) // an error means that the client has left
 	}
 	if trailer {
 		for name, values := range res.trailer {
@@ -44,8 +44,8 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 }
 
 // copyHeader writes the response's fields into h. All values are in one array that belongs to this
-// request; each field's part of it ends where its capacity ends, so that appending to one can't
-// reach the next.
+// request. The capacity of each field's slice ends with the slice, so that appending to one field
+// can't overwrite the next.
 func (res *response) copyHeader(h http.Header, answer answer, age time.Duration, status string) {
 	total := 4 // what is added below
 	for _, values := range res.header {
@@ -86,16 +86,16 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 	} else if _, has := res.header["Content-Length"]; !has {
 		one("Content-Length", strconv.Itoa(len(res.body)))
 	}
-	// net/http would guess the type of a body; here a HEAD and a range get the same answer. Of a
-	// stored part it guesses by the bytes that are sent, as without the cache: a client chose where
-	// the part begins.
+	// net/http would guess the type from a body. It is guessed here, so that a HEAD and a range get
+	// the same type. For a stored part net/http guesses from the bytes that are sent, as it does
+	// without the cache, because a client chose where the part begins.
 	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
 		one("Content-Type", http.DetectContentType(res.body))
 	}
 }
 
-// inNotModified reports whether a 304 has this field. It leaves out what describes the
-// representation and is not for caches' use (RFC 9110, section 15.4.5).
+// inNotModified reports whether a 304 has this field. A 304 doesn't have fields that describe the
+// representation and that caches don't use (RFC 9110, section 15.4.5).
 func inNotModified(name string, hasTag bool) bool {
 	switch name {
 	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Content-Md5",
@@ -107,8 +107,8 @@ func inNotModified(name string, hasTag bool) bool {
 	return true
 }
 
-// both returns the lines of two sources without saying any twice. Somebody in front may have put a
-// Vary there that holds for this response, too.
+// both returns the lines of two Vary fields, each line once. A layer in front may have set a Vary
+// that also applies to this response.
 func both(already, own []string) []string {
 	all := slices.Clone(already)
 	for _, line := range own {
@@ -124,7 +124,7 @@ func mayHaveBody(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified && status >= 200
 }
 
-// weight is about what the response takes in memory.
+// weight returns about how many bytes the response takes in memory.
 func (res *response) weight() int {
 	const fixed, each = 256, 48
 	n := fixed + len(res.key) + len(res.selected) + cap(res.body)

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// shaper makes requests alike that the user says are alike: by Options.Hosts, IgnoreQuery,
-// KeepQuery, Normalize and Shape. It changes the request itself, before its key is made and before
-// the handler gets it. So what it takes away can't be in any response, and no client can put it
-// into what others get.
+// shaper makes different requests equal that mean the same to the user, by Options.Hosts,
+// IgnoreQuery, KeepQuery, Normalize and Shape. It changes the request itself, before its key is
+// made and before the handler gets it. So the handler can't read what the shaper has removed, and
+// no client can put it into the responses that others get.
 type shaper struct {
 	hosts        map[string]string // by oneHost
 	ignore, keep []string          // names of query fields, perhaps with * at the end
@@ -21,8 +21,8 @@ type shaper struct {
 	then         func(*http.Request)
 }
 
-// newShaper returns the shaper of options, or nil if they ask for nothing, and what is wrong with
-// them.
+// newShaper returns the shaper for these options, or nil if they change no request. err has
+// everything that is invalid in the options.
 func newShaper(o Options) (*shaper, error) {
 	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil && len(o.Normalize) == 0 && o.Shape == nil {
 		return nil, nil
@@ -59,8 +59,8 @@ func newShaper(o Options) (*shaper, error) {
 	return s, errors.Join(errs...)
 }
 
-// request returns the request as it is to be taken: r itself if it is that already, or else a copy.
-// s may be nil.
+// request returns the request with the options applied: r itself if they change nothing, or else a
+// changed copy. s may be nil.
 func (s *shaper) request(r *http.Request) *http.Request {
 	if s == nil {
 		return r
@@ -121,8 +121,8 @@ func (s *shaper) request(r *http.Request) *http.Request {
 	return shaped
 }
 
-// free has the user's function change the copy. What it does to the URL is in the request line,
-// too, for that is what the key is made of.
+// free lets Options.Shape change the copy. If the function changes the URL, free also changes
+// RequestURI, because the key is made from it.
 func (s *shaper) free(shaped *http.Request) {
 	before := *shaped.URL
 	inner := before
@@ -134,7 +134,7 @@ func (s *shaper) free(shaped *http.Request) {
 	}
 }
 
-// host returns what stands for a host.
+// host returns the host that stands for this host by Options.Hosts, or else the host itself.
 func (s *shaper) host(host string) string {
 	if len(s.hosts) == 0 {
 		return host
@@ -145,7 +145,7 @@ func (s *shaper) host(host string) string {
 	return host
 }
 
-// url returns a URL as Purge gets it in the spelling of the keys.
+// url returns the URL that keys have for a URL that is passed to Purge.
 func (s *shaper) url(whole string) string {
 	if s == nil {
 		return whole
@@ -161,7 +161,7 @@ func (s *shaper) url(whole string) string {
 	return scheme + "://" + s.host(host) + s.uri(uri)
 }
 
-// uri returns a request's target, or what stands for it.
+// uri returns a request's target without the query fields that the options ignore.
 func (s *shaper) uri(uri string) string {
 	path, query, has := strings.Cut(uri, "?")
 	if !has || !s.filters() {
@@ -175,8 +175,8 @@ func (s *shaper) uri(uri string) string {
 
 func (s *shaper) filters() bool { return len(s.ignore) > 0 || s.keep != nil }
 
-// query returns a query without the fields that are to be ignored, in the order and spelling that
-// it has.
+// query returns a query without the ignored fields. Order and spelling of the other fields stay as
+// they are.
 func (s *shaper) query(query string) string {
 	if query == "" || !s.filters() {
 		return query
@@ -200,7 +200,8 @@ func (s *shaper) query(query string) string {
 	return b.String()
 }
 
-// named reports whether one of the patterns is the name, or begins it and ends with *.
+// named reports whether a pattern matches the name: it equals the name, or it ends with * and the
+// name begins with the rest.
 func named(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if begin, open := strings.CutSuffix(pattern, "*"); open {
@@ -210,8 +211,8 @@ func named(patterns []string, name string) bool {
 	})
 }
 
-// normalField returns one spelling for the lines of a field that is a list, and those that mean the
-// same.
+// normalField returns one spelling for the lines of a field that is a list. Lines with the same
+// meaning get the same spelling.
 func normalField(name string, lines []string) string {
 	all := strings.Join(lines, ",")
 	switch name {

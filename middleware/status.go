@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// cacheStatus is what this cache did with a request (RFC 9211).
+// cacheStatus says what this cache did with a request (RFC 9211).
 type cacheStatus struct {
 	hit       bool
 	fwd       string // why the handler was asked: a token of section 2.2
@@ -62,8 +62,8 @@ func (s cacheStatus) line(name string) string {
 	return string(b)
 }
 
-// floorSeconds rounds down, so that what has been stale for half a second isn't told to be fresh
-// for 0.
+// floorSeconds rounds down, so that a response that has been stale for half a second has a ttl of
+// -1 and not 0.
 func floorSeconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second < 0 {
@@ -72,7 +72,7 @@ func floorSeconds(d time.Duration) int64 {
 	return n
 }
 
-// appendTokenOrString appends a Token of RFC 9651 if s is one, or else a String.
+// appendTokenOrString appends s as a Token of RFC 9651 if it is one, or else as a String.
 func appendTokenOrString(b []byte, s string) []byte {
 	if isToken(s) && (s[0] == '*' || s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z') {
 		return append(b, s...)
@@ -98,7 +98,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// reasons are those that a verdict can give, by its words.
+// reasons are the reasons by the words that a verdict uses for them.
 var reasons = func() map[string]cacheguard.Reason {
 	all := make(map[string]cacheguard.Reason)
 	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
@@ -107,7 +107,7 @@ var reasons = func() map[string]cacheguard.Reason {
 	return all
 }()
 
-// unstored is why a response with this verdict is not stored, 0 if it is.
+// unstored returns why a response with this verdict is not stored, or 0 if it is stored.
 func (v verdict) unstored() cacheguard.Reason {
 	if v.store {
 		return 0
@@ -115,7 +115,8 @@ func (v verdict) unstored() cacheguard.Reason {
 	return reasons[v.why]
 }
 
-// unstorable is why a response that its verdict has stored can't be, as far as its head says.
+// unstorable returns why a response can't be stored although its verdict allows it, or 0. It knows
+// only the response's header.
 func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
 	if !v.share && u.leaves() {
 		return reasons[v.why]
@@ -135,7 +136,7 @@ func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
 	return 0
 }
 
-// reasonAlone is why a response is not stored that the handler makes for this request alone.
+// reasonAlone returns why a response that the handler makes for this request alone is not stored.
 func (x *exchange) reasonAlone(why string) cacheguard.Reason {
 	switch {
 	case x.asked.noStore:
@@ -150,7 +151,7 @@ func (x *exchange) reasonAlone(why string) cacheguard.Reason {
 	return cacheguard.ReasonAlone
 }
 
-// tell tells the observer of a response that is not stored.
+// tell tells the observer that a response is not stored.
 func (c *Cache) tell(ctx context.Context, key string, why cacheguard.Reason) {
 	if why == 0 || c.opts.Observer == nil {
 		return

@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// A stored response has tags, by which it is found when something is purged. The first byte says
-// what a tag is made of:
+// A stored response has tags, by which purges find it. The first byte of a tag says what the tag is
+// made of:
 //
 //	u  host, path and query
 //	p  path and query, on every host
 //	h  host
-//	d  a path or what stands before one of its slashes, on every host
+//	d  a path or the part before one of its slashes, on every host
 //	s  a surrogate key
 //
-// In capitals the rest is a hash, for the core's tags have 255 bytes at most. The scheme is in none
-// of them: behind a proxy that ends TLS all requests come by http, while those who purge know the
-// URLs of the outside. URLs are compared as RFC 3986, section 6.2.2, would have it, and hosts as
-// oneHost has it, so that one spelling purges all, each of which has a key of its own.
+// If the first byte is a capital letter, the rest is a hash, because tags of package cacheguard
+// have at most 255 bytes. The scheme isn't part of any tag: behind a proxy that ends TLS all
+// requests use http, but the people who purge know the public URLs. URLs are compared as in RFC
+// 3986, section 6.2.2, and hosts as by oneHost. So one spelling purges all spellings, although each
+// has a key of its own.
 const (
 	tagURL       = "u"
 	tagPath      = "p"
@@ -38,7 +39,7 @@ const (
 	mostSurrogates = mostTags - mostURLTags - mostSoftTags
 )
 
-// tagsOf returns the tags that a response has by its key, mostURLTags at most.
+// tagsOf returns the tags that a response gets from its key, at most mostURLTags.
 func tagsOf(key string) []string {
 	url, _, _ := strings.Cut(key, keySeparator)
 	_, rest, _ := strings.Cut(url, "://")
@@ -60,8 +61,8 @@ func tagsOf(key string) []string {
 	return tags
 }
 
-// urlTag returns the tag of what Purge gets: a whole URL, or a path with or without a query for
-// every host.
+// urlTag returns the tag for an argument of Purge: a whole URL, or a path, with or without a query,
+// for every host.
 func urlTag(url string) (string, error) {
 	host, uri, err := splitURL(url)
 	if err != nil {
@@ -73,8 +74,8 @@ func urlTag(url string) (string, error) {
 	return tag(tagURL, host+normalURI(uri)), nil
 }
 
-// prefixTag returns the tag of what PurgePrefix gets, or "" for everything. A path is meant by
-// whole segments and with or without a slash at its end: "/products" and "/products/" are
+// prefixTag returns the tag for an argument of PurgePrefix, or "" for everything. A path matches
+// whole segments, and a slash at its end makes no difference: "/products" and "/products/" match
 // /products, /products?page=2 and /products/1, on every host, but not /products2.
 func prefixTag(prefix string) (string, error) {
 	host, uri, err := splitURL(prefix)
@@ -106,7 +107,7 @@ func prefixTag(prefix string) (string, error) {
 	return tag(tagPrefix, path), nil
 }
 
-// splitURL returns the host, or "" if there is none, and the path with the query.
+// splitURL returns the host of a URL, or "" if it has none, and the path with the query.
 func splitURL(url string) (host, uri string, err error) {
 	wrong := func(why string) error {
 		return fmt.Errorf(`middleware: %q %s; possible are "/path", "/path?query" and "https://host/path?query"`, url, why)
@@ -137,8 +138,9 @@ func splitURL(url string) (host, uri string, err error) {
 	return host, uri, nil
 }
 
-// normalURI returns one spelling for a path and query and its equivalents: %XX in capitals and only
-// where it has to be, a path if there is none, no query if it is empty.
+// normalURI returns one spelling for all equivalent spellings of a path and query: %XX is in
+// capitals and only used where it must be, an empty path becomes a slash, and an empty query is
+// removed.
 func normalURI(uri string) string {
 	if i := strings.IndexByte(uri, '?'); i >= 0 && i == len(uri)-1 {
 		uri = uri[:i]
@@ -177,7 +179,7 @@ func normalURI(uri string) string {
 	return string(b)
 }
 
-// isURI reports whether a byte may stand in a path or query as it is.
+// isURI reports whether a byte may be part of a path or query without being escaped.
 func isURI(c byte) bool {
 	return isAlphanumeric(c) || strings.IndexByte("-._~!$&'()*+,;=:@/?", c) >= 0
 }
@@ -198,9 +200,9 @@ func appendEscaped(b []byte, c byte) []byte {
 	return append(b, '%', digits[c>>4], digits[c&15])
 }
 
-// surrogateTags returns the tags that a response's Cache-Tag (separated by commas) and
-// Surrogate-Key (by spaces) give it, each once. With more of them than a stored response can have
-// it returns false: stored with some only, it would survive a purge of the others.
+// surrogateTags returns the tags in a response's Cache-Tag (separated by commas) and Surrogate-Key
+// (separated by spaces), each once. It returns false if these are more tags than a stored response
+// can have: if it were stored with only some of them, a purge of the others would not remove it.
 func surrogateTags(h http.Header) (tags []string, ok bool) {
 	add := func(key string) bool {
 		if key = trimOWS(key); key == "" {
@@ -232,7 +234,7 @@ func surrogateTags(h http.Header) (tags []string, ok bool) {
 	return tags, true
 }
 
-// surrogateTag returns the tag of a surrogate key. Its case counts.
+// surrogateTag returns the tag of a surrogate key. Keys that differ in case are different.
 func surrogateTag(key string) string { return tag(tagSurrogate, trimOWS(key)) }
 
 func tag(kind, what string) string {

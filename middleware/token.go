@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// withToken returns ctx with the tokens that a request brings, of which the latest counts. What is
-// none is ignored, as a cookie of another time would be.
+// withToken returns ctx with the tokens that a request brings. If there are several, the latest is
+// used. A value that is no token is ignored.
 func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context {
 	var texts []string
 	if name := c.opts.TokenField; name != "" {
@@ -27,14 +27,14 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 	return ctx
 }
 
-// tooOld reports whether a response may be from before the request's token. What was made for the
-// request itself never is, nor what has been made in this process since the request came: see
-// cacheguard.Cache.Demanded.
+// tooOld reports whether a response may be older than the request's token. A response that was made
+// for this request isn't, and neither is one that this process began to make after the request
+// came: see cacheguard.Cache.Demanded.
 func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
 	return res.Value != nil && res.Status != cacheguard.StatusLoaded && !res.NotOlderThan(x.asked.token)
 }
 
-// moreAttempts is how often a request with a token takes part in another run, beyond the first: a
-// run of another process that was under way when it came, and one of this process that it came too
-// late for, can bring what is too old.
+// moreAttempts is how many more runs a request with a token takes part in after the first. The
+// response of a run may be too old for the token if another process had started the run before the
+// request came, or if this process had.
 const moreAttempts = 2

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// trailers are the fields that a handler sets after it has written its body, in the two ways of
-// net/http.
+// trailers returns the fields that a handler sets after it has written the body, in either of
+// net/http's two ways.
 func (rec *recorder) trailers() http.Header {
 	var t http.Header
 	add := func(name string, values []string) {
@@ -32,8 +32,9 @@ func (rec *recorder) trailers() http.Header {
 	return t
 }
 
-// storedTrailer is a copy with plain names, without the fields of drop and without what is for one
-// client by its nature: in a trailer it comes too late to say that the response can't be shared.
+// storedTrailer returns a copy of a trailer with plain names, without the fields in drop and
+// without Set-Cookie. Set-Cookie is for one client only, but in a trailer it comes too late to
+// prevent the response from being shared.
 func storedTrailer(t, before http.Header, drop []string) http.Header {
 	if len(t) == 0 {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// turns is a budget of runs whose responses are for their own clients from the start: they neither
-// take the slots of loads nor are they without bounds. Handlers that have lost their place to a
-// slow client take one of these to go on, see place. A nil one has no bounds. It is safe for
-// concurrent use.
+// turns limits the runs whose responses are for their own clients from the start. These runs don't
+// take the slots of loads, but have slots of their own, called turns. A handler that has lost its
+// place because of a slow client takes a turn before it continues: see place. A nil turns has no
+// limit. A turns is safe for concurrent use.
 type turns struct {
 	most     int
 	patience time.Duration
@@ -22,15 +22,15 @@ type turns struct {
 
 	mu      sync.Mutex // guards what follows
 	running int
-	begin   list.List // of chan struct{}, closed when the turn is handed over: who wants to begin, in order
-	goOn    list.List // the same: who wants to go on
-	resumed bool      // the last turn that was handed over was for one of those
-	beyond  time.Time // when a handler last went on without one
+	begin   list.List // of chan struct{}, closed when the turn is handed over: the runs that want to begin, in order
+	goOn    list.List // the same for handlers that want to continue
+	resumed bool      // the last turn was handed to a handler in goOn
+	beyond  time.Time // when a handler last continued without a turn
 }
 
 const (
-	passShare   = 4           // the loads of a process for each of these runs
-	queueShare  = 64          // and how many wait for each that runs
+	passShare   = 4           // how many slots of MaxLoads there are for one turn
+	queueShare  = 64          // how many runs may wait for each turn
 	beyondAfter = time.Second // see again
 )
 
@@ -51,7 +51,7 @@ func newTurns(o Options) *turns {
 	return t
 }
 
-// take waits for a turn, until ctx ends at most.
+// take waits for a turn, but not longer than ctx or patience.
 func (t *turns) take(ctx context.Context) error {
 	in, err := t.queue(&t.begin, queueShare*t.most)
 	if err != nil || in == nil {
@@ -67,13 +67,14 @@ func (t *turns) take(ctx context.Context) error {
 	case <-timer.C:
 		err = fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
 	}
-	if !t.leave(&t.begin, in) { // it was handed over in the last moment
+	if !t.leave(&t.begin, in) { // it was handed over at the last moment
 		t.release()
 	}
 	return err
 }
 
-// queue takes a turn, or a place in a queue that has no more than so many.
+// queue takes a turn if one is free, or else a place in the queue q. It fails if the queue already
+// has most places.
 func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +88,7 @@ func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
 	return q.PushBack(make(chan struct{})), nil
 }
 
-// leave gives up a place in a queue. It is false if the turn has been handed over.
+// leave gives up a place in a queue. It returns false if the turn has already been handed over.
 func (t *turns) leave(q *list.List, in *list.Element) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,14 +101,14 @@ func (t *turns) leave(q *list.List, in *list.Element) bool {
 	}
 }
 
-// again takes a turn for a handler that has begun, and reports whether it got one. Such handlers
-// and those which want to begin are served by turns: neither a queue of new requests nor a crowd of
-// slow clients keeps the other waiting for good.
+// again takes a turn for a handler that has begun before, and reports whether it got one. Free
+// turns go alternately to handlers that continue and to handlers that begin. So a queue of new
+// requests can't make handlers with slow clients wait for ever, nor the other way round.
 //
-// It doesn't end with the client, or one could have its handler go on uncounted by leaving. But a
-// handler may hold what those with a turn wait for: a lock, the last connection to the database. So
-// if there is no turn for a second, the one who has waited for longest goes on without, and one in
-// each second after that.
+// The wait doesn't end when the client leaves, or a client could make its handler continue
+// uncounted by leaving. But the handler may hold something that handlers with a turn wait for: a
+// lock, or the last connection to the database. So if there is no turn for a second, the handler
+// that has waited longest continues without a turn, and after that one handler in each second.
 func (t *turns) again() bool {
 	in, _ := t.queue(&t.goOn, int(^uint(0)>>1))
 	if in == nil {
@@ -139,7 +140,7 @@ func (t *turns) goesBeyond(in *list.Element, now time.Time) bool {
 	return true
 }
 
-// release hands a turn over.
+// release hands a turn to the next in the queues, or frees it if nobody waits.
 func (t *turns) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,11 +156,12 @@ func (t *turns) release() {
 	t.running--
 }
 
-// runOf is the context key of what runs for a cache: a request that its handler sends through the
-// cache is a part of the same run, and must not wait for a turn that this one has.
+// runOf is the context key that marks the context of a handler which a cache runs. A request that
+// this handler sends through the same cache is part of the same run. It must not wait for a turn,
+// because the run may hold the last one.
 type runOf struct{ cache *Cache }
 
-// counted runs the handler for a GET or HEAD in its turn.
+// counted runs the handler. For a GET or HEAD it waits for a turn first.
 func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) error {
 	if c.turns == nil || !isRead(r.Method) || r.Context().Value(runOf{c}) != nil {
 		serve(r, nil)
@@ -174,7 +176,7 @@ func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) erro
 	if r.Body != nil && r.Body != http.NoBody {
 		inside.Body = upload{r.Body, p}
 	}
-	defer func() { r.Pattern = inside.Pattern }() // of a mux inside, for whoever is outside
+	defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
 	serve(inside, p)
 	return nil
 }

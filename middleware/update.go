@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// storedHeader returns what is kept of a response's header: a copy with canonical names, without
-// the fields that are for one connection (RFC 9111, section 3.1), those of drop, and Age, which is
-// kept as a duration. Control characters in values become spaces, as net/http has it with line
-// breaks, and keys that are no names go.
+// storedHeader returns the part of a response's header that is stored: a copy with canonical names,
+// without the fields for one connection (RFC 9111, section 3.1), without the fields in drop, and
+// without Age, which is stored as a duration. Control characters in values become spaces, as
+// net/http does with line breaks. Keys that are no field names are left out.
 func storedHeader(h http.Header, drop []string) http.Header {
 	dropped := map[string]bool{}
 	for _, name := range drop {
@@ -38,14 +38,14 @@ func storedHeader(h http.Header, drop []string) http.Header {
 			continue
 		}
 		values := h[key]
-		if len(values) == 0 && name != "Content-Type" { // that one says: don't guess it
+		if len(values) == 0 && name != "Content-Type" { // an empty Content-Type tells the server not to guess it
 			continue
 		}
 		start := len(room)
 		for _, value := range values {
 			room = append(room, cleanValue(value))
 		}
-		if earlier, twice := kept[name]; twice { // written in two ways; rare enough to pay for
+		if earlier, twice := kept[name]; twice { // the name is spelled in two ways, which is rare, so an allocation is acceptable
 			kept[name] = slices.Concat(earlier, room[start:])
 			continue
 		}
@@ -54,9 +54,10 @@ func storedHeader(h http.Header, drop []string) http.Header {
 	return kept
 }
 
-// ownFields are the fields of a header that a handler has made, without those that were there
-// before: somebody in front said them to one client. If the handler has added to one, what it has
-// added is its own, but for Vary, which is of use only as a whole. Both headers are canonical.
+// ownFields returns the fields of a header that the handler has set, without those that were there
+// before: a layer in front has set these for one client. If the handler has added lines to such a
+// field, only the added lines are returned. Vary is an exception, because it is only useful as a
+// whole. Both headers are canonical.
 func ownFields(all, before http.Header) http.Header {
 	if len(before) == 0 {
 		return all
@@ -77,8 +78,8 @@ func ownFields(all, before http.Header) http.Header {
 	return own
 }
 
-// storable reports whether a field of this canonical name is about the response itself, and not
-// about one connection or one way through proxies.
+// storable reports whether a field with this canonical name belongs to the response itself, and not
+// to one connection or one path through proxies.
 func storable(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authentication-Info",
@@ -111,9 +112,9 @@ func sortedNames(h http.Header) []string {
 	return names
 }
 
-// updated returns the response with the fields of a 304 that was the answer to its validators (RFC
-// 9111, sections 3.2 and 4.3.4), or nil if the 304 is about another representation. It leaves res
-// alone, which others may be reading. Age, vary and selected remain those of res.
+// updated returns the response with the fields of a 304 that answered a request with its validators
+// (RFC 9111, sections 3.2 and 4.3.4), or nil if the 304 is about another representation. It doesn't
+// change res, because others may be reading it. Age, vary and selected remain those of res.
 func (res *response) updated(from304 http.Header, drop []string) *response {
 	update := storedHeader(from304, drop)
 	if !res.sameAs(update) {
@@ -134,9 +135,9 @@ func (res *response) updated(from304 http.Header, drop []string) *response {
 	return &changed
 }
 
-// ofContent reports whether a field describes the very bytes of a body, which a 304 doesn't have.
-// RFC 9111, section 3.2, leaves it at Content-Length; but the body that stays was made with the
-// others as they were.
+// ofContent reports whether a field describes the bytes of a body, so that a 304, which has no
+// body, must not change it. RFC 9111, section 3.2, names only Content-Length. But the stored body
+// was made with the old values of the others, too.
 func ofContent(name string) bool {
 	switch name {
 	case "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Digest", "Etag":
@@ -145,8 +146,8 @@ func ofContent(name string) bool {
 	return false
 }
 
-// sameAs reports whether a 304 with this header can be about the response: its validators are the
-// response's, as far as both have them. A tag decides over a date.
+// sameAs reports whether a 304 with this header can be about the response: the validators that both
+// have must be equal. If both have an ETag, the date is ignored.
 func (res *response) sameAs(from304 http.Header) bool {
 	if mine, its := res.header.Get("Etag"), from304.Get("Etag"); mine != "" && its != "" {
 		if isWeak(its) {
@@ -159,9 +160,9 @@ func (res *response) sameAs(from304 http.Header) bool {
 	return !ok || !alsoOK || mine.Equal(its)
 }
 
-// validators makes the conditions of a request's header those that ask whether the response is
-// still good, in place of the client's. With nil it only takes the client's out. A Range goes, too,
-// for it is a whole response that is wanted.
+// validators replaces the conditions in a request's header with conditions that ask whether the
+// response is still good. If res is nil it only removes the client's conditions. It also removes
+// Range, because a whole response is wanted.
 func (res *response) validators(r *http.Request) {
 	h := r.Header
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range"} {
@@ -178,8 +179,7 @@ func (res *response) validators(r *http.Request) {
 	}
 }
 
-// parseHTTPDate reads a field that has one date, in any of the three forms (RFC 9110, section
-// 5.6.7).
+// parseHTTPDate reads a field with one date, in any of the three forms of RFC 9110, section 5.6.7.
 func parseHTTPDate(lines []string) (time.Time, bool) {
 	if len(lines) != 1 {
 		return time.Time{}, false

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// variants counts the responses of a URL that this process has had stored, one for each value of
-// the fields that Vary names. Clients choose these values: without a bound any of them could have a
-// page stored a million times.
+// variants counts the responses of a URL that this process has stored, one for each value of the
+// fields that Vary names. Clients choose these values, so without a limit any client could cause a
+// page to be stored a million times.
 //
-// Nor may one who fills all places keep everybody else's variants out. So a variant that is asked
-// for again, after it was refused, takes the place of another one, once a second: what many ask for
-// comes in soon.
+// A client that uses up the limit must not keep everybody else's variants out. So a variant that is
+// requested again after it was refused replaces another one, at most once a second. A variant that
+// many clients request is therefore stored soon.
 type variants struct {
 	mu     sync.Mutex // guards what follows
 	digest digester
 	of     map[digest]*counted // by the resource's key
-	order  []digest            // of the keys, a ring
+	order  []digest            // the digests of the keys, a ring
 	next   int                 // the oldest
 }
 
-// digest stands for a key, which may have a megabyte that a client has chosen. Nobody can find two
-// keys with one of these without knowing the seeds; if it were to happen, two URLs would be counted
-// as one.
+// digest is a hash of a key, because the key itself may be a megabyte that a client has chosen.
+// Without knowing the seeds nobody can find two keys with the same digest. If two keys had the same
+// digest, two URLs would be counted as one.
 type digest [2]uint64
 
 // digester makes digests. The zero value is ready.
@@ -45,10 +45,10 @@ func (d *digester) of(s string) digest {
 
 // counted are the variants of one URL.
 type counted struct {
-	until    map[uint64]time.Time // by what was selected: for how long it is fresh
-	refused  []uint64             // lately, a ring
+	until    map[uint64]time.Time // by the hash of what selects the variant: until when it is fresh
+	refused  []uint64             // variants refused lately, a ring
 	next     int                  // the oldest of these
-	replaced time.Time            // the last time that one took another one's place
+	replaced time.Time            // when a variant last replaced another one
 }
 
 const (
@@ -57,8 +57,8 @@ const (
 	replaceEvery = time.Second
 )
 
-// admits reports whether one more variant of a resource, fresh until then, may be stored, and
-// counts it. One that is stored already keeps its place.
+// admits reports whether a variant of a resource, which is fresh until the given time, may be
+// stored, and if so counts it. A variant that is already counted may always be stored.
 func (v *variants) admits(key, selected string, most int, now, until time.Time) bool {
 	if most < 0 {
 		return true
@@ -94,7 +94,8 @@ func (v *variants) add(page digest) *counted {
 	return all
 }
 
-// hasRoomFor makes room for a variant, if it may have it.
+// hasRoomFor reports whether a variant may be stored. It makes room for the variant if necessary
+// and allowed.
 func (c *counted) hasRoomFor(one uint64, most int, now time.Time) bool {
 	if _, has := c.until[one]; has || len(c.until) < most {
 		return true
@@ -136,10 +137,10 @@ func (c *Cache) admits(res *response, v verdict) bool {
 	return c.variants.admits(res.key, res.selected, c.opts.MaxVariants, now, now.Add(v.fresh+max(v.revalidate, v.ifError)))
 }
 
-// selecting returns the lines of Vary by which others get a response, of a header and what was in
-// it before the handler was called. What Options.IgnoreVary names counts only if the handler says
-// it: whoever is in front says so for himself, and again to each client. Both headers are
-// canonical.
+// selecting returns the lines of Vary that select which requests get a response. all is the header,
+// and before is the header as it was before the handler was called. Fields in Options.IgnoreVary
+// are used only if the handler itself names them. Layers in front add them for their own purposes,
+// and add them again for each client. Both headers are canonical.
 func (c *Cache) selecting(all, before http.Header) []string {
 	lines, outer := all["Vary"], before["Vary"]
 	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) || !slices.Equal(lines[:len(outer)], outer) {
@@ -160,7 +161,7 @@ func (c *Cache) selecting(all, before http.Header) []string {
 	return append(kept, lines[len(outer):]...)
 }
 
-// selectingOnly returns a header with these lines of Vary only.
+// selectingOnly returns a header whose Vary has only the lines that selecting returns.
 func (c *Cache) selectingOnly(all, before http.Header) http.Header {
 	lines := c.selecting(all, before)
 	if slices.Equal(lines, all["Vary"]) {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// varies is by which fields the responses of resources are selected, for the process-local tier.
-// The first response of a resource says so, and may be stale while others are fresh: then each hit
-// would ask the store for it.
+// varies remembers, for the process-local tier, by which fields the responses of resources are
+// selected. The first response of a resource has this Vary. It may be stale while other variants
+// are fresh, and without varies each hit of these would have to read it from the store.
 //
-// What is found by a Vary that is out of date has been selected for the request all the same, and
-// is as fresh as all in the tier. It is safe for concurrent use.
+// A response that is found by an outdated Vary was still selected for the request, and is as fresh
+// as any response in the tier. A varies is safe for concurrent use.
 type varies struct {
 	mu     sync.Mutex // guards what follows
 	digest digester
@@ -26,7 +26,7 @@ type varied struct {
 
 const mostVaried = 4096
 
-// learn takes note of what a stale response says.
+// learn remembers the Vary of a stale response.
 func (v *varies) learn(base string, res *response, during time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -40,8 +40,8 @@ func (v *varies) learn(base string, res *response, during time.Duration) {
 	v.of[v.digest.of(base)] = varied{names, time.Now().Add(during)}
 }
 
-// level is the key of the response that is selected by these fields of a request, or "" if nobody
-// knows.
+// level returns the key of the response that is selected by these fields of a request, or "" if it
+// isn't known.
 func (v *varies) level(base string, req http.Header) string {
 	v.mu.Lock()
 	if len(v.of) == 0 {
@@ -56,7 +56,8 @@ func (v *varies) level(base string, req http.Header) string {
 	return variantKey(base, known.names, selectedBy(known.names, req))
 }
 
-// learns takes note of by which fields a stale response was selected, where a request looks first.
+// learns remembers the fields by which a stale response was selected. level is the key at which a
+// request looks first.
 func (c *Cache) learns(level string, stale *response) {
 	if c.opts.LocalBytes > 0 && len(stale.vary) > 0 {
 		c.varies.learn(level, stale, c.opts.LocalTTL)

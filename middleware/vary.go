@@ -11,9 +11,9 @@ import (
 
 const mostVary = 32
 
-// varyOf returns the fields that Vary names, canonical, sorted and each once, without those that no
-// handler sees whose response others may get. star says that no other request can be known to get
-// the same response: Vary is * or has it, has something that is no field name, or has too many.
+// varyOf returns the fields that Vary names, canonical, sorted and each once, without those in
+// answered. star says that no other request may get the same response: Vary contains *, something
+// that is no field name, or too many names.
 func varyOf(h http.Header) (names []string, star bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -35,16 +35,17 @@ func varyOf(h http.Header) (names []string, star bool) {
 	return names, false
 }
 
-// answered are the conditions that are answered here. A response can't vary by them: it was made
-// for a request without them, or with those of the stored response. If a client's were compared,
-// each value would be a miss, and cost a place in the store that MaxVariants doesn't know.
+// answered are the conditions that the cache evaluates itself. A response can't vary by them,
+// because the handler's request has none, or those of the stored response. If a client's conditions
+// were compared, each value would be a miss and would cost a place in the store that MaxVariants
+// doesn't count.
 var answered = []string{"If-None-Match", "If-Modified-Since", "If-Range"}
 
-// selectedBy returns what the fields of these names say in a request, such that two requests get
-// one string only if a handler reads the same in both: as many lines, in the same order and
-// spelling. RFC 9111, section 4.1, lets a cache join lines and drop whitespace; but Header.Get sees
-// the first line alone, and few handlers parse as the RFC does. Absent is not empty. See
-// Options.Normalize for those who want more requests to be alike.
+// selectedBy returns a string for the values of these fields in a request. Two requests get the
+// same string only if a handler reads the same in both: the same lines, in the same order and
+// spelling. RFC 9111, section 4.1, allows a cache to join lines and drop whitespace. But Header.Get
+// sees only the first line, and few handlers parse fields as the RFC does. A field that is absent
+// differs from an empty one. Options.Normalize makes more requests equal.
 func selectedBy(names []string, req http.Header) string {
 	if len(names) == 0 {
 		return ""
@@ -57,8 +58,7 @@ func selectedBy(names []string, req http.Header) string {
 	return string(b)
 }
 
-// appendLines appends the lines of a field in a way that says how many there are, and where each
-// ends.
+// appendLines appends the lines of a field, together with their number and the length of each.
 func appendLines(b []byte, lines []string) []byte {
 	if len(lines) == 0 {
 		return append(b, '-')
@@ -71,7 +71,7 @@ func appendLines(b []byte, lines []string) []byte {
 	return b
 }
 
-// appendSized appends a string in a way that says where it ends.
+// appendSized appends a string together with its length.
 func appendSized(b []byte, s string) []byte {
 	b = append(b, '(')
 	b = strconv.AppendInt(b, int64(len(s)), 10)
@@ -79,20 +79,21 @@ func appendSized(b []byte, s string) []byte {
 	return append(append(b, s...), ')')
 }
 
-// variantKey returns the key of one response of several of a resource. It begins with a digit, as
-// no resource's key does, and says where the resource's ends, which has any bytes at its end if
-// there is a group.
+// variantKey returns the key of one variant of a resource. It begins with a digit, which no
+// resource's key does. It contains the length of the resource's key, because that may end in any
+// bytes if VaryBy is set.
 func variantKey(key string, names []string, selected string) string {
 	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
 }
 
-// answers reports whether the response is of this resource and was selected by what the request's
-// fields say, too.
+// answers reports whether the response belongs to this resource and is selected by the request's
+// fields.
 func (res *response) answers(key string, req http.Header) bool {
 	return res.key == key && res.selected == selectedBy(res.vary, req)
 }
 
-// withoutSpace removes the whitespace around commas and at both ends, but not in a quoted string.
+// withoutSpace removes the whitespace around commas and at both ends, but not inside quoted
+// strings.
 func withoutSpace(s string) string {
 	s = trimOWS(s)
 	if strings.IndexByte(s, ',') < 0 {
@@ -111,8 +112,8 @@ func withoutSpace(s string) string {
 	return b.String()
 }
 
-// members goes through what a separator separates outside of quoted strings. A quoted string that
-// doesn't end goes on to the end of s.
+// members iterates over the members of a list whose separators are outside of quoted strings. A
+// quoted string that isn't closed extends to the end of s.
 func members(s string, separator byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start, quoted := 0, false
@@ -133,8 +134,8 @@ func members(s string, separator byte) func(yield func(string) bool) {
 	}
 }
 
-// weighted returns one spelling for a list of preferences (RFC 9110, section 12.4) and its
-// equivalents, or false if it is not written as it should be.
+// weighted returns one spelling for all equivalent lists of preferences (RFC 9110, section 12.4).
+// It returns false if the list is malformed.
 func weighted(name, list string) (string, bool) {
 	type preference struct {
 		what   string
@@ -196,8 +197,8 @@ func weighted(name, list string) (string, bool) {
 	return b.String(), true
 }
 
-// isPreference reports whether s is what a member of this field begins with: a media range, or a
-// token.
+// isPreference reports whether a member of this field may begin with s: with a media range in
+// Accept, or else with a token.
 func isPreference(name, s string) bool {
 	if name != "Accept" {
 		return isToken(s)
@@ -221,7 +222,7 @@ func isTokenOrQuoted(s string) bool {
 	return false
 }
 
-// thousandths returns a weight (RFC 9110, section 12.4.2), or -1 if it is none.
+// thousandths returns a weight (RFC 9110, section 12.4.2) in thousandths, or -1 if s is no weight.
 func thousandths(s string) int {
 	if s == "" || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") || len(s) > 1 && s[1] != '.' {
 		return -1

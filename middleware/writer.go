@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// writer is the recorder with the interfaces that the client's writer has too.
+// writer returns the recorder with the interfaces that the client's writer also has.
 func (rec *recorder) writer() http.ResponseWriter {
 	if canHijack(rec.w) {
 		return hijackable{rec}
@@ -40,7 +40,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.tak
 // Unwrap is for http.ResponseController: deadlines and what else this type has no method for.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.w }
 
-// ReadFrom lets the client's writer read by itself once nothing is recorded.
+// ReadFrom lets the client's writer read from src itself if nothing is recorded any more.
 func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
 	rec.mu.Lock()
 	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0
@@ -57,7 +57,7 @@ func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
 
 type writerOnly struct{ io.Writer }
 
-// FlushError sends what was written to the client now.
+// FlushError sends everything written so far to the client now.
 func (rec *recorder) FlushError() error {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -68,7 +68,7 @@ func (rec *recorder) FlushError() error {
 		rec.head(http.StatusOK)
 	}
 	if rec.held {
-		return nil // nobody is waiting for its first bytes
+		return nil // its client gets the stored response, so nobody waits for these bytes
 	}
 	if rec.on && rec.live {
 		rec.announce()
@@ -124,20 +124,21 @@ func (rec *recorder) takeOver() (net.Conn, *bufio.ReadWriter, error) {
 	if rec.over {
 		return nil, nil, errOver
 	}
-	rec.stop(cacheguard.ReasonTakenOver) // before the client is waited for
+	rec.stop(cacheguard.ReasonTakenOver) // before drain waits for the client
 	rec.streams()
 	rec.drain()
 	conn, rw, err := http.NewResponseController(rec.w).Hijack()
 	if err == nil {
 		rec.run.client.answered = true
-		rec.status = http.StatusSwitchingProtocols // nothing is to be written by the way of HTTP
+		rec.status = http.StatusSwitchingProtocols // nothing may be written as HTTP any more
 	}
 	return conn, rw, err
 }
 
-// inform sends an informational response. If its connection breaks, the server of HTTP/2 may go on
-// reading the header while somebody changes it, which ends the process (go.dev/issue/67940). If
-// there is a Content-Length, which is no part of such a response, the server reads a copy.
+// inform sends an informational response. If the connection breaks, net/http's HTTP/2 server may
+// still read the header while it is being changed, which ends the process (go.dev/issue/67940).
+// inform adds a Content-Length, which isn't part of an informational response, because the server
+// then reads a copy of the header.
 func inform(w http.ResponseWriter, status int) {
 	h := w.Header()
 	length, had := h["Content-Length"]

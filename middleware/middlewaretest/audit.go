@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Kind says what a Finding is.
+// Kind is the kind of a [Finding].
 type Kind string
 
 // The kinds of findings.
@@ -19,7 +19,7 @@ const (
 	Leaked   Kind = "leaked"   // what was made for a user goes to others
 )
 
-// Finding is a response that depends on a request of somebody else.
+// Finding is a response that depends on another client's request.
 type Finding struct {
 	Kind   Kind
 	Varied string // what was varied
@@ -29,13 +29,13 @@ type Finding struct {
 	First, Second *http.Request // sent in this order to a handler with an empty cache
 }
 
-// String is the finding as a report for people.
+// String returns the finding as a report for people.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s\n  first:  %s\n  second: %s\n  differs from what the second gets alone: %s\n  to do: %s",
 		f.Kind, f.Varied, line(f.First), line(f.Second), f.Differ, f.Advice)
 }
 
-// line is a request in one line.
+// line returns a request as one line of text.
 func line(r *http.Request) string {
 	var b strings.Builder
 	scheme := "http"
@@ -66,28 +66,29 @@ func line(r *http.Request) string {
 	return b.String()
 }
 
-// Config is what Run needs to know.
+// Config configures [Run].
 type Config struct {
-	// Build returns the handler with its cache, as the program makes it, and with nothing in the
-	// cache. It is called for each pair of requests, some hundred times for each sample. A handler
-	// whose cache is emptied in Build can be the same each time. Required.
+	// Build returns the handler with its cache, as the program makes it. The cache must be empty.
+	// Run calls Build for each pair of requests, some hundred times for each sample. Build may
+	// return the same handler each time if it empties the cache. Required.
 	Build func() http.Handler
 
-	// Fields and Cookies are names that are varied beside those that the package documentation
-	// lists.
+	// Fields and Cookies are names of request fields and cookies that are varied in addition to
+	// those that the package documentation lists.
 	Fields, Cookies []string
 
-	// Users are clients that a handler knows, by name: each function adds to a request what its
-	// user would send, such as the cookie of a session. Default: only users that nobody knows.
+	// Users are clients that the handler knows, by name. Each function adds to a request what its
+	// user would send, such as the cookie of a session. Default: only made-up users that the
+	// handler doesn't know.
 	Users map[string]func(*http.Request)
 
-	// Ignore are fields of responses in which a difference is none, beside those that every cache
+	// Ignore are response fields that are not compared, in addition to those that every cache
 	// changes.
 	Ignore []string
 }
 
-// Audit fails the test for each finding, and runs Run for that. Each sample is a GET that a client
-// may send.
+// Audit calls [Run] and reports each finding as an error of the test. Each sample is a GET that a
+// client may send.
 func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
 	t.Helper()
 	for _, f := range Run(Config{Build: build}, samples...) {
@@ -95,9 +96,9 @@ func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
 	}
 }
 
-// Run audits a handler with some samples, and returns what it finds, what is worst first. It leaves
-// the samples as they are. It panics if there is no Build, no sample, or a sample that isn't a GET
-// or has a body.
+// Run audits a handler with samples and returns the findings, the worst first. It doesn't change
+// the samples. It panics if Build is nil, if there is no sample, or if a sample isn't a GET or has
+// a body.
 func Run(c Config, samples ...*http.Request) (found []Finding) {
 	if c.Build == nil || len(samples) == 0 {
 		panic("middlewaretest: Run needs Config.Build and a sample")
@@ -130,7 +131,7 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 		}
 		victim, other := aloneOf(v.victim), aloneOf(v.change)
 		f := Finding{Kind: v.kind, Varied: v.what, Advice: v.advice}
-		// The other order is the other side of the same thing: one finding is enough.
+		// The other order would show the same problem from the other side: one finding is enough.
 		if f.Differ = c.try(sample, v.change, v.victim, victim); f.Differ != "" {
 			f.First, f.Second = request(sample, v.change), request(sample, v.victim)
 		} else if !v.oneWay {
@@ -145,9 +146,10 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 	return found
 }
 
-// try sends two requests to an empty cache, and says how what the second gets differs from what it
-// gets alone. Where it does, it may be that time has passed: it is tried again, between two looks
-// at what is the same each time.
+// try sends two requests to an empty cache. It says how the response to the second differs from the
+// response that the second gets alone. A difference may only come from the time that has passed. So
+// try repeats the comparison, and asks again before and after it which parts of the response change
+// by themselves.
 func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
 	both := func() response {
 		h := c.Build()

@@ -1,11 +1,12 @@
-// Package middlewaretest audits handlers behind a shared HTTP cache such as package middleware:
-// does what one client sends decide about what another one gets?
+// Package middlewaretest audits handlers behind a shared HTTP cache such as package middleware: can
+// one client's request change the response that another client gets?
 //
-// The cache compares what it can see: the URL, the host, and the fields that a response names in
-// Vary. Only the handler knows what else it reads. If it builds a link from X-Forwarded-Host,
-// greets the owner of a cookie or picks a language without saying so, the first client's response
-// goes to all (web cache poisoning, or another user's page). Tests that ask once for each page
-// don't see this. Audit does, with each page and each thing that a client controls:
+// The cache compares what it knows of a request: the URL, the host, and the fields that a response
+// names in Vary. Only the handler knows what else it reads. If the handler builds a link from
+// X-Forwarded-Host, greets the owner of a cookie or picks a language, and doesn't say so in its
+// response, all clients get the first client's response (web cache poisoning, or another user's
+// page). Tests that request each page once don't find this. [Audit] finds it, by varying everything
+// that a client controls for each page:
 //
 //	func TestPages(t *testing.T) {
 //		middlewaretest.Audit(t, func() http.Handler {
@@ -17,16 +18,17 @@
 //
 // # What it does
 //
-// For each sample and each variation it takes a handler with an empty cache, sends the variation
-// and then the sample, and compares what the sample gets with what it gets from an empty cache when
-// it comes first. Then it does the same in the other order. Each difference is a Finding with the
-// two requests. What differs between two equal requests (times, counters, random tokens) is not
-// compared: then only the variation's own marks in another's response count.
+// For each sample and each variation Audit makes a handler with an empty cache and sends the
+// variation first, then the sample. It compares the response to the sample with the response that
+// the sample gets first from an empty cache. Then it does the same in the other order. Each
+// difference is a [Finding] with the two requests. Anything that differs between two equal requests
+// (times, counters, random tokens) is not compared. There only a variation's own marks in the
+// response to the other request are a difference.
 //
 // # What it varies
 //
-// Everything is one change of a sample, beside the duplicates, which are compared with one line
-// that has both values:
+// Each variation is one change of a sample. Only duplicates are compared with a request that has
+// both values in one line:
 //
 //   - fields: those of Fields, which are what frameworks and handlers read (forwarded hosts,
 //     schemes, addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer,
@@ -47,8 +49,9 @@
 //
 // # What it doesn't find
 //
-// What depends on who waits at the same time, on a session that only your own login makes (give
-// Config.Users), on fields that nobody has named, or on several changes at once. A certificate that
-// your handler knows is a user's, too: let its function in Config.Users set r.TLS. A finding is a
-// fact: the two requests repeat it. No finding is no proof.
+// It doesn't find responses that depend on which requests wait at the same time, on a session that
+// only your own login makes (set Config.Users), on fields that nobody has named, or on several
+// changes at once. A certificate that your handler knows also identifies a user: let that user's
+// function in Config.Users set r.TLS. A finding is a fact: sending its two requests repeats it.
+// Without findings there may still be errors.
 package middlewaretest

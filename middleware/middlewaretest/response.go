@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// changedByCaches are the fields in which a stored response may differ from the one that was
-// stored.
+// changedByCaches are the fields in which the response that a cache serves may differ from the one
+// that it stored.
 var changedByCaches = []string{
 	"Age", "Date", "Expires", "Via", "Warning", "Cache-Status", "X-Cache", "Content-Length", "Transfer-Encoding", "Connection", "Server-Timing",
 }
 
-// mark is in every value that a variation makes up, and nowhere else. It has no digits, for those
-// are not compared where they change by themselves.
+// mark is part of every value that a variation makes up, and occurs nowhere else. It has no digits,
+// because digits are not compared in responses where they change by themselves.
 const mark = "zqauditzq"
 
-// response is what a request got.
+// response is the response to a request.
 type response struct {
 	status int // 0: the handler panicked
 	header http.Header
 	body   []byte
 }
 
-// send has a handler answer a request, as a server would.
+// send lets a handler answer a request, as a server would.
 func send(h http.Handler, r *http.Request) (got response) {
 	w := httptest.NewRecorder()
 	defer func() {
@@ -46,14 +46,15 @@ func send(h http.Handler, r *http.Request) (got response) {
 	return got
 }
 
-// alone is what a request gets from an empty cache, when it comes first and when it comes again.
+// alone has the responses that a request gets from an empty cache, the first time and the second
+// time.
 type alone struct {
 	all      []response
 	unstable map[string]bool          // fields of the response
 	shape    func(body []byte) []byte // what of the body is always the same
 }
 
-// changing is what differs in pages that are made anew: numbers, times, random ids.
+// changing matches what may differ each time a page is made: numbers, times, random ids.
 var changing = regexp.MustCompile(`[0-9a-fA-F]*[0-9][0-9a-fA-F]*`)
 
 func whole(body []byte) []byte          { return body }
@@ -62,8 +63,8 @@ func nothing([]byte) []byte             { return nil }
 
 const perAsk = 4
 
-// ask adds what two handlers with an empty cache answer, each of them twice, for that is how
-// caching itself shows.
+// ask adds the responses of two handlers with an empty cache. It asks each handler twice, because
+// the second response shows what caching itself changes.
 func (c Config) ask(a *alone, sample *http.Request, change func(*http.Request)) {
 	for range perAsk / 2 {
 		h := c.Build()
@@ -81,7 +82,7 @@ func (c Config) ask(a *alone, sample *http.Request, change func(*http.Request)) 
 	}
 }
 
-// compare takes note of what is different in two responses that should be the same.
+// compare records what differs in two responses that should be the same.
 func (a *alone) compare(one, other response) {
 	for name := range merged(one.header, other.header) {
 		if !slices.Equal(one.header[name], other.header[name]) {
@@ -95,7 +96,8 @@ func (a *alone) compare(one, other response) {
 	}
 }
 
-// differs says how a response differs from each that it could be, or "".
+// differs says how a response differs from every response that would be right. It returns "" if it
+// equals one of them.
 func (a *alone) differs(got response, ignore []string) (differ string) {
 	for _, want := range a.all {
 		if one := a.differsFrom(want, got, ignore); one == "" {
@@ -136,12 +138,12 @@ func (a *alone) differsFrom(want, got response, ignore []string) string {
 	return ""
 }
 
-// strange reports whether a text has a variation's mark that the other one doesn't have.
+// strange reports whether the text is has a variation's mark and the text was doesn't have it.
 func strange(is, was string) bool {
 	return strings.Contains(strings.ToLower(is), mark) && !strings.Contains(strings.ToLower(was), mark)
 }
 
-// around shows where two bodies begin to differ.
+// around shows the place where two bodies begin to differ.
 func around(is, was []byte) string {
 	i := 0
 	for i < len(is) && i < len(was) && is[i] == was[i] {

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Fields are the fields of requests that are varied in each audit, beside Authorization and Cookie,
-// with the values they get. The list is what common frameworks, proxies and handlers read.
+// Fields are the request fields that are varied in each audit, in addition to Authorization and
+// Cookie, with the values that they get. They are the fields that common frameworks, proxies and
+// handlers read.
 var Fields = map[string][]string{
 	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
 	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"}, "Forwarded": {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
@@ -38,18 +39,18 @@ var Cookies = []string{
 	"lang", "language", "locale", "theme", "currency", "country", "region", "ab", "variant", "cart", "flash", "csrftoken", "consent",
 }
 
-// variation is two requests that are made of one sample.
+// variation describes two requests that are made from one sample.
 type variation struct {
 	kind   Kind
 	what   string
 	advice string
-	victim func(*http.Request) // nil: the sample as it is
+	victim func(*http.Request) // makes the request that must not be affected; nil: the sample itself
 	change func(*http.Request)
 	oneWay bool // a cache may answer the changed one by itself, in another way than the handler does
 }
 
-// forCaches are fields that a cache may answer by itself: with a part, with 304, or not from what
-// it has.
+// forCaches are fields because of which a cache may answer in another way than the handler: with a
+// part, with 304, or not from its stored response.
 var forCaches = []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma"}
 
 // The advice for each family of variations.
@@ -64,11 +65,11 @@ const (
 	adviseURL   = "leave what the handler reads of the URL in the cache's key"
 )
 
-// somebody is the address of who asks.
+// somebody is the client's address in a request whose sample has none.
 const somebody = "192.0.2.1:1234"
 
-// request is a copy of the sample with a change, as a server would have read it. It is made anew
-// each time: handlers may change what they get.
+// request returns a copy of the sample with a change, as a server would have read it. Each call
+// makes a new copy, because handlers may change the request.
 func request(sample *http.Request, change func(*http.Request)) *http.Request {
 	r := sample.Clone(sample.Context())
 	r.Method, r.Proto, r.ProtoMajor, r.ProtoMinor = http.MethodGet, "HTTP/1.1", 1, 1
@@ -96,7 +97,7 @@ func request(sample *http.Request, change func(*http.Request)) *http.Request {
 	return r
 }
 
-// variations are all that are tried with a sample.
+// variations returns all variations of a sample.
 func (c Config) variations(sample *http.Request) (all []variation) {
 	for _, some := range [][]variation{c.users(sample), c.fields(sample), c.named(sample), hosts(), connections(), methods(), c.lines(sample), queries(sample.URL), paths(sample.URL)} {
 		all = append(all, some...)
@@ -142,7 +143,8 @@ func sorted[V any](m map[string]V) (names []string) {
 	return names
 }
 
-// users are requests in somebody's name against the sample, and against those in another one's.
+// users returns variations in which a request of a user is compared with the sample and with the
+// request of another user.
 func (c Config) users(sample *http.Request) (all []variation) {
 	add := func(what string, victim, change func(*http.Request)) {
 		all = append(all, variation{kind: Leaked, what: what, advice: adviseUser, victim: victim, change: change})
@@ -224,9 +226,10 @@ func hosts() (all []variation) {
 	return all
 }
 
-// named are fields that stand in Connection, too. A proxy behind the cache removes them, such as
-// httputil.ReverseProxy, so that the backend answers as if they weren't there; a cache that
-// compares them as they came gives that to others.
+// named returns variations with fields that are also named in Connection. A proxy behind the cache,
+// such as httputil.ReverseProxy, removes these fields, so that the backend answers as if they
+// weren't there. A cache that compares the fields as they were received gives this response to
+// other clients.
 func (c Config) named(sample *http.Request) (all []variation) {
 	values := map[string]string{"Cookie": "session=" + mark, "Authorization": "Bearer " + mark}
 	for name, some := range Fields {
@@ -251,8 +254,8 @@ func (c Config) named(sample *http.Request) (all []variation) {
 	return all
 }
 
-// connections are clients of one resource whose connections differ. Those by TLS are compared with
-// one by TLS for the same host.
+// connections returns variations in which the connections of two clients differ. A connection with
+// TLS is compared with another one with TLS for the same host.
 func connections() (all []variation) {
 	add := func(kind Kind, what string, victim, change func(*http.Request)) {
 		all = append(all, variation{kind: kind, what: what, advice: adviseConn, victim: victim, change: change})
@@ -304,7 +307,8 @@ func methods() (all []variation) {
 	return all
 }
 
-// lines are two lines of a field against one with both values. Header.Get sees the first of two.
+// lines returns variations with two lines of a field, which are compared with one line that has
+// both values. Header.Get sees only the first of two lines.
 func (c Config) lines(sample *http.Request) (all []variation) {
 	values := map[string][2]string{
 		"Accept-Language": {"de", "en"}, "Accept-Encoding": {"gzip", "identity"}, "Accept": {"application/json", "text/html"},
@@ -377,7 +381,7 @@ func queries(u *url.URL) (all []variation) {
 	return all
 }
 
-// encoded has the first letter as %XX, which means the same.
+// encoded returns s with its first letter written as %XX, which means the same.
 func encoded(s string) string {
 	if s == "" || s[0] == '%' {
 		return s
