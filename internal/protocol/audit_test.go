@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,9 @@ var found = map[string]cacheguard.Difference{
 	"8: a claim leaves the lease to who has it":       cacheguard.DiffersLate,
 }
 
+// auditedEnv is how many answers a busy fleet without a defect compares: 10^8 take about an hour of one processor.
+const auditedEnv = "CACHEGUARD_AUDITED"
+
 // mutated names, for the fleet, the mutant that it is built with.
 const mutated = "CACHEGUARD_MUTATED"
 
@@ -44,16 +48,18 @@ func TestAudit(t *testing.T) {
 		if childproc.Soak() {
 			f.runs = 24 * time.Hour
 		}
-		synctest.Test(t, f.run)
-		if f.compared < 1_000 || f.differences[cacheguard.DiffersMeanwhile] == 0 {
-			t.Errorf("%d answers were compared, and none while it was being changed, or few", f.compared)
-		}
-		t.Logf("%d answers compared: %v", f.compared, f.differences)
-		for d, n := range f.differences {
-			if d.Wrong() {
-				t.Errorf("%d answers are called %v", n, d)
+		f.isSound()
+	})
+	t.Run("sound, and busy", func(t *testing.T) {
+		f := &fleet{T: t, runs: 10 * time.Second, busy: true}
+		if wanted := os.Getenv(auditedEnv); wanted != "" {
+			n, err := strconv.Atoi(wanted)
+			if err != nil {
+				t.Fatalf("%s: %v", auditedEnv, err)
 			}
+			f.runs, f.wanted = 1000*time.Hour, n
 		}
+		f.isSound()
 	})
 	if _, err := exec.LookPath("go"); err != nil || testing.Short() {
 		t.Skip("skipped with -short, and where there is no go command: mutants are compiled")
@@ -93,6 +99,10 @@ func TestAuditedFleet(t *testing.T) {
 type fleet struct {
 	*testing.T
 	runs time.Duration // at most
+	busy bool          // loads take milliseconds and not seconds, and each process compares 1,000 answers a second
+
+	wanted int    // it ends when so many answers were compared
+	end    func() // ends it
 
 	store  *memstore.Store
 	caches []*cacheguard.Cache[int]
@@ -108,7 +118,9 @@ func (f *fleet) Observe(_ context.Context, e cacheguard.Event) {
 	if e.Kind == cacheguard.EventCompared {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.compared++
+		if f.compared++; f.compared == f.wanted {
+			f.end()
+		}
 		f.differences[e.Differs]++
 	}
 }
@@ -117,6 +129,21 @@ const (
 	processes = 3
 	keys      = 6
 )
+
+// isSound runs the fleet, and sees that no answer is called wrong.
+func (f *fleet) isSound() {
+	t := f.T
+	synctest.Test(t, f.run)
+	if f.compared < 1_000 || f.differences[cacheguard.DiffersMeanwhile] == 0 {
+		t.Errorf("%d answers were compared, and none while it was being changed, or few", f.compared)
+	}
+	t.Logf("%d answers compared: %v", f.compared, f.differences)
+	for d, n := range f.differences {
+		if d.Wrong() {
+			t.Errorf("%d answers are called %v", n, d)
+		}
+	}
+}
 
 // run has processes read and change things until it is time.
 func (f *fleet) run(t *testing.T) {
@@ -132,6 +159,9 @@ func (f *fleet) run(t *testing.T) {
 			Name: "audited", TTL: time.Hour, Observer: f, Logger: slog.New(slog.DiscardHandler),
 			Audit: cacheguard.Audit{PerSecond: 200, Settle: 200 * time.Millisecond},
 		}
+		if f.busy {
+			opts.Audit.PerSecond = 1000
+		}
 		if p > 0 {
 			opts.Local = cacheguard.Local[int]{Entries: 100}
 		}
@@ -144,6 +174,7 @@ func (f *fleet) run(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), f.runs)
 	defer stop()
+	f.end = stop
 	var working sync.WaitGroup
 	for p, c := range f.caches {
 		for range 4 {
@@ -167,7 +198,11 @@ func (f *fleet) load(key string) cacheguard.LoadFunc[int] {
 		f.mu.Lock()
 		v := f.has[key]
 		f.mu.Unlock()
-		pause(2 * time.Second)
+		if f.busy {
+			pause(20 * time.Millisecond)
+		} else {
+			pause(2 * time.Second)
+		}
 		return v, nil
 	}
 }
@@ -185,7 +220,7 @@ func (f *fleet) read(ctx context.Context, c *cacheguard.Cache[int]) {
 		if err != nil {
 			f.Error(err)
 		}
-		pause(4 * time.Millisecond)
+		pause(2 * time.Millisecond)
 	}
 }
 
