@@ -31,7 +31,7 @@ const notYetShown = "testdata/not_yet_in_an_example.txt"
 // examples print.
 var calledByOthers = []string{"String", "Error", "Unwrap", "Is", "MarshalJSON"}
 
-// calledByCaches are the types whose methods are also those of an interface of the core. Caches call
+// calledByCaches are types some of whose methods are those of an interface of the core. Caches call
 // these; users call the rest.
 var calledByCaches = []string{"Store", "Observer", "Page", "Recorder"}
 

@@ -32,7 +32,7 @@ func newLocker() (locker *redislock.Locker, end func()) {
 }
 
 // A transfer needs both accounts. LockAll can't deadlock with a transfer the other way round.
-func ExampleLockAll() {
+func ExampleAll() {
 	locker, end := newLocker()
 	defer end()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
