@@ -100,7 +100,8 @@ func ExampleNewLimiter() {
 	// <nil> <nil>
 }
 
-// A load that panics doesn't end the process. Its callers get the panic as an error, with the stack.
+// A load that panics doesn't end the process. Its callers get the panic as an error, with the
+// stack.
 func ExamplePanicError() {
 	products := newProducts()
 	defer products.Close()

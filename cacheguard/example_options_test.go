@@ -99,8 +99,8 @@ func ExampleCodec() {
 	// Output: 1995 <nil>
 }
 
-// An edit of a category makes its pages stale, not invalid: readers get the old page at once while a
-// new one is made.
+// An edit of a category makes its pages stale, not invalid: readers get the old page at once while
+// a new one is made.
 func ExampleCache_MarkStaleTags() {
 	products := newProducts()
 	defer products.Close()
@@ -122,8 +122,8 @@ func ExampleCache_MarkStaleTags() {
 	// Output: lamp stale <nil>
 }
 
-// A product that one customer sees at a price of their own is shared with nobody, and what is stored
-// for the others stays.
+// A product that one customer sees at a price of their own is shared with nobody, and what is
+// stored for the others stays.
 func ExampleEntry_noShare() {
 	products := newProducts()
 	defer products.Close()

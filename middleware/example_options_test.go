@@ -28,8 +28,8 @@ func ExampleOptions_sameRequest() {
 		KeepQuery:               []string{"page"},
 		Normalize:               []string{"Accept-Language"},
 		IgnoreVary:              []string{"Origin"},
-		IgnoreRequestDirectives: true,                                                      // reloads don't run the handler
-		Shape:                   func(r *http.Request) { r.Header.Del("Accept-Encoding") }, // a proxy compresses
+		IgnoreRequestDirectives: true, // reloads don't run the handler
+		Shape:                   func(r *http.Request) { r.Header.Del("Accept-Encoding") },
 	})
 	if err != nil {
 		panic(err)
