@@ -1,0 +1,158 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	guard "github.com/cacheguard/cacheguard/middleware"
+)
+
+// Clients spell one request in many ways. These options make one key of them, so that the handler
+// runs once for all.
+func ExampleOptions_sameRequest() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	pages, err := guard.New(store, guard.Options{
+		DefaultTTL:              time.Minute,
+		KeepQuery:               []string{"page"},
+		Normalize:               []string{"Accept-Language"},
+		IgnoreVary:              []string{"Origin"},
+		IgnoreRequestDirectives: true, // reloads don't run the handler
+		Shape:                   func(r *http.Request) { r.Header.Del("Accept-Encoding") },
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	page := pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept-Language")
+		fmt.Fprint(w, r.URL.Path, "?", r.URL.RawQuery)
+	}))
+
+	see(page, "/lamps?page=2", "Accept-Language", "en, de")
+	see(page, "/lamps?page=2&from=mail",
+		"Accept-Language", "de,en", "Cache-Control", "no-cache")
+	// Output:
+	// /lamps?page=2 | cacheguard; fwd=uri-miss; stored
+	// /lamps?page=2 | cacheguard; hit
+}
+
+// A client that has made a change brings a token with its next requests: here in a cookie.
+func ExampleOptions_token() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Minute, TokenCookie: "after"})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	name := "lamp"
+	page := pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, name)
+	}))
+	see(page, "/products/42")
+
+	name = "desk lamp" // committed
+	token, err := cacheguard.Committed(context.Background(), store, "http")
+	if err != nil {
+		panic(err)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/products/42", nil)
+	r.AddCookie(&http.Cookie{Name: "after", Value: token.String()})
+	page.ServeHTTP(w, r)
+	fmt.Println(w.Body)
+	// Output:
+	// lamp | cacheguard; fwd=uri-miss; stored
+	// desk lamp
+}
+
+// Other programs purge by an endpoint. This program purges by URL and by prefix itself, and stops
+// when its requests have been answered.
+func ExampleCache_PurgeHandler() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	pages, err := guard.New(store, guard.Options{DefaultTTL: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	r := chi.NewRouter()
+	r.With(pages.Handler).Get("/products/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "lamp")
+	})
+	r.With(pages.Invalidates).Post("/products/{id}", func(http.ResponseWriter, *http.Request) {})
+	r.Handle("/purge", pages.PurgeHandler("secret"))
+	see(r, "/products/42")
+
+	form := url.Values{"url": {"/products/42"}}.Encode()
+	purge := httptest.NewRequest("POST", "/purge", strings.NewReader(form))
+	purge.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	purge.Header.Set("Authorization", "Bearer secret")
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, purge)
+	fmt.Println(w.Code)
+	see(r, "/products/42")
+
+	ctx := context.Background()
+	fmt.Println(errors.Join(
+		pages.Purge(ctx, "/products/42"),
+		pages.PurgePrefix(ctx, "/products"),
+		pages.MarkStale(ctx, "/"),
+		pages.Shutdown(ctx),
+	))
+	// Output:
+	// lamp | cacheguard; fwd=uri-miss; stored
+	// 204
+	// lamp | cacheguard; fwd=uri-miss; stored
+	// <nil>
+}
+
+// A service with slow handlers bounds what it holds and for how long others wait. It answers
+// failures with a page of its own, and calls itself by another name in Cache-Status.
+func ExampleOptions_limits() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	reports, err := guard.New(store, guard.Options{
+		Name:        "reports",
+		CacheStatus: "reports",
+		DefaultTTL:  time.Hour,
+		NegativeTTL: 10 * time.Second, // a report that isn't ready is asked for again soon
+		LoadTimeout: 2 * time.Minute,
+		WaitTimeout: time.Minute,
+		LeaseTTL:    5 * time.Second,
+		MaxLoads:    8,
+		MaxBody:     16 << 20,
+		MaxBacklog:  1 << 30,
+		LocalBytes:  64 << 20,
+		LocalTTL:    10 * time.Second,
+		MaxVariants: 10,
+		OnStoreDown: cacheguard.FailClosed,
+		Logger:      slog.Default().With("part", "reports"),
+		Error: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+			http.Error(w, "no report at present", status)
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer reports.Close()
+	report := reports.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "report")
+	}))
+	see(report, "/2026/11")
+	see(report, "/2026/11")
+	// Output:
+	// report | reports; fwd=uri-miss; stored
+	// report | reports; hit
+}
