@@ -1,12 +1,11 @@
--- Removes the value and takes over the lease from its holder, if it has one. If the value has tags,
--- a remnant stays.
+-- Removes the value, but for what is left of one with tags, and takes the lease over from whoever has it.
 -- KEYS: value, lease, value of the next format version, and on a single server the generations of the cache, that of the whole of
 -- it, and the waiters; then all names of the key's other versions
 -- ARGV: token, lease time in ms, the cache's channel, the common one, message, where those of the other versions begin
 -- Returns the number of the grant, and what is left, if there is something
 
--- remnant replaces a value that has tags by its id and its tags, and returns these. The next value
--- may have to keep the tags; another claim, before that value is stored, needs them again.
+-- remnant leaves of a value with tags those and its id, and returns that. A value that is replaced has had its tags for the one to
+-- come, too; they may be asked for again, by a claim that comes before that one is stored.
 local function remnant(value)
   local head = redis.pcall('GETRANGE', value, 0, 79)
   if type(head) ~= 'string' or #head < 80 then

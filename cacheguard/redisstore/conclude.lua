@@ -1,5 +1,4 @@
--- Ends a lease without a value and leaves the outcome in its place, if the load still has its
--- lease.
+-- Ends a lease without a value and leaves the outcome in its place, if the lease is still the load's own.
 -- KEYS: lease, value, and where there are inboxes the waiters
 -- ARGV: token .. number, record, ms to keep it or 0, '1' to remove the value, message, the cache's channel, the common one
 -- Returns 1 if it was
@@ -15,7 +14,7 @@ if waiters then
   redis.call('DEL', KEYS[3])
 end
 local kept = tonumber(ARGV[3]) > 0 and redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-if not kept or kept.err then -- out of memory: then only the message has the outcome
+if not kept or kept.err then -- out of memory: then the message alone tells
   redis.call('DEL', KEYS[1])
 end
 wake(string.sub(lease, 1, 1), waiters, ARGV[6], ARGV[7], ARGV[5])

@@ -1,10 +1,8 @@
--- This text precedes the scripts that make or compare generations. set is a sorted set in which ''
--- is the whole cache; whole has the same generation of the cache by itself, for values without
--- tags.
+-- Begins the scripts that make or compare generations: a sorted set (set) in which '' is the whole cache, and that one once more
+-- by itself (whole), for values without tags.
 
--- later returns the time in microseconds since 1970, but always a time after every generation: even
--- if the clock was set back, what is loaded or invalidated now is newer. Its second result is what
--- ZRANGE returned for the last generation.
+-- later returns the time in microseconds since 1970, but after every generation: where the clock was set back, what is loaded or
+-- invalidated now is newer all the same. Then what ZRANGE said of the last generation.
 local function later(set, whole)
   local time = redis.call('TIME')
   local now = time[1] .. string.format('%06d', time[2])
@@ -22,7 +20,7 @@ local function later(set, whole)
       redis.pcall('SET', whole, score)
     end
   end
-  if last and not (last <= now + 86400e6) then -- more than a day ahead, which can't be true
+  if last and not (last <= now + 86400e6) then -- a day ahead: nobody knows since when
     last = now + 86400e6
     top = {'', string.format('%.0f', last)}
     redis.call('DEL', set, whole)
@@ -35,8 +33,7 @@ local function later(set, whole)
   return now, top
 end
 
--- begin gives a cache of which nothing is known this generation: everything loaded before it is
--- invalid.
+-- begin has a cache of which nothing is known begin with this generation: what was loaded before counts no more.
 local function begin(set, whole, generation)
   redis.pcall('ZADD', set, 'NX', generation, '')
   redis.pcall('SET', whole, generation, 'NX')

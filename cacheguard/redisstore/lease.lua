@@ -1,4 +1,4 @@
--- Asks for the right to load a key, and checks first whether there is a value meanwhile.
+-- Asks for the right to load a key, with the double check inside.
 -- KEYS: value, lease, and on a single server the generations of the cache, that of the whole of it, and the waiters
 -- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', how the asker is told when he waits ('':
 -- he doesn't, '+': on the common channel, else his inbox), the cache's channel, how many ms longer the waiters stay, and on a single
@@ -9,16 +9,15 @@
 --       of the cache and of the tags
 --       | outcome, load, ms left of the back-off, kind, payload
 --
--- A lease is a mark ('+' if a program waits on the common channel, else '-'), the token in 32 hex
--- digits and the number of the grant in 16. If the token has capital letters, its holder reads the
--- list of waiters when it ends the lease; otherwise it looks only at the mark. In the lease's place
--- the outcome of the last load may be stored: '!', kind, load, ':', ms kept, ':', ms of back-off,
--- ':', failures in a row, ':', payload. The waiters are '*' for all processes that have the cache
--- open, or the number of these processes, and after each space an inbox. The list of waiters
--- outlives any lease that it can belong to.
+-- A lease is a mark ('+' somebody waits on the common channel, else '-'), the token in 32 hex digits and the number of the grant in 16.
+-- If the digits have capitals its holder looks at the waiters when he ends it, else at the mark alone.
+-- In its place may stand the outcome of the last load:
+-- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
+-- The waiters are '*' for all processes that have the cache open, or how many these were and after each space an inbox. They stay for
+-- longer than any lease that they can belong to.
 
--- note adds the asker to the waiters, and returns an error if it can't. If at least half of the
--- processes wait, if very many wait, or if there are few processes, one message for all is cheaper.
+-- note adds the asker to the waiters, and returns an error if it can't. Once most processes wait, or very many, or where there are few,
+-- one message for all is cheaper.
 local function note(waiters, ms)
   if waiters == '*' or waiters and string.find(waiters, ARGV[5], 1, true) then
     return {}
@@ -36,8 +35,7 @@ local function note(waiters, ms)
   return redis.pcall('SET', KEYS[5], list, 'PX', ms)
 end
 
--- generations returns the generations of the cache and of the tags, or nil: then the asker reads
--- them.
+-- generations are those of the cache and of the tags, or nil: then the asker reads them.
 local function generations()
   local of = KEYS[3] and redis.pcall('ZMSCORE', KEYS[3], '', unpack(ARGV, 8))
   return of and not of.err and of or nil
@@ -46,10 +44,10 @@ end
 local seen = ARGV[3]
 local lease, value, waiters, stands
 local before = 0
-if seen == '' then -- no value was there a moment ago, so reading it costs nothing; MGET gives nil for a wrong type
+if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
   local all = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2], KEYS[1])
   lease, waiters, value = all[1], KEYS[5] and all[2], all[3]
-else -- an unusable value is there, perhaps a large one: read the value only if it has changed
+else -- something unusable is there, perhaps large: read it only if it is another one by now
   local both = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2])
   lease, waiters = both[1], KEYS[5] and both[2]
   local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
@@ -59,10 +57,9 @@ else -- an unusable value is there, perhaps a large one: read the value only if 
   end
 end
 
--- A value that the asker hasn't seen is returned first, even if it is being refreshed or a refresh
--- of it has failed.
+-- A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed to.
 if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
-  if #value > 65536 then -- a large value in Lua delays all clients: the asker reads it itself
+  if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
     return {'value'}
   end
   return {'value', value, generations()}
@@ -92,7 +89,7 @@ if lease then
     end
   elseif mark == '!' then
     local kind, load, kept, backoff, failures, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(%d+):(.*)$')
-    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then -- else we have not written it
+    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then -- else it is none that we have written
       before = tonumber(failures)
       local left = redis.call('PTTL', KEYS[2])
       local rest = math.min(backoff - (kept - left), left)
@@ -101,8 +98,8 @@ if lease then
       end
     end
   end
-  -- What is stored is not a lease, or a lease without an end or with an end that no load asks for:
-  -- somebody else wrote it. It is overwritten.
+  -- What is left is no lease, or one without an end, or with an end that no load has: somebody else wrote it. It is
+  -- overwritten.
 end
 
 local number, last
@@ -113,7 +110,7 @@ else
   number = time[1] .. string.format('%06d', time[2])
 end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-if waiters then -- their load has died; those that have not asked again yet are told of the end of this load
+if waiters then -- whose load has died; those who have not asked again yet are told of this one
   redis.call('PEXPIRE', KEYS[5], ARGV[2] + ARGV[7])
 end
 if last and not last[2] then -- all that is known of the cache may have been evicted

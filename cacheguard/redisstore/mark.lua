@@ -4,7 +4,7 @@
 local versions = tonumber(ARGV[6])
 for n = 1, versions do
   local there = redis.pcall('GETRANGE', KEYS[n], ARGV[4], ARGV[4] + #ARGV[5] - 1)
-  if there == string.rep('\0', #ARGV[5]) then -- an existing mark stays: the value is stale since the first mark
+  if there == string.rep('\0', #ARGV[5]) then -- a mark that is there stays: what is stale is so since the first one
     redis.call('SETRANGE', KEYS[n], ARGV[4], ARGV[5])
   end
 end

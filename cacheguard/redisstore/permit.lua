@@ -8,7 +8,7 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then
   redis.call('DEL', KEYS[1])
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 100 * ARGV[3], '+inf') -- no permit is taken for that long
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 100 * ARGV[3], '+inf') -- nobody takes one for that long
 if not redis.call('ZSCORE', KEYS[1], ARGV[1])
   and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])

@@ -1,4 +1,4 @@
--- Gives up a lease by its token, whatever the number of its grant.
+-- Gives a lease up by its token, whatever the number of the grant.
 -- KEYS: lease, and where there are inboxes the waiters
 -- ARGV: token, message, the cache's channel, the common one
 -- Returns 1 if it was there

@@ -1,4 +1,4 @@
--- Sets the remaining time of a lease, if the load still has its lease.
+-- Sets a lease's remaining time, if it is still the load's own.
 -- KEYS: lease, and where there are inboxes the waiters
 -- ARGV: token .. number, ms, how many ms longer the waiters stay
 -- Returns mine | gone | other
@@ -14,4 +14,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, nothing, or not written by us
+return 'gone' -- an outcome, or nothing that is ours

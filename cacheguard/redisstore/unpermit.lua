@@ -1,4 +1,4 @@
--- Returns one of a budget's permits, and tells the processes that wait for one.
+-- Returns one of a budget's permits, and tells those who wait for one.
 -- KEYS: permits, mark of those who wait
 -- ARGV: token, the budgets' channel, the common one, message
 -- Returns 1 if it was held

@@ -1,22 +1,19 @@
--- This text precedes the scripts that publish messages. There are three kinds of channels: the
--- inbox of one process, the channel of a cache for all processes that have the cache open, and the
--- common channel for programs that know no other.
+-- Begins the scripts that tell something. Channels are of three kinds: an inbox is one process', a cache's is that of all processes
+-- that have the cache open, and the common one is for programs that know no other.
 
--- change tells every process that has the cache open, and programs on the common channel if there
--- are any. These programs subscribe to the common channel by name, while other processes listen to
--- it by a pattern, which isn't counted.
+-- change tells everybody who has the cache open, and programs on the common channel if there are any: these subscribe to it, while
+-- the others listen by a pattern, which isn't counted.
 local function change(channel, common, message)
   redis.call('PUBLISH', channel, message)
   if common ~= channel then
     local subscribed = redis.pcall('PUBSUB', 'NUMSUB', common)
-    if subscribed[2] ~= 0 then -- also if the user has no right to ask
+    if subscribed[2] ~= 0 then -- also when there is no right to ask
       redis.call('PUBLISH', common, message)
     end
   end
 end
 
--- wake tells the processes that wait for a load. The lease's mark says whether a program waits on
--- the common channel, and waiters says which processes wait besides.
+-- wake tells those who wait for a load: the lease's mark says whether anybody does on the common channel, the waiters who else.
 local function wake(mark, waiters, channel, common, message)
   if mark == '+' then
     redis.call('PUBLISH', common, message)

@@ -5,43 +5,42 @@ import "time"
 // ID is the token of a load.
 type ID [16]byte
 
-// Miss is the state machine of what one process does about one key, after a look-up that found
-// nothing fresh and until there is a result. It decides and does nothing itself: Step gets an event
-// and returns what to do. A Miss is a comparable value, so a copy of it is a state, and the
-// explorer can recognise states that it has seen.
+// Miss is what one process does about one key between a look-up that found nothing fresh and a
+// result. It decides and does nothing: Step is told what happened and says what to do. It is a
+// comparable value, so that a copy of it is a state.
 //
-// Instants are durations on the clock of the process; the zero of that clock doesn't matter.
+// Instants are durations on the clock of the process, from wherever that counts.
 type Miss struct {
 	// Set before the first step:
 	Config
-	Reads  bool // its callers accept a stale value, if it may be served
-	Behind bool // no caller waits for it, so it doesn't wait for other loads either
-	Solo   bool // the result is for one caller, which doesn't wait for other loads
-	Apart  bool // it was told to load for itself: the lease isn't asked for
-	Own    bool // it takes only the result of its own load, which has the lease if no other load has it
-	Claims bool // its load is a write, under a lease that was taken over; Begin says when the claim was sent
-	Down   bool // the store can't be used: the look-up failed, or later the request for the lease
-	Unseen bool // there was no look-up: it has its slot, and asks for the lease at once
-	Seen   Use  // what the value that it found may be used for
+	Reads  bool // its callers take a stale value for an answer, if one is good enough
+	Behind bool // nobody waits for it: it doesn't wait for others either
+	Solo   bool // the result is for one caller, who waits for nobody else's load
+	Apart  bool // that caller was told to load for itself: the lease isn't asked for
+	Own    bool // it takes nothing but the result of its own load, with the lease if nobody else has it
+	Claims bool // its load is a write, under a lease that was taken over: Begin says when that was asked for
+	Down   bool // the store can't be used: the look-up could not be made, or later the lease not be asked for
+	Unseen bool // nothing was looked up: it has its slot, and asks for the lease at once
+	Seen   Use  // what it found, which won't do
 
 	State    State
-	Ended    bool          // no caller waits any more, or the cache is closing
-	Turn     bool          // it has a slot that it has not passed on to a load
-	Restarts uint8         // how often what it waited for was changed or lost
-	Awaited  ID            // the load for which it waits, or waited last
+	Ended    bool          // nobody waits any more, or the cache is closing
+	Turn     bool          // it has a slot in hand that no load has yet
+	Restarts uint8         // what it waited for was changed or lost under it
+	Awaited  ID            // the load that it was told to wait for last
 	Until    time.Duration // when its lease ends unless it is renewed; 0: it has none, as far as it knows
 }
 
-// Config has the settings that all misses of a cache share.
+// Config is what all misses of a cache have in common.
 type Config struct {
 	LeaseTTL   time.Duration
 	FailClosed bool // without the store there are no loads
-	Soft       bool // SoftTimeout is set: after it callers take a stale value by themselves
+	Soft       bool // callers lose patience by themselves and take what is stale then
 }
 
-// MaxRestarts is how often a miss asks again because what it waited for was changed or lost. After
-// that the process loads without the lease, so that even a key which is invalidated faster than it
-// loads gets an answer.
+// MaxRestarts is how often a miss asks again because what it waited for was changed or lost under
+// it. After that its process loads without the lease, so that a key which is invalidated faster
+// than it loads still answers.
 const MaxRestarts = 2
 
 // State is what a miss waits for.
@@ -61,8 +60,7 @@ const (
 	Landed                 // nothing
 )
 
-// Use is what a stored value may be used for. A greater Use, up to Fresh, includes the smaller
-// ones.
+// Use is what a value in the store is good for.
 type Use uint8
 
 const (
@@ -74,7 +72,7 @@ const (
 	Passing              // for saying that each caller loads for itself
 )
 
-// Kind is what has happened to a [Miss].
+// Kind is what happened.
 type Kind uint8
 
 const (
@@ -84,94 +82,94 @@ const (
 	Granted         // the lease is its own: Sent
 	Held            // another load has it: Load
 	Value           // there is a value after all: Use
-	Outcome         // the load that had the lease has left no value: Left, Load
-	Unanswered      // the request for the lease got no answer
-	Changed         // a message while it follows: the key was changed
-	Filled          // a message while it follows: the awaited load has stored a value: Use
-	Over            // a message while it follows: the awaited load has left no value: Left
-	Woken           // another message while it follows, or the time to wait is over
+	Outcome         // the load that had the lease left none: Left, Load
+	Unanswered      // the store could not be asked for the lease
+	Changed         // told while it follows: the key was changed
+	Filled          // told while it follows: the awaited load has stored a value: Use
+	Over            // told while it follows: the awaited load left none: Left
+	Woken           // told something else while it follows, or the time to wait is over
 	Overdue         // it has followed for longer than any load can take
-	Wanted          // a caller has joined the refresh
-	Unwanted        // no caller has joined the refresh
+	Wanted          // somebody has joined the refresh
+	Unwanted        // nobody has
 	Renewed         // the lease is still its own: Sent
-	Unrenewed       // the renewal got no answer: Sent
-	Gone            // no load has the lease
+	Unrenewed       // the store could not be asked to renew it: Sent
+	Gone            // the lease is nobody's
 	Taken           // another load has the lease
 	Returned        // its load has a result that is to be stored
-	Unstorable      // its load has a result that is not to be stored
+	Unstorable      // its load has a result that isn't
 	Failed          // its load has failed
 	Stored          // the result is in the store, or was refused there
-	Unsure          // it is not known whether the result is in the store
-	Told            // the store has been told how the load ended, or will be told again
-	End             // no caller waits any more, or the cache is closing
+	Unsure          // nobody knows whether the result is in the store
+	Told            // the store knows what became of the load, or will be told again
+	End             // nobody waits any more, or the cache is closing
 	kinds
 )
 
-// Left is what a load has left instead of a value.
+// Left is what a load left that left no value.
 type Left uint8
 
 const (
 	Failure    Left = iota // an error
-	Result                 // its result, for callers that have waited
-	Unreadable             // its result, but it is not known whether it has been invalidated
-	Damaged                // its result, but the bytes are no value
-	Unshared               // nothing: the result is for its own caller only
-	Unknown                // something that only a later release understands
+	Result                 // its result, for those who waited
+	Unreadable             // its result, of which nobody can say now whether it has been invalidated
+	Damaged                // its result, which is none
+	Unshared               // nothing: it is for nobody else
+	Unknown                // something that only a later release knows
 )
 
-// Event is what has happened to a [Miss]. The comment of its Kind names the fields that are set.
+// Event is what happened, with what its kind says.
 type Event struct {
 	Kind Kind
 	Now  time.Duration // Granted: when the answer is looked at
-	Sent time.Duration // when the answered request was sent
+	Sent time.Duration // when the question was sent that is answered
 	Load ID
 	Use  Use
-	Mine bool // Value, Filled: the awaited load has made it, and it was not marked stale since
+	Mine bool // Value, Filled: it is of the load that was awaited, and nobody has marked it stale since
 	Left Left
 }
 
-// Do is a set of things to do. The driver does them in this order.
+// Do is what is to be done, in this order.
 type Do uint32
 
 const (
-	Seal          Do = 1 << iota // no caller joins the flight any more, and its lease is no longer renewed
-	CancelLoad                   // the load is told to stop, and its result is not used
+	Seal          Do = 1 << iota // nobody joins it any more, and its lease isn't renewed any more
+	CancelLoad                   // the load is to stop, and is nobody's from now on
 	EndTurn                      // the slot is given back
-	Release                      // the lease is given up by its token; at least one try comes before what follows
+	Release                      // the lease is given up by its token, once at least before what follows
 	Fill                         // the result is stored
-	Land                         // all waiting callers get the Landing
+	Land                         // all who wait get the Landing
 	Conclude                     // the store is told why there is no result
-	ReleaseLater                 // the lease is given up in the background, because it may have been granted
-	ConcludeLater                // the store is told in the background why there is no result
-	Refresh                      // the value that is served is refreshed in the background
-	LetGo                        // the refresh is given up unless a caller has joined it
+	ReleaseLater                 // the lease is given up behind everybody's back: it may have been granted
+	ConcludeLater                // and so is the store told
+	Refresh                      // what is served is refreshed behind its callers' backs
+	LetGo                        // the refresh gives itself up unless somebody wants it
 	Follow                       // messages about the key are waited for, or the end of the awaited load's lease
 	TakeTurn                     // a slot is taken
 	Ask                          // the lease is asked for
 	Load                         // the load is started, with the slot
-	Renew                        // the lease is renewed from now on, until the load or the lease is over
+	Renew                        // and its lease is renewed from now on, until the load is over or the lease is
 )
 
-// Landing is what the waiting callers get.
+// Landing is what those who wait get.
 type Landing uint8
 
 const (
 	NoLanding      Landing = iota
-	LandFound              // the stored value
-	LandStale              // the stored value, which is stale
-	LandMarker             // that each caller loads for itself
-	LandTheirs             // the result of the awaited load, which isn't stored
-	LandTheirError         // the error of the awaited load, or the stale value
+	LandFound              // the value that is there
+	LandStale              // that value, which is stale
+	LandMarker             // that each loads for itself
+	LandTheirs             // the result of the load that was awaited, which isn't stored
+	LandTheirError         // its error, or the stale value
 	LandOwn                // the result of its own load
-	LandOwnError           // the error of its own load, or the stale value
-	LandRefused            // the error that there was no slot, or the stale value
-	LandDown               // the error that the store can't be used, or the stale value
-	LandOverdue            // the error that it has waited for too long, or the stale value
-	LandEnded              // the error that it has ended: no caller waits, or the cache is closed
+	LandOwnError           // its error, or the stale value
+	LandRefused            // that there was no slot, or the stale value
+	LandDown               // that the store can't be used, or the stale value
+	LandOverdue            // that it has waited for too long, or the stale value
+	LandEnded              // that it has ended: nobody waits, or the cache is closed
 )
 
-// Step takes an event and returns what to do. An event for which the state does not wait changes
-// nothing: it belongs to a request, a load or a wait that is over.
+// Step takes note of what happened and says what to do. An event that a state does not wait for
+// changes nothing: it is of a question, a load or a wait that is over.
 func (m *Miss) Step(e Event) (Do, Landing) {
 	if e.Kind == End {
 		return m.end()
@@ -201,8 +199,6 @@ func (m *Miss) Step(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// begun decides how a miss begins: under a claim, without the store, without the lease, or with a
-// request for it.
 func (m *Miss) begun(e Event) (Do, Landing) {
 	switch {
 	case e.Kind != Begin:
@@ -224,11 +220,11 @@ func (m *Miss) begun(e Event) (Do, Landing) {
 	return m.again(0)
 }
 
-// turned continues a miss that has got its slot, or has been refused one.
+// turned goes on when its turn has come.
 func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	switch e.Kind {
 	case Turned:
-		m.Turn, m.State = do != Load, next // the load takes the slot over, and gives it back when it returns, however late
+		m.Turn, m.State = do != Load, next // a load gives its slot back itself, however late it ends
 		return do, 0
 	case Refused:
 		return m.land(0, LandRefused)
@@ -236,10 +232,9 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	return 0, 0
 }
 
-// asking handles the answer to the request for the lease. If the lease is granted, the miss leads.
-// If another load has it, the miss gives its slot back and follows. If the request replaced a
-// look-up, a value or a missing answer takes the miss back to Begun: the value is handled as if it
-// had been looked up, and after a missing answer a read may still work.
+// asking: granted, lead; held, give the slot back and follow. One that asked in the place of a
+// look-up has not begun if that brought a value, which is looked at first, or no answer, which says
+// nothing about a value that can be read.
 func (m *Miss) asking(e Event) (Do, Landing) {
 	unseen := m.Unseen
 	switch m.Unseen = false; {
@@ -259,7 +254,7 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	}
 	switch e.Kind {
-	case Unanswered: // the lease may have been granted, or may be granted by a late copy
+	case Unanswered: // it may have been granted, or be granted later
 		return m.withoutStore(ReleaseLater)
 	case Granted:
 		return m.granted(e)
@@ -277,7 +272,7 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	case Value:
 		do := m.endTurn()
-		if m.Behind && e.Use != Nothing { // another process has refreshed it; but callers that have joined meanwhile may want a load
+		if m.Behind && e.Use != Nothing { // refreshed by somebody else; who has joined meanwhile asked for a load
 			m.Seen = e.Use
 			return m.letGo(do)
 		}
@@ -288,9 +283,8 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// granted handles a granted lease. If the lease has ended by now, because this process stood still,
-// another load may have it: the miss releases it, in case it still exists, and asks again. If all
-// callers have left, the lease is released, too.
+// granted: a lease that has ended by now, because this process stood still, may be another's. It is
+// given back, should it still be there, and so is one that came too late for everybody who waited.
 func (m *Miss) granted(e Event) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -300,33 +294,32 @@ func (m *Miss) granted(e Event) (Do, Landing) {
 		return m.again(m.endTurn() | Release)
 	}
 	m.State, m.Turn = Leading, false
-	m.Until = e.Sent + m.LeaseTTL // counted from before the request, so never later than in the store
+	m.Until = e.Sent + m.LeaseTTL // counted from before the question
 	return Load | Renew, 0
 }
 
-// leading handles what happens while the load runs under the lease.
 func (m *Miss) leading(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Renewed:
 		m.Until = e.Sent + m.LeaseTTL
 	case Unrenewed:
-		if e.Sent >= m.Until { // the lease may be gone, so it counts as gone
+		if e.Sent >= m.Until { // as good as gone: nobody knows
 			return m.lose(), 0
 		}
-	case Gone: // invalidated or evicted: the load goes on for its callers, but is not stored
+	case Gone: // invalidated or evicted: the load goes on for those who wait for it
 		return m.lose(), 0
 	case Taken:
-		if m.Claims { // a write isn't cancelled, because it may be half done
+		if m.Claims { // a write isn't cancelled, it may be half done
 			return m.lose(), 0
 		}
-		// The callers can follow the other load, so this one isn't needed.
+		// There is somebody to follow.
 		m.Restarts++
 		return m.again(m.lose() | CancelLoad)
 	case Returned:
 		m.State = Settling
 		return Fill, 0
 	case Unstorable, Failed:
-		if m.Claims { // the caller of a write invalidates the key
+		if m.Claims { // whose caller invalidates the key
 			return m.alone(e)
 		}
 		if m.State = Settling; e.Kind == Failed {
@@ -337,19 +330,16 @@ func (m *Miss) leading(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// lose notes that the lease is lost. The flight is sealed, because the load may be from before a
-// change.
 func (m *Miss) lose() Do {
 	m.Until = 0
 	return Seal
 }
 
-// settling handles the store's answer about the end of the load.
 func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	switch e.Kind {
 	case Stored, Told:
 		return m.land(0, landing)
-	case Unsure: // if the result was not stored, waiting processes are told; if it was, the conclusion does nothing
+	case Unsure: // if it was not stored, those who wait are told; if it was, that does nothing
 		if m.Claims {
 			return m.land(0, landing)
 		}
@@ -358,7 +348,7 @@ func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	return 0, 0
 }
 
-// following handles what happens to a miss that follows another load.
+// following is what a miss that follows is told.
 func (m *Miss) following(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Changed:
@@ -376,9 +366,8 @@ func (m *Miss) following(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// found handles a stored value. The miss takes any fresh value. It also takes the value of the load
-// for which it has waited, even if its TTL was so short that it is over. counts says whether an
-// unusable value counts as a restart.
+// found takes a value that is there: any that is fresh or, however short its life, the one of the
+// load that was awaited.
 func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 	m.Seen = e.Use
 	switch {
@@ -388,15 +377,15 @@ func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 		return m.land(do, LandMarker)
 	case e.Use == Fresh, e.Mine && e.Use != Nothing:
 		return m.land(do, LandFound)
-	case e.Use == Meanwhile && m.Reads && !m.Soft: // served at once; its refresh runs in the background
+	case e.Use == Meanwhile && m.Reads && !m.Soft: // nobody waits for its refresh
 		return m.land(do|Refresh, LandStale)
-	case counts: // the value can't be used: ask for the lease again, which names it as seen
+	case counts: // it is none that can be used: ask again in spite of it
 		m.Restarts++
 	}
 	return m.again(do)
 }
 
-// noValue handles the end of another load that has left no value.
+// noValue takes what became of a load that left no value.
 func (m *Miss) noValue(do Do, left Left) (Do, Landing) {
 	switch left {
 	case Failure:
@@ -410,8 +399,6 @@ func (m *Miss) noValue(do Do, left Left) (Do, Landing) {
 	return m.again(do)
 }
 
-// leaving ends a refresh that can't be done now, or continues it as a load if a caller has joined
-// it.
 func (m *Miss) leaving(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Unwanted:
@@ -425,20 +412,19 @@ func (m *Miss) leaving(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// alone handles the end of a load without the lease. Its result is never stored.
 func (m *Miss) alone(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Returned, Unstorable:
 		return m.land(0, LandOwn)
 	case Failed:
 		return m.land(0, LandOwnError)
-	case Refused: // another load of the run has its slot, and there is no second one
+	case Refused: // another load has its slot
 		return m.land(0, LandRefused)
 	}
 	return 0, 0
 }
 
-// again asks for the lease again, unless that was in vain too often.
+// again has the lease asked for, unless that has been in vain too often.
 func (m *Miss) again(do Do) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -450,8 +436,8 @@ func (m *Miss) again(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutLease loads for the callers of this process only. The result is never stored, because the
-// store can't tell whether the key was invalidated during the load.
+// withoutLease loads for the callers of this process alone. That is never stored: nobody knows
+// whether the key is invalidated meanwhile.
 func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	if m.Ended {
 		return m.land(do|m.endTurn(), LandEnded)
@@ -464,8 +450,7 @@ func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutStore continues without the store: with a stale value if one may be served, else as
-// OnStoreDown says.
+// withoutStore goes on when the store can't be used, as the policy says.
 func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	m.Down = true
 	switch serves := m.Reads && m.Seen >= OnError && m.Seen <= Fresh; {
@@ -477,7 +462,7 @@ func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	return m.withoutLease(do)
 }
 
-// letGo gives up a refresh that can't be done now, unless a caller has joined it.
+// letGo has a refresh that can't be done now end, unless a caller waits for it by now.
 func (m *Miss) letGo(do Do) (Do, Landing) {
 	m.Behind = false
 	if m.Ended {
@@ -487,9 +472,8 @@ func (m *Miss) letGo(do Do) (Do, Landing) {
 	return do | LetGo, 0
 }
 
-// end handles that no caller waits any more, or that the cache is closing. A miss that has sent a
-// request for the lease still waits for the answer, because a granted lease must be released. A
-// miss that is telling the store how its load ended goes on with that.
+// end: nobody waits any more. A question that is out is waited for, and what settles a lease is
+// done all the same.
 func (m *Miss) end() (Do, Landing) {
 	m.Ended = true
 	switch m.State {
@@ -499,8 +483,8 @@ func (m *Miss) end() (Do, Landing) {
 		if m.Claims {
 			return m.land(CancelLoad, LandEnded)
 		}
-		// The load was given up here and has not failed at the origin. So it leaves no outcome:
-		// other processes that wait ask again, and one of them loads.
+		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for
+		// themselves
 		return m.land(CancelLoad|Release, LandEnded)
 	case Alone:
 		return m.land(CancelLoad, LandEnded)
@@ -508,8 +492,7 @@ func (m *Miss) end() (Do, Landing) {
 	return 0, 0
 }
 
-// endTurn gives the slot back. A miss that waits for another load must not keep a slot, or all
-// slots could be taken by misses that wait.
+// endTurn gives the slot back: nobody sleeps with one in hand.
 func (m *Miss) endTurn() Do {
 	if !m.Turn {
 		return 0
@@ -518,7 +501,6 @@ func (m *Miss) endTurn() Do {
 	return EndTurn
 }
 
-// land ends the miss.
 func (m *Miss) land(do Do, landing Landing) (Do, Landing) {
 	m.State = Landed
 	return do | Land, landing

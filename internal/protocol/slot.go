@@ -8,90 +8,89 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Slot is what the store has of one key: its value, and the lease of the running load or the record
-// of how the last load ended. Each method is one atomic step of the store. A step gets the present
-// instant, and returns the answer and what the listening processes are told. A Slot is a comparable
-// value, so a copy of it is a state.
+// Slot is what the store has of one key: its value, and the lease of the load that runs or the
+// record of how the last one ended. Each method is one atomic step of the store. A step is told the
+// instant, and says what its asker is answered and what everybody who listens is told. A Slot is a
+// comparable value, so that a copy of it is a state.
 //
-// Instants are durations on the clock of the store; the zero of that clock doesn't matter.
-// Something with an Until exists only before that instant.
+// Instants are durations on the clock of the store, from wherever that counts. What has an Until is
+// there before it.
 type Slot struct {
 	Frame   string
 	Until   time.Duration // of the frame
 	Lease   Lease
-	Record  Record // a key has a lease or a record, never both
+	Record  Record // of a key there is a lease or a record, never both
 	Waiters Waiters
 }
 
 // Lease is the right to load the key.
 type Lease struct {
 	Token  ID
-	Number int64 // of the grant; no two grants have the same number
+	Number int64 // of the grant: no two have the same
 	Until  time.Duration
 }
 
-// Waiters are the processes that wait for the end of a lease and want a message. They are kept for
-// a while after the lease, so that they get a message about the load that replaces a dead leader's,
-// unless they have asked again before.
+// Waiters are the processes that wait for the end of a lease and want to be told. Those whose
+// leader has died are told of the load that takes its place, unless they have asked again before.
 type Waiters struct {
-	Inboxes uint64        // a bit for each process
+	Inboxes uint64        // a bit for each
 	Until   time.Duration // some time after the lease
 }
 
-// waitersStay is how much longer than the lease Waiters are kept.
+// waitersStay is for how much longer than the lease.
 const waitersStay = time.Second
 
-// Record is how a load ended that has left no value.
+// Record is how a load ended that left no value.
 type Record struct {
 	Load ID
 	Ending
-	Backoff time.Duration // until this instant every request is answered with the ending
+	Backoff time.Duration // until this instant everybody is given the ending
 	Until   time.Duration
 }
 
-// Ending is what a record, or a message, says about the end of a load without a value.
+// Ending is what there is to say of that.
 type Ending struct {
-	Kind              uint8 // the slot doesn't use it
+	Kind              uint8 // the slot doesn't look at it
 	Text, Frame, Note string
 	Failures          int
 }
 
-// Question is a request for the lease.
+// Question is a question for the lease.
 type Question struct {
 	Token   ID
-	Number  int64 // of the grant, if the lease is granted
+	Number  int64 // of the grant, if there is one
 	TTL     time.Duration
 	Seen    string // the id of the value that counts as absent
 	Awaited ID     // the load that the asker has waited for
-	Inbox   uint64 // the bit of the asker, if it waits for a message
+	Inbox   uint64 // the bit of an asker that waits
 }
 
-// Reply is the answer to a [Question].
+// Reply is the answer to a Question.
 type Reply struct {
 	Kind   Kind          // Granted, Held, Value or Outcome
-	Number int64         // Granted: the grant's number, an earlier one if the asker already has the lease
-	Stands bool          // Granted: the value that the asker has seen is still stored
-	Load   ID            // Held, Outcome: the load with the lease, or of the record
-	Left   time.Duration // Held, Outcome: time left of the lease, or of the back-off
+	Number int64         // Granted: of the grant in place
+	Stands bool          // Granted: the value that the asker has seen is still there
+	Load   ID            // Held, Outcome: whose lease, or whose record
+	Left   time.Duration // Held, Outcome: of the lease, or of the back-off
 	Frame  string        // Value
-	Ending Ending        // Outcome; Granted: of the record that the lease replaced
+	Ending Ending        // Outcome; Granted: of the record whose place the lease took
 }
 
-// Tells is the message that a step sends. A change is sent to all processes that listen, every
-// other message to the processes that were in Slot.Waiters before the step.
+// Tells is what a step tells: a change everybody who listens, all else the processes that wait,
+// which were Slot.Waiters before it.
 type Tells uint8
 
 const (
-	TellsNothing  Tells = iota // no message, or no process waits for one
+	TellsNothing  Tells = iota // or there is nobody to tell
 	TellsFilled                // a load has stored a value
 	TellsEnding                // a load has ended without one
-	TellsReleased              // a load has given up its lease
+	TellsReleased              // a load has given its lease up
 	TellsChanged               // the key was changed
 )
 
-// Ask asks for the lease. If there is a value that the asker hasn't seen, the answer is the value,
-// even if another load refreshes it or has failed to do so. If the asker already has the lease, it
-// is granted again with the same number, because the first answer may have been lost.
+// Ask asks for the lease. A value that the asker hasn't seen comes first: beside it somebody may
+// refresh it, or have failed to. A lease that is the asker's own is granted again with the number
+// it has, for the first answer may have been lost.
 func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	*s = s.At(now)
 	mine := s.Lease.Until > 0 && s.Lease.Token == q.Token
@@ -118,13 +117,13 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	return Reply{Kind: Granted, Number: q.Number, Ending: before, Stands: stands}
 }
 
-// grant replaces any lease or record by a new lease.
+// grant puts a lease in the place of whatever lease or record is there.
 func (s *Slot) grant(now time.Duration, token ID, number int64, ttl time.Duration) {
 	s.Record = Record{}
 	s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
 }
 
-// leaseUntil sets the lease, and keeps Waiters for longer than it lasts.
+// leaseUntil puts a lease there, and keeps those who wait for longer than it lasts.
 func (s *Slot) leaseUntil(l Lease) {
 	s.Lease = l
 	if s.Waiters.Until > 0 {
@@ -132,9 +131,9 @@ func (s *Slot) leaseUntil(l Lease) {
 	}
 }
 
-// Fill stores a frame and ends the lease, if the lease still carries the grant. It returns Stored,
-// or Gone or Taken if it is refused because there is no lease or another one. If it finds a value
-// of its own load, it is a copy of a fill that was carried out, and returns Stored.
+// Fill stores a frame and ends the lease, if that still carries the grant: Stored, or refused
+// because the lease is Gone or Taken. A fill that finds a value of its own load is a copy of one
+// that was stored.
 func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl time.Duration) (Kind, Tells) {
 	*s = s.At(now)
 	if k := s.holding(token, number); k != Renewed {
@@ -147,8 +146,8 @@ func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl
 	return Stored, s.endLease(TellsFilled)
 }
 
-// Conclude ends the lease without a value, if the lease still carries the grant, and leaves a
-// record for the time keep, if that is not zero. With drop it removes the value, too.
+// Conclude ends the lease without a value, if it still carries the grant, and leaves a record for
+// keep, unless that is zero. With drop the value goes, too.
 func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration) Tells {
 	*s = s.At(now)
 	if s.holding(token, number) != Renewed {
@@ -164,8 +163,7 @@ func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, dro
 	return tells
 }
 
-// Renew sets the lease's remaining time, if the lease still carries the grant. It returns Renewed,
-// Gone or Taken.
+// Renew sets the lease's remaining time, if it still carries the grant: Renewed, Gone or Taken.
 func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duration) Kind {
 	*s = s.At(now)
 	k := s.holding(token, number)
@@ -175,8 +173,7 @@ func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duratio
 	return k
 }
 
-// Release removes the lease if it carries the token. It ignores the grant's number, which a process
-// that got no answer doesn't know.
+// Release removes the lease if it carries the token, whatever the number of its grant.
 func (s *Slot) Release(now time.Duration, token ID) Tells {
 	*s = s.At(now)
 	if s.Lease.Until == 0 || s.Lease.Token != token {
@@ -185,10 +182,9 @@ func (s *Slot) Release(now time.Duration, token ID) Tells {
 	return s.endLease(TellsReleased)
 }
 
-// Claim removes the value, except for the remnant of a value with tags, and takes the lease over
-// from any other load. A copy of a claim keeps the number of the first claim, because with a new
-// number the fill of the first would be refused. It also keeps the end of the lease, which the
-// claimer counts from before its request.
+// Claim removes the value, but for what is left of one with tags, and takes the lease over from
+// whoever holds it. A copy of a claim keeps the number of the first: with a new one the first one's
+// fill would be refused. It keeps the time, too, which the claimer counts from before it asked.
 func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duration) (int64, Tells) {
 	*s = s.At(now)
 	if left := frame.Remnant([]byte(s.Frame)); left != nil {
@@ -199,7 +195,7 @@ func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duratio
 	if s.Lease.Until == 0 || s.Lease.Token != token {
 		s.grant(now, token, number, ttl)
 	}
-	s.Waiters = Waiters{} // they get the message of the change and ask again
+	s.Waiters = Waiters{} // who hears of the change asks again
 	return s.Lease.Number, TellsChanged
 }
 
@@ -209,9 +205,8 @@ func (s *Slot) Invalidate() Tells {
 	return TellsChanged
 }
 
-// MarkStale writes the mark into the frame, if the bytes at its place are all zero, so that an
-// earlier mark stays. It ends the lease, because the running load may be from before the change
-// that the mark is for.
+// MarkStale writes the mark into the frame where as many zeros stand, and ends the lease: what it
+// loads may be older than what the mark is for.
 func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	*s = s.At(now)
 	if f, end := s.Frame, at+len(mark); len(f) >= end && strings.Trim(f[at:end], "\x00") == "" {
@@ -221,8 +216,7 @@ func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	return TellsChanged
 }
 
-// At returns the slot without what has ended by now. What has ended is zero, so that equal states
-// are equal values.
+// At is the slot without what has ended by now. What is not there is zero.
 func (s Slot) At(now time.Duration) Slot {
 	if s.Until <= now {
 		s.dropFrame()
@@ -241,7 +235,7 @@ func (s Slot) At(now time.Duration) Slot {
 
 func (s *Slot) dropFrame() { s.Frame, s.Until = "", 0 }
 
-// endLease ends the lease. It returns the message, or TellsNothing if no process waits.
+// endLease ends the lease, and tells that if somebody wants to be told.
 func (s *Slot) endLease(tells Tells) Tells {
 	if s.Waiters.Inboxes == 0 {
 		tells = TellsNothing
@@ -250,8 +244,7 @@ func (s *Slot) endLease(tells Tells) Tells {
 	return tells
 }
 
-// holding says whether the lease carries the grant (Renewed), there is no lease (Gone), or another
-// one (Taken).
+// holding reports whether the lease carries the grant: Renewed, or it is Gone or Taken.
 func (s *Slot) holding(token ID, number int64) Kind {
 	switch {
 	case s.Lease.Until == 0:
@@ -262,15 +255,13 @@ func (s *Slot) holding(token ID, number int64) Kind {
 	return Taken
 }
 
-// LoadOf returns the bytes at the place where a frame has the id of its load: fewer or none if the
-// frame is too short.
+// LoadOf returns what stands where a frame has the id of its load: nothing if it is too short.
 func LoadOf(frame string) string {
 	const start, end = 2, 18
 	return frame[min(start, len(frame)):min(end, len(frame))]
 }
 
-// After returns the instant ttl after now. It doesn't overflow, because a forged ttl must not
-// become an instant in the past.
+// After is the instant when what begins now and lasts for ttl is over.
 func After(now, ttl time.Duration) time.Duration {
 	if ttl > math.MaxInt64-now {
 		return math.MaxInt64
