@@ -81,6 +81,9 @@ func (r *run) strikes(me who, point stage.Point) bool {
 // loading is what a load goes through. The first one is where the faults of loads strike.
 func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	took := r.settings.Load
+	if r.loadsOverlap() {
+		wait(ctx, r.allLooked)
+	}
 	if r.settings.Fault == SlowOrigin {
 		took *= 10
 	}
@@ -116,6 +119,13 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 		return p.pass(ctx)
 	}
 	return r.wait(ctx, took)
+}
+
+// loadsOverlap reports whether the run is to show what a stage without a lock for all replicas does
+// with requests that come at once: no load ends before all requests have looked, even where opening
+// a connection takes longer than a load.
+func (r *run) loadsOverlap() bool {
+	return r.settings.Fault == NoFault && (r.settings.Stage == "none" || r.settings.Stage == "local")
 }
 
 // keeps notes that a request that was about to give its lock back has it still.

@@ -32,6 +32,8 @@ func (r *run) note(me who, point stage.Point) {
 	now := time.Now()
 	wrong, stale := false, false
 	switch point {
+	case stage.Hit, stage.Miss:
+		r.looks(me.request)
 	case stage.Acquired:
 		r.arrives(me)
 		if !r.hasLock() {
@@ -87,6 +89,14 @@ func (r *run) note(me who, point stage.Point) {
 func (r *run) arrives(me who) {
 	if arrived := r.arrived[me.request]; arrived != nil {
 		closeOnce(arrived)
+	}
+}
+
+// looks notes that a request has looked into the cache. It is called with r.mu held.
+func (r *run) looks(request int) {
+	r.looked[request] = true
+	if len(r.looked) == r.settings.Requests {
+		closeOnce(r.allLooked)
 	}
 }
 

@@ -68,6 +68,8 @@ type run struct {
 	another    chan struct{}         // closed when one got the lock after the first
 	cached     chan struct{}         // closed when what is so after a rename was cached
 	waited     map[who]bool          // those who had to wait
+	looked     map[int]bool          // the requests that have looked into the cache, or ended
+	allLooked  chan struct{}         // closed when all requests are in looked
 	arrived    map[int]chan struct{} // by request: closed when it stands in the line, has the lock or its answer
 	report     Report
 	waits      []float64
@@ -92,7 +94,7 @@ func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, er
 		settings: s, world: w, link: &link{addr: w.Redis}, key: "lab:" + uuid.NewString(), emit: emit, over: make(chan struct{}), version: 1,
 		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}), cached: make(chan struct{}),
 		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time), loaded: make(map[who]int), filling: make(map[who]int),
-		waited: make(map[who]bool), arrived: make(map[int]chan struct{}),
+		waited: make(map[who]bool), looked: make(map[int]bool), allLooked: make(chan struct{}), arrived: make(map[int]chan struct{}),
 		report: Report{Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
 	}
 	if s.Fault == Unknown {
@@ -246,6 +248,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	took := ms(time.Since(from))
 	r.mu.Lock()
 	closeOnce(r.arrived[number])
+	r.looks(number)
 	delete(r.acquired, who{p.number, number}) // whoever has an answer gives nothing back any more
 	switch {
 	case p.isDead():
