@@ -53,7 +53,8 @@ func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.Ret
 
 var bsmContender = contender.Contender{
 	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
-	Note: of("github.com/bsm/redislock") + ", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
+	Note:   of("github.com/bsm/redislock") + ", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
+	Better: "It is a lock of one file for anything, with metadata and a choice of retry strategies.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }
 		lock := plainLock(bsmLock(r.Redis, r.LockTTL, strategy))

@@ -12,6 +12,7 @@ var goredisContender = contender.Contender{
 	Name: "goredis-cache", What: "its Once",
 	Note: of("github.com/go-redis/cache/v9") + " without its local tier, which no change in another process would reach. " +
 		"It knows no lock between processes, and no \"does not exist\": a sentinel is stored.",
+	Better: "It needs no scripts and no messages: a user of Redis with the rights to GET, SET and DEL will do. It compresses MessagePack by default.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		return &once{r, cache.New(&cache.Options{Redis: r.Redis})}, r.Redis.Ping(ctx).Err()
 	},

@@ -15,6 +15,7 @@ var gozeroContender = contender.Contender{
 	Name: "go-zero", OwnClient: true, What: "TakeCtx of core/stores/cache",
 	Note: of("github.com/zeromicro/go-zero") + ", WithExpiry and WithNotFoundExpiry of -ttl, which it varies by 5 %, values as JSON. " +
 		"It knows no lock between processes. Its Redis client is its own, with a circuit breaker; without Redis it fails on purpose.",
+	Better: "Its framework generates the code that caches the rows of a table by each unique index.",
 	Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
 		rds, err := redis.NewRedis(redis.RedisConf{Host: r.Redis.Options().Addr, Type: redis.NodeType})
 		if err != nil {

@@ -25,7 +25,7 @@ var peers = program.Peers{
 	},
 	Contenders: []contender.Contender{
 		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender, rocksStrongContender,
-		redsyncContender, bsmContender, rueidislockContender, rueidisCacheContender,
+		redsyncContender, bsmContender, redisioContender, rueidislockContender, rueidisCacheContender,
 	},
 }
 

@@ -12,6 +12,7 @@ var otterContender = contender.Contender{
 	Name: "otter", What: "in memory, with a loader, and nothing between processes",
 	Note: of("github.com/maypok86/otter/v2") + ", 10,000 entries, ExpiryWriting of -ttl; that there is nothing is an entry like any other. " +
 		"It uses no Redis: each process loads for itself, and a change reaches the process it is told to only.",
+	Better: "It needs no server, and its hits are faster than any that leave the process.",
 	Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
 		cache, err := otter.New(&otter.Options[string, outcome]{
 			MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, outcome](r.TTL),

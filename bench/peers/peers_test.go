@@ -27,11 +27,11 @@ func TestEachPeer(t *testing.T) {
 	})
 }
 
-// What is printed of a peer begins with the version that was built in.
+// What is printed of a peer begins with the version that was built in, and says what it does better.
 func TestNotes(t *testing.T) {
 	for _, c := range peers.Contenders {
-		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 || !strings.HasPrefix(words[1], "v") {
-			t.Errorf("%s: %q, %q", c.Name, c.What, c.Note)
+		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 || !strings.HasPrefix(words[1], "v") || c.Better == "" {
+			t.Errorf("%s: %q, %q, %q", c.Name, c.What, c.Note, c.Better)
 		}
 	}
 }

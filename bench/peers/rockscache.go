@@ -13,14 +13,16 @@ const rocksNote = ", LockExpire of -lock-ttl without renewal, LockSleep of -poll
 
 var rocksContender = contender.Contender{
 	Name: "rockscache", What: "Fetch2, and TagAsDeleted2 after a change",
-	Note: of("github.com/dtm-labs/rockscache") + rocksNote + ". After a change it serves what was before it on purpose, while one loads.",
-	Open: openRocks(false),
+	Note:   of("github.com/dtm-labs/rockscache") + rocksNote + ". After a change it serves what was before it on purpose, while one loads.",
+	Better: "It needs no messages: any Redis with scripts will do.",
+	Open:   openRocks(false),
 }
 
 var rocksStrongContender = contender.Contender{
 	Name: "rockscache-strong", What: "the same with StrongConsistency",
-	Note: of("github.com/dtm-labs/rockscache") + rocksNote + ".",
-	Open: openRocks(true),
+	Note:   of("github.com/dtm-labs/rockscache") + rocksNote + ".",
+	Better: "As above.",
+	Open:   openRocks(true),
 }
 
 type rocks struct {

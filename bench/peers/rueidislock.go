@@ -17,6 +17,7 @@ var rueidislockContender = contender.Contender{
 	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
 		"Some callers of a burst get no answer from it; why is not known, and without NoLoopTracking it is the same. " +
 		"It needs a redis-server, not an embedded one.",
+	Better: "Its client needs few connections, for it pipelines the commands of all callers by itself.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		locker, err := openRueidisLocker(r.Redis, r.LockTTL)
 		if err != nil {

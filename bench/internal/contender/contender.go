@@ -62,6 +62,8 @@ type Contender struct {
 	What string // it is, in a few words
 	Note string // what is to be known when it is compared: a version, a setting, what is unfair
 
+	Better string // what it does better than cacheguard, where it isn't this module's
+
 	OwnClient bool // it asks Redis with a client of its own, whose trips nobody counts
 
 	Open func(ctx context.Context, r Rig) (Protection, error)

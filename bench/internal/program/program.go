@@ -42,7 +42,7 @@ func Main(peers Peers) {
 
 // commandNames are those that a user can give.
 func commandNames() []string {
-	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "compare", "proxy")
+	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "compare", "proxy", "page")
 }
 
 // run is Main for tests too. It returns 2 for a wrong command line.
@@ -75,6 +75,8 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 		err = compare(args, stdout, stderr)
 	case "proxy":
 		err = proxy(ctx, args, stdout, stderr)
+	case "page":
+		err = pageOf(ctx, peers, args, stdout, stderr)
 	default:
 		if command == "" || slices.Contains(scenarioNames(), command) {
 			err = contests(ctx, peers, command, args, stdout, stderr)
