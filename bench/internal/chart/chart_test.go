@@ -100,6 +100,14 @@ func TestPage(t *testing.T) {
 	if n := strings.Count(text, "<table>"); n != 4 {
 		t.Errorf("%d tables", n)
 	}
+	var picture bytes.Buffer
+	if err := WritePicture(&picture, lines()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(picture.String(), "<svg ") || !strings.Contains(picture.String(), ".l0 { stroke") {
+		t.Errorf("a picture of its own: %s", picture.String())
+	}
+	text += picture.String()
 	for _, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1) {
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {

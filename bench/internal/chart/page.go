@@ -2,8 +2,10 @@ package chart
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 // Page is what WritePage writes.
@@ -41,7 +43,25 @@ type Table struct {
 //go:embed page.html
 var pageText string
 
+// style has the colours, by which pictures are drawn in light and dark.
+//
+//go:embed style.css
+var style string
+
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // WritePage writes one file that a browser shows without anything else.
-func WritePage(w io.Writer, p Page) error { return pageTemplate.Execute(w, p) }
+func WritePage(w io.Writer, p Page) error {
+	return pageTemplate.Execute(w, struct {
+		Page
+		Style template.CSS
+	}{p, template.CSS(style)})
+}
+
+// WritePicture writes a chart as an SVG file of its own, for a page that is somewhere else.
+func WritePicture(w io.Writer, c Chart) error {
+	head, content, _ := strings.Cut(string(c.SVG()), ">")
+	_, err := fmt.Fprintf(w, "%s xmlns=\"http://www.w3.org/2000/svg\"><style>\n%ssvg { font: 11px system-ui, sans-serif; background: var(--paper); }\n</style>%s\n",
+		head, style, content)
+	return err
+}

@@ -1,9 +1,11 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
@@ -14,6 +16,7 @@ type expiryPlan struct {
 	steady
 	Time time.Duration `json:"timeNanos"`
 	html string        // file
+	svg  string        // file
 }
 
 // expiry runs the scenario of a hot key that expires again and again under steady load.
@@ -42,14 +45,24 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 			return err
 		}
 	}
+	if p.svg != "" {
+		var picture bytes.Buffer
+		if err := chart.WritePicture(&picture, p.underWay(last)); err != nil {
+			return err
+		}
+		if err := os.WriteFile(p.svg, picture.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
 	return p.print(stdout, server.about(ctx), all)
 }
 
 func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	flags := newFlags("bench expiry", stderr)
-	p.flags(flags, "noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
+	p.flags(flags, "noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
+	flags.StringVar(&p.svg, "svg", "", "`file` to draw the loads of the last repetition to")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -118,7 +131,7 @@ stale: answers, by the protection's own word. oldest: the longest that an answer
 per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all
 requests of all processes, median of the repetitions (least to most).
 %s
-noop: the generator alone. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,
+noop: the generator alone. none: GET, load, SET. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,
 and a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.
 `, noise)
 	return s.printTo(w)
@@ -177,6 +190,27 @@ func timeline(name string, seen sight) (waits, loads chart.Series) {
 		loads.Points = append(loads.Points, chart.Point{X: x, Y: float64(total)})
 	}
 	return waits, loads
+}
+
+// underWay are the loads that the origin does at the same time, counted ten times in each load.
+func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
+	step := max(p.Load/10, time.Millisecond)
+	picture := chart.Lines{Title: "loads under way at the origin over time", X: "seconds", Y: "loads at the same time"}
+	for _, name := range p.Protections {
+		s := seen[name]
+		line := chart.Series{Name: name}
+		for at := s.Start; at < s.End; at += int64(step) {
+			n := 0
+			for _, l := range s.Loads {
+				if l.Begin <= at && (l.End == 0 || at < l.End) {
+					n++
+				}
+			}
+			line.Points = append(line.Points, chart.Point{X: time.Duration(at - s.Start).Seconds(), Y: float64(n)})
+		}
+		picture.Series = append(picture.Series, line)
+	}
+	return picture
 }
 
 // section is the expiry of a hot key for a browser: one repetition of each protection.

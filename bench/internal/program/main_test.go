@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,16 +87,20 @@ func TestStampedeOnLocks(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	addr := redistest.Start(t).Addr()
+	file := filepath.Join(t.TempDir(), "loads.svg")
 	code, stdout, stderr := bench(t, "expiry", "-redis", addr, "-processes", "2", "-rate", "50", "-time", "300ms",
-		"-ttl", "100ms", "-load", "10ms")
+		"-ttl", "100ms", "-load", "10ms", "-svg", file)
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, name := range []string{"noop", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr"} {
+	for _, name := range []string{"noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr"} {
 		row := rowOf(stdout, name)
 		if row == nil || row[1] != "30" || row[2] != "0" || (row[3] == "0") != (name == "noop" || name == "get") {
 			t.Errorf("%s: want 30 requests without an error, and loads where something expires:\n%s", name, stdout)
 		}
+	}
+	if picture, err := os.ReadFile(file); err != nil || !strings.Contains(string(picture), ">cacheguard-early+swr</text>") {
+		t.Errorf("the picture: %v, %s", err, picture)
 	}
 }
 
