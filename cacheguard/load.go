@@ -204,7 +204,9 @@ func (w *work[V]) shown(since time.Time) (end func()) {
 		return nothing
 	}
 	leased := w.all[0].State != protocol.Alone
-	return w.run.cache.loads.begin(&LoadUnder{Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased}, w.callers)
+	return w.run.cache.loads.begin(&LoadUnder{
+		Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased, Audit: w.all[0].audits,
+	}, w.callers)
 }
 
 // finished returns how a load of n keys ended for each key. If err is not nil, the load's goroutine

@@ -60,8 +60,9 @@ type LoadUnder struct {
 	Key     string // as the call named it
 	More    int    // further keys of the same load
 	Since   time.Time
-	Callers int  // callers of this process that wait for the load; 0 for a refresh in the background or the load of an Audit
+	Callers int  // callers of this process that wait for the load; 0 for a refresh in the background or an audit
 	Leased  bool // the load began with a lease; without one its result is not stored
+	Audit   bool // an Audit loads to compare: no caller waits, and nothing is stored
 }
 
 // sampledPerSecond is how many hits per second get an EventSampled if there is a [Watcher].

@@ -96,6 +96,6 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 		if e.Kind == cacheguard.EventCompared {
 			c.wrongAt.Store(&now)
 		}
-		p.trouble.add(trouble{At: now, Since: now, Cache: e.Cache, Key: e.Key, What: text, Why: why(e)})
+		p.trouble.add(trouble{At: now, Since: now, Cache: e.Cache, Keys: keys(e), What: text, Why: why(e)})
 	}
 }

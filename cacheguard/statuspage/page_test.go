@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,7 @@ type shown struct {
 			Age     time.Duration `json:"age_ns"`
 			Callers int
 			Leased  bool
+			Audit   bool
 		}
 		Hottest []struct {
 			Key   string
@@ -104,10 +106,13 @@ type shown struct {
 		Took       time.Duration `json:"took_ns"`
 		Failed     bool
 	}
-	Trouble []struct {
-		Cache, Key, What, Why string
-		Times                 int
-	}
+	Trouble []trouble
+}
+
+type trouble struct {
+	Cache, What, Why string
+	Keys             []string
+	Times            int
 }
 
 func (p *process) shown() (s shown) {
@@ -172,7 +177,7 @@ func TestPage(t *testing.T) {
 		if l := one.Loads; len(l) != 1 || l[0].Key != `"slow"` || l[0].Callers != 3 || !l[0].Leased || l[0].Age != 3*time.Second {
 			t.Errorf("loads: %+v", one.Loads)
 		}
-		if tr := s.Trouble; len(tr) != 1 || tr[0].Cache != "stock" || tr[0].Key != `"b"` || tr[0].What != "load failed" || tr[0].Why != errOrigin.Error() {
+		if tr := s.Trouble; len(tr) != 1 || tr[0].Cache != "stock" || !slices.Equal(tr[0].Keys, []string{`"b"`}) || tr[0].What != "load failed" || tr[0].Why != errOrigin.Error() {
 			t.Errorf("trouble: %+v", s.Trouble)
 		}
 		page := p.body("/debug/cacheguard/")
@@ -263,7 +268,55 @@ func TestPageShowsTrouble(t *testing.T) {
 	}
 }
 
-// A loads of several keys is one line, and nobody is told keys who may not read them.
+// An audit's load is called that, and of wrong answers several keys are shown.
+func TestPageShowsAudits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{Keys: true})
+		c := open(p, cacheguard.Options[int]{Name: "stock", Jitter: -1, Audit: cacheguard.Audit{PerSecond: 100}})
+		gate := make(chan struct{})
+		var origin atomic.Int64
+		load := func(context.Context) (int, error) {
+			if origin.Load() > 0 {
+				<-gate
+			}
+			return int(origin.Load()), nil
+		}
+		get := func(key string) {
+			if _, err := c.Get(t.Context(), key, load); err != nil {
+				t.Error(err)
+			}
+		}
+		keys := []string{"a", "b", "c", "d", "e", "f", "g"}
+		for _, key := range keys {
+			get(key)
+		}
+		origin.Store(1)
+		for _, key := range keys { // nobody says that the origin has changed
+			time.Sleep(time.Second)
+			get(key)
+		}
+		synctest.Wait()
+		if l := p.shown().Caches[0].Loads; len(l) == 0 || !l[0].Audit || l[0].Callers != 0 {
+			t.Errorf("loads: %+v", l)
+		}
+		if page := p.body("/"); !strings.Contains(page, "none: an audit compares") {
+			t.Errorf("the page doesn't say it:\n%s", page)
+		}
+		close(gate)
+		for _, key := range keys {
+			time.Sleep(2 * time.Second)
+			get(key)
+		}
+		time.Sleep(5 * time.Second)
+		s := p.shown()
+		i := slices.IndexFunc(s.Trouble, func(one trouble) bool { return one.What == "wrong answer" })
+		if i < 0 || len(s.Trouble[i].Keys) != 5 || s.Trouble[i].Times < len(keys) {
+			t.Fatalf("trouble: %+v, compared %d", s.Trouble, s.Caches[0].Compared)
+		}
+	})
+}
+
+// A load of several keys is one line, and nobody is told keys who may not read them.
 func TestPageHidesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // hottest estimates the hits of the most frequent keys with a fixed number of counters. A new key
@@ -27,6 +28,7 @@ const (
 	mostHot   = 8
 	mostSlow  = 12
 	mostNoted = 24
+	mostKeys  = 5 // of one problem
 )
 
 // hit counts one hit of a key.
@@ -79,6 +81,7 @@ type slowLoad struct {
 	Key    string        `json:"key"`
 	Took   time.Duration `json:"took_ns"`
 	At     time.Time     `json:"at"`
+	Last   time.Time     `json:"last"` // end of the key's last load that took at least half as long
 	Failed bool          `json:"failed"`
 }
 
@@ -98,14 +101,17 @@ func (s *slowest) took(l slowLoad) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn(l.At)
-	if len(s.now) == mostSlow && l.Took <= s.now[mostSlow-1].Took {
-		return
-	}
+	l.Last = l.At
 	if i := slices.IndexFunc(s.now, func(o slowLoad) bool { return o.Cache == l.Cache && o.Key == l.Key }); i >= 0 {
 		if l.Took <= s.now[i].Took {
+			if 2*l.Took >= s.now[i].Took {
+				s.now[i].Last = l.At
+			}
 			return
 		}
 		s.now = slices.Delete(s.now, i, i+1)
+	} else if len(s.now) == mostSlow && l.Took <= s.now[mostSlow-1].Took {
+		return
 	}
 	s.now = append(s.now, l)
 	sortSlow(s.now)
@@ -151,7 +157,7 @@ type trouble struct {
 	Since time.Time `json:"since"` // when it was seen first
 	Times int       `json:"times"`
 	Cache string    `json:"cache"`
-	Key   string    `json:"key,omitempty"` // key of the last event
+	Keys  []string  `json:"keys,omitempty"` // the last ones, the latest first
 	What  string    `json:"what"`
 	Why   string    `json:"why,omitempty"`
 }
@@ -171,6 +177,11 @@ func (t *troubles) add(one trouble) {
 	switch {
 	case i >= 0:
 		one.Times, one.Since = t.all[i].Times+1, t.all[i].Since
+		for _, key := range t.all[i].Keys {
+			if len(one.Keys) < mostKeys && !slices.Contains(one.Keys, key) {
+				one.Keys = append(one.Keys, key)
+			}
+		}
 		t.all = slices.Delete(t.all, i, i+1)
 	case len(t.all) == mostNoted:
 		t.all = slices.Delete(t.all, 0, 1)
@@ -178,11 +189,14 @@ func (t *troubles) add(one trouble) {
 	t.all = append(t.all, one)
 }
 
-// last returns the problems, the latest first.
+// last returns the problems, the latest first. The page may change them.
 func (t *troubles) last() []trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.Clone(t.all)
+	for i := range all {
+		all[i].Keys = slices.Clone(all[i].Keys)
+	}
 	slices.Reverse(all)
 	return all
 }
@@ -214,8 +228,12 @@ func (p *Page) wrong(e cacheguard.Event) string {
 	return ""
 }
 
-// why returns the cause of a problem, as far as the event has it.
+// why returns the cause of a problem, as far as the event has it. Of an error of the store it
+// returns the server and the cause: with the rest of the text, one fault would be several problems.
 func why(e cacheguard.Event) string {
+	if server, cause := report.Where(e.Err); cause != "" && e.Kind != cacheguard.EventLoad {
+		return strings.TrimPrefix(server+": "+cause, ": ")
+	}
 	switch {
 	case e.Err != nil:
 		return cut(e.Err.Error())
@@ -223,6 +241,14 @@ func why(e cacheguard.Event) string {
 		return e.Differs.String()
 	}
 	return ""
+}
+
+// keys returns the key that an event is about, if it is about one.
+func keys(e cacheguard.Event) []string {
+	if e.Key == "" {
+		return nil
+	}
+	return []string{e.Key}
 }
 
 // cut returns the beginning of a text.

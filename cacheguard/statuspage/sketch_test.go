@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,14 @@ func TestSlowest(t *testing.T) {
 	if top := s.top(later); len(top) != mostSlow || top[0].Took != time.Second || top[1].Key != "98" {
 		t.Errorf("after one window %v", top)
 	}
+	again := later.Add(time.Second)
+	for _, took := range []time.Duration{600 * time.Millisecond, 400 * time.Millisecond} { // the second one isn't nearly as slow
+		s.took(slowLoad{Cache: "a", Key: "99", Took: took, At: again})
+		if top := s.top(again); top[0].Took != time.Second || !top[0].At.Equal(later) || !top[0].Last.Equal(later.Add(time.Second)) {
+			t.Errorf("after another load of %v: %+v", took, top[0])
+		}
+		again = again.Add(time.Second)
+	}
 	if top := s.top(later.Add(window)); len(top) != 1 {
 		t.Errorf("after two windows %v", top)
 	}
@@ -68,8 +77,8 @@ func TestTroubles(t *testing.T) {
 	for i := range 100 {
 		for n := range 3 {
 			at := began.Add(time.Duration(n) * time.Second)
-			all.add(trouble{At: at, Since: at, Cache: "a", Key: fmt.Sprint(i), What: "load failed", Why: fmt.Sprint(i)})
-			all.add(trouble{At: at, Since: at, Cache: "a", Key: fmt.Sprint(i), What: "slow load", Why: fmt.Sprint(i)})
+			all.add(trouble{At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(n)}, What: "load failed", Why: fmt.Sprint(i)})
+			all.add(trouble{At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(min(n, 1))}, What: "slow load", Why: fmt.Sprint(i)})
 		}
 	}
 	last := all.last()
@@ -77,9 +86,32 @@ func TestTroubles(t *testing.T) {
 		last[mostNoted-1].Why != fmt.Sprint(100-mostNoted/2) {
 		t.Fatalf("kept %+v", last)
 	}
+	if !slices.Equal(last[0].Keys, []string{"1", "0"}) || !slices.Equal(last[1].Keys, []string{"2", "1", "0"}) {
+		t.Errorf("keys %q, %q", last[0].Keys, last[1].Keys)
+	}
 	for _, one := range last {
 		if one.Times != 3 || !one.Since.Equal(began) || !one.At.Equal(began.Add(2*time.Second)) {
 			t.Errorf("kept %+v", one)
+		}
+	}
+}
+
+// located is an error of a store that knows its server and its cause.
+type located struct{ text string }
+
+func (e located) Error() string           { return e.text }
+func (e located) Where() (string, string) { return "redis:6379", "connection refused" }
+
+// Errors of the store with one cause are one problem, whatever else their texts say. An error of a
+// load keeps its text.
+func TestWhy(t *testing.T) {
+	for _, text := range []string{"dial tcp: connection refused", "not asked, because: connection refused"} {
+		err := fmt.Errorf("key: %w", located{text})
+		if got := why(cacheguard.Event{Kind: cacheguard.EventStoreError, Err: err}); got != "redis:6379: connection refused" {
+			t.Errorf("of the store: %q", got)
+		}
+		if got := why(cacheguard.Event{Kind: cacheguard.EventLoad, Err: err}); got != err.Error() {
+			t.Errorf("of a load: %q", got)
 		}
 	}
 }

@@ -79,6 +79,7 @@ type load struct {
 	Age     time.Duration `json:"age_ns"`
 	Callers int           `json:"callers"`
 	Leased  bool          `json:"leased"` // otherwise its result is not stored
+	Audit   bool          `json:"audit"`  // it is compared, and neither waited for nor stored
 }
 
 // mostLoads is the number of loads that are shown of each cache.
@@ -153,7 +154,7 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 		if l.Leased {
 			c.Leases += 1 + l.More
 		}
-		c.Loads = append(c.Loads, load{Key: l.Key, More: l.More, Age: now.Sub(l.Since), Callers: l.Callers, Leased: l.Leased})
+		c.Loads = append(c.Loads, load{Key: l.Key, More: l.More, Age: now.Sub(l.Since), Callers: l.Callers, Leased: l.Leased, Audit: l.Audit})
 	}
 }
 
@@ -186,7 +187,9 @@ func (p *Page) hide(s *state) {
 		show(&s.Slowest[i].Key)
 	}
 	for i := range s.Trouble {
-		show(&s.Trouble[i].Key)
+		for n := range s.Trouble[i].Keys {
+			show(&s.Trouble[i].Keys[n])
+		}
 	}
 	for i := range s.Caches {
 		for n := range s.Caches[i].Loads {
