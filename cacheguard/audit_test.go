@@ -245,6 +245,49 @@ func TestAuditNamesTheCause(t *testing.T) {
 	}
 }
 
+// A value that was loaded again after a change, and is still old, is told from one whose change
+// nobody told: the story knows of the change, whether the key, a tag or the whole cache was named.
+func TestAuditKnowsOfChanges(t *testing.T) {
+	for name, change := range map[string]func(a *auditing[int]) error{
+		"nobody told": nil,
+		"a key":       func(a *auditing[int]) error { return a.other.Invalidate(a.Context(), "k") },
+		"a tag":       func(a *auditing[int]) error { return a.other.InvalidateTags(a.Context(), "colour") },
+		"all":         func(a *auditing[int]) error { return a.other.InvalidateAll(a.Context()) },
+		"another tag": func(a *auditing[int]) error { return a.other.InvalidateTags(a.Context(), "size") },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			a := audited(t, cacheguard.Options[int]{}, sound)
+			has := 1
+			get := func() {
+				t.Helper()
+				if _, err := a.c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+					return cacheguard.Entry[int]{Value: has, Tags: []string{"colour"}}, nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			get()
+			<-time.After(time.Second)
+			if change != nil {
+				must(t, change(a))
+			}
+			<-time.After(time.Second)
+			get() // from a replica of the origin that lags
+			<-time.After(2 * time.Second)
+			a.mu.Lock()
+			a.seen = nil // a value that wasn't changed was compared, and is the same
+			a.mu.Unlock()
+			has = 2
+			get()
+			e := a.comes(cacheguard.DiffersMissed)
+			known := change != nil && name != "another tag"
+			if known == e.Story.Changed.IsZero() || known && !e.Story.Changed.Before(e.Story.Began) {
+				t.Errorf("the story is %+v", e.Story)
+			}
+		})
+	}
+}
+
 // What is stored as another type is read as if it were this one, as far as it goes. That is told
 // apart from a change.
 func TestAuditFindsAnotherType(t *testing.T) {

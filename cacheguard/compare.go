@@ -76,7 +76,7 @@ type Story struct {
 	Age     time.Duration // age of the value when it was compared
 	Asked   time.Time     // when the origin was asked, at the latest
 	Stands  string        // what the store had after Audit.Settle: "the same", "the same, not fresh any more", "another value", "no value"
-	Changed time.Time     // when this process was last told of a change of the key; zero if it doesn't remember one
+	Changed time.Time     // when this process was last told of a change of the key, of one of the value's tags or of the whole cache; zero if it doesn't remember one
 }
 
 // comparisons counts the comparisons, and remembers when keys were changed.
@@ -84,6 +84,32 @@ type comparisons struct {
 	compared, wrong atomic.Uint64
 	running         atomic.Int32
 	times           knowledge.Times
+}
+
+// tagTimes begins the names by which times remembers tags, among keys. The whole cache is a tag
+// without a name.
+const tagTimes = "\x00tag\x00"
+
+// tagged remembers that values with these tags are changed now, or with no tags that all values are.
+func (c *comparisons) tagged(tags []string) {
+	if len(tags) == 0 {
+		c.times.Changed(tagTimes, [16]byte{})
+	}
+	for _, tag := range tags {
+		c.times.Changed(tagTimes+tag, [16]byte{})
+	}
+}
+
+// changedAt returns when a value was last changed, by its key, by a tag or with the whole cache, and
+// the load of the writer; zero if that is not remembered.
+func (c *comparisons) changedAt(id string, tags []string) (at time.Time, teller [16]byte) {
+	at, teller = c.times.Of(id)
+	for _, tag := range append(tags, "") {
+		if other, _ := c.times.Of(tagTimes + tag); other.After(at) {
+			at, teller = other, [16]byte{}
+		}
+	}
+	return at, teller
 }
 
 // mostCompared is how many values are compared at a time. It bounds the goroutines, each of which
@@ -173,7 +199,7 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 	default:
 		s.Stands = "another value"
 	}
-	changed, teller := c.comparisons.times.Of(of.id)
+	changed, teller := c.comparisons.changedAt(of.id, had.tags.All())
 	if !changed.IsZero() {
 		s.Changed = c.store.Now().Add(-time.Since(changed))
 	}

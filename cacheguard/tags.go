@@ -139,6 +139,7 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	if len(tags) == 0 {
 		c.tier.values.Forget()
 	}
+	c.comparisons.tagged(tags)
 	c.sealAll()
 }
 
