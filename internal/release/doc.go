@@ -3,6 +3,7 @@
 //	go run ./internal/release try               builds each module as its users will, and counts what they get with it
 //	go run ./internal/release prepare v0.1.0    writes the version into each go.mod and go.sum
 //	go run ./internal/release check v0.1.0      says what is still wrong, or how the version is tagged
+//	go run ./internal/release sbom v0.1.0 DIR   writes a bill of materials for each module, in CycloneDX
 //
 // # Steps of a release
 //
@@ -11,6 +12,7 @@
 //  3. .ci/run on a clean clone of that commit.
 //  4. check the version. It prints a git tag command for each module.
 //  5. Run these, and push commit and tags together.
+//  6. sbom the version, and attach the files to the release.
 //
 // # Modules
 //

@@ -204,3 +204,27 @@ func TestOrder(t *testing.T) {
 		t.Error("a module of a release requires one that is in none")
 	}
 }
+
+// Each released module has a bill of materials with its version and that of the modules it needs.
+func TestBills(t *testing.T) {
+	r := newToy(t)
+	dir := t.TempDir()
+	r.release("sbom", "v0.1.0", dir)
+	for name, has := range map[string][]string{
+		"example.com_toy":       {`"version": "v0.1.0"`, `"pkg:golang/example.com/toy@v0.1.0?`},
+		"example.com_toy_wheel": {`"pkg:golang/example.com/toy@v0.1.0?`, `"pkg:golang/example.com/toy/wheel@v0.1.0?`},
+	} {
+		bill, err := os.ReadFile(filepath.Join(dir, name+".cdx.json"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, words := range has {
+			if !strings.Contains(string(bill), words) {
+				t.Errorf("%s doesn't say %s:\n%s", name, words, bill)
+			}
+		}
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("files: %v, %v", all, err)
+	}
+}

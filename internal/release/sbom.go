@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// cyclonedx writes software bills of materials (https://cyclonedx.org).
+const cyclonedx = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
+
+// bills writes a bill of materials for each released module as it will be with the version. The
+// modules need not be published yet.
+func bills(r *repo, version, dir string, out io.Writer) error {
+	work, err := os.MkdirTemp("", "sbom")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	c, err := copied(r, filepath.Join(work, "copy"))
+	if err != nil {
+		return err
+	}
+	p := proxy(filepath.Join(work, "proxy"))
+	if err := prepare(c, version, p); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	env := apart(p.env(c), filepath.Join(work, "modules"))
+	for _, m := range c.released() {
+		raw := filepath.Join(work, "bill.json")
+		if _, err := command(c.where(m), env, "go", "run", cyclonedx, "mod", "-json", "-licenses", "-noserial", "-notimestamp",
+			"-type", "library", "-output", raw); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(raw)
+		if err != nil {
+			return err
+		}
+		if text, err = versioned(text, m.path, version); err != nil {
+			return fmt.Errorf("%s: %w", m.path, err)
+		}
+		name := filepath.Join(dir, strings.ReplaceAll(m.path, "/", "_")+".cdx.json")
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, name)
+	}
+	return nil
+}
+
+// versioned gives the module that a bill is about its version, which has no tag yet.
+func versioned(bill []byte, path, version string) ([]byte, error) {
+	named := strings.ReplaceAll(string(bill), `"pkg:golang/`+path+`?`, `"pkg:golang/`+path+`@`+version+`?`)
+	var all map[string]any
+	if err := json.Unmarshal([]byte(named), &all); err != nil {
+		return nil, err
+	}
+	about, _ := all["metadata"].(map[string]any)
+	module, _ := about["component"].(map[string]any)
+	if module["name"] != path {
+		return nil, errors.New("the bill is about another module")
+	}
+	module["version"] = version
+	return json.MarshalIndent(all, "", "  ")
+}
