@@ -3,6 +3,7 @@ package cacheguard_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -54,4 +55,23 @@ func ExampleAudit() {
 		}
 	}
 	// Output: 42 missed
+}
+
+// A program that never invalidates relies on the TTL, so only values older than that are wrong. Two
+// prices are the same for callers if they look the same.
+func ExampleAudit_tolerance() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	prices, err := cacheguard.New(store, cacheguard.Options[float64]{
+		Name:  "price",
+		TTL:   time.Minute,
+		Audit: cacheguard.Audit{PerSecond: 0.1, Tolerance: time.Minute},
+		Same:  func(a, b float64) bool { return math.Round(100*a) == math.Round(100*b) },
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer prices.Close()
+	fmt.Println(prices.Stats().Wrong)
+	// Output: 0
 }

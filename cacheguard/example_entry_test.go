@@ -53,7 +53,7 @@ func ExampleEntry_notModified() {
 		if prev.Status != cacheguard.StatusMiss { // a conditional request would be answered with 304
 			return cacheguard.Entry[Product]{NotModified: true}, nil
 		}
-		return cacheguard.Entry[Product]{Value: Product{Name: "lamp"}}, nil
+		return cacheguard.Entry[Product]{Value: Product{Name: "lamp"}, Keep: 24 * time.Hour}, nil // for 24 hours more than its TTL
 	}
 	for range 2 {
 		r, err := products.GetEntry(ctx, "42", load)

@@ -172,3 +172,25 @@ func ExampleCache_Get_recursion() {
 	fmt.Println(errors.Is(err, cacheguard.ErrRecursion))
 	// Output: true
 }
+
+// A load that works for minutes ends when its context ends, and says why. If it has lost its lease,
+// its callers get the result of the load that has taken the lease.
+func ExampleCache_Get_longLoad() {
+	products := newProducts()
+	defer products.Close()
+
+	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (p Product, err error) {
+		for _, part := range []string{"desk ", "lamp"} {
+			if cause := context.Cause(ctx); errors.Is(cause, cacheguard.ErrLeaseLost) {
+				fmt.Println("another process loads")
+				return p, cause
+			} else if cause != nil {
+				return p, cause
+			}
+			p.Name += part // a step of the work
+		}
+		return p, nil
+	})
+	fmt.Println(p.Name, err)
+	// Output: desk lamp <nil>
+}

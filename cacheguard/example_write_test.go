@@ -2,6 +2,7 @@ package cacheguard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -17,7 +18,10 @@ func ExampleCache_Invalidate() {
 	if _, err := db.Rename(ctx, "42", "desk lamp"); err != nil {
 		panic(err)
 	}
-	if err := products.Invalidate(ctx, "42"); err != nil {
+	switch err := products.Invalidate(ctx, "42"); {
+	case errors.Is(err, cacheguard.ErrPending):
+		fmt.Println("this process shows the new name, others will when Redis is back")
+	case err != nil:
 		fmt.Println("the old name may be seen until its TTL is over:", err)
 	}
 	// Output:

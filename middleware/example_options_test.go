@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	guard "github.com/cacheguard/cacheguard/middleware"
 )
@@ -155,4 +156,92 @@ func ExampleOptions_limits() {
 	// Output:
 	// report | reports; fwd=uri-miss; stored
 	// report | reports; hit
+}
+
+// A site behind a proxy has two names and keeps pages whose handlers can answer 304. It shares its
+// budget of loads with a loader, tells both to one observer, and can be switched off.
+func ExampleOptions_site() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	var events guardtest.Recorder
+	var caches cacheguard.Switch
+	pages, err := guard.New(store, guard.Options{
+		Heuristic:      0.1, // of the time since Last-Modified
+		Keep:           24 * time.Hour,
+		HitForMiss:     time.Minute,
+		Hosts:          map[string]string{"www.example.com": "example.com"},
+		TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"},
+		Limiter:        cacheguard.NewLimiter(32, 1000),
+		Observer:       &events,
+		Switch:         &caches,
+		ShowKey:        true, // in Cache-Status, which HideStatus would leave out
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	changed := time.Now().Add(-time.Hour)
+	page := pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Last-Modified", changed.UTC().Format(http.TimeFormat))
+		fmt.Fprint(w, r.Host)
+	}))
+	for _, host := range []string{"www.example.com", "example.com"} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Forwarded-Host", host)
+		r.Header.Set("X-Forwarded-Proto", "https")
+		page.ServeHTTP(w, r)
+		fmt.Println(w.Body, strings.Contains(w.Header().Get("Cache-Status"), `key="https://example.com/`))
+	}
+	fmt.Println(events.Count(cacheguard.EventLoad), "load,", events.Count(cacheguard.EventHit), "hit")
+	// Output:
+	// example.com true
+	// example.com true
+	// 1 load, 1 hit
+}
+
+// A form's POST shows the new page, which is stored for GET, and purges the list that its response
+// names. A program that changes the data in a transaction purges with it: see package outbox.
+func ExampleOptions_writes() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	pages, err := guard.New(store, guard.Options{
+		DefaultTTL:          time.Hour,
+		StorePosts:          true,
+		InvalidateLocations: true,
+		StrongReads:         true,
+		TokenField:          "Not-Older-Than",
+		HideStatus:          true,
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	name := "lamp"
+	r := chi.NewRouter()
+	r.Use(pages.Handler)
+	r.Get("/products/42", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, name) })
+	r.Post("/products/42", func(w http.ResponseWriter, r *http.Request) {
+		name = "desk lamp"
+		w.Header().Set("Content-Location", "/products/42")
+		w.Header().Set("Cache-Control", "max-age=3600")
+		fmt.Fprint(w, name)
+	})
+	ask := func(method string) {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(method, "/products/42", nil))
+		fmt.Println(method, w.Body, w.Header()["Cache-Status"])
+	}
+	ask("GET")
+	ask("POST")
+	name = "not asked for"
+	ask("GET")
+
+	tags, err := pages.URLTags("/products/42")
+	fmt.Println(len(tags) > 0, err)
+	// Output:
+	// GET lamp []
+	// POST desk lamp []
+	// GET desk lamp []
+	// true <nil>
 }

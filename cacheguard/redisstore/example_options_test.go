@@ -45,7 +45,8 @@ func ExampleStore_Scan() {
 
 	found, err := store.Scan(ctx, "stock", redisstore.ScanOptions{
 		Limit: 1000, Count: 100, Pause: 50 * time.Millisecond,
+		Hash: "d4735e3a", // which key is it that a line of the log is about?
 	})
-	fmt.Println(found.Values, err)
-	// Output: 3 <nil>
+	fmt.Println(found.Values, found.Found, err)
+	// Output: 3 [2] <nil>
 }

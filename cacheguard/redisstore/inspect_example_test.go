@@ -24,6 +24,12 @@ func ExampleStore_Inspect() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if found.State == redisstore.StateUnreadable { // perhaps it is of another Options.Version
+		found, err = store.InspectVersion(context.Background(), "product", "42", 2)
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
 	if found.State == redisstore.StateInvalid {
 		fmt.Print(found) // which tag was invalidated, and when, stands there
 	}
