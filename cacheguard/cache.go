@@ -227,12 +227,24 @@ var (
 	}
 )
 
-// down notes that a use of the store has failed, and logs it if that is due. up notes that a use
-// has succeeded.
+// down notes that a use of the store has failed, and logs it if that is due. If the cause is
+// another one than before, it is due soon. up notes that a use has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
-	if !t.is() {
-		t.now.CompareAndSwap(nil, newTrouble(t.use, err))
+	c.fails(ctx, t, err)
+}
+
+// fails is down without an event.
+func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
+	now := t.now.Load()
+	if _, cause := report.Where(err); now == nil || cause != "" && cause != now.Cause {
+		another := newTrouble(t.use, err)
+		if now != nil {
+			another.Since = now.Since
+		}
+		if t.now.CompareAndSwap(now, another) && now != nil {
+			t.spell.Anew() // with what is wrong now
+		}
 	}
 	if t.spell.Due() {
 		t.spell.Begin(ctx, t.begins, c.opts.Logger, "cache", c.opts.Name, "error", err)

@@ -216,9 +216,8 @@ func (c *Cache[V]) repeat() {
 			time.AfterFunc(answersArrive, func() { c.unsent.Forget(through) })
 			return
 		}
-		if err != nil && c.changing.spell.Told() && c.changing.spell.Due() {
-			c.changing.spell.Begin(context.Background(), c.changing.begins, c.opts.Logger,
-				"cache", c.opts.Name, "error", err)
+		if err != nil {
+			c.fails(context.Background(), &c.changing, err)
 		}
 		if c.life.Closing.Err() != nil {
 			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
@@ -227,8 +226,8 @@ func (c *Cache[V]) repeat() {
 	}
 }
 
-// delivered reports whether no change is left. Then it wakes the calls of Flush and ends the
-// trouble.
+// delivered reports whether no change is left. Then it ends the trouble and wakes the calls of
+// Flush.
 func (c *Cache[V]) delivered(err error) bool {
 	d := &c.delivery
 	d.mu.Lock()
@@ -238,14 +237,14 @@ func (c *Cache[V]) delivered(err error) bool {
 		return false
 	}
 	d.runs = false
-	if d.none != nil {
-		close(d.none)
-		d.none = nil
-	}
 	if c.changing.stands() {
 		c.changing.now.Store(nil)
 		c.changing.spell.End(context.Background(), allChangesLine, c.opts.Logger, "cache", c.opts.Name,
 			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
+	}
+	if d.none != nil {
+		close(d.none)
+		d.none = nil
 	}
 	return true
 }
@@ -275,6 +274,9 @@ func (c *Cache[V]) send() (err error) {
 			sent, wrong := c.sendLetter(l)
 			c.sentLate.Add(uint64(sent))
 			some = some || sent > 0
+			if l.Whole && wrong == nil {
+				break // it was a change of everything before it, too
+			}
 			if err = cmp.Or(err, wrong); wrong != nil && sent == 0 && c.life.Closing.Err() != nil {
 				return err // while the cache closes, a single time-out is enough
 			}

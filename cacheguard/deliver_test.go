@@ -287,6 +287,10 @@ func TestDeliveryByTheNextChange(t *testing.T) {
 				t.Errorf("%s has not failed", name)
 			}
 		}
+		for tries := store.steps("InvalidateTags"); store.steps("InvalidateTags") == tries; { // it has been tried again, and time stands still from now on
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
 		store.onto("MarkStale", nil)
 		if err := c.MarkStale(t.Context(), "k"); err != nil || c.Stats().Unsent != 6 { // k, other, t, u, soft, all
 			t.Errorf("%v; %d are unsent, want 6", err, c.Stats().Unsent)
@@ -635,3 +639,119 @@ func (s *partial) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	}
 	return nil
 }
+
+// Where the whole cache can't be invalidated, keys can be: changes of keys don't wait for it.
+func TestDeliveryOfKeysBesideTheWholeCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.onto("InvalidateTags", fails(always))
+		if err := c.InvalidateAll(t.Context()); !errors.Is(err, cacheguard.ErrPending) {
+			t.Fatal(err)
+		}
+		store.onto("Invalidate", fails(always))
+		if err := c.Invalidate(t.Context(), "a", "b"); !errors.Is(err, cacheguard.ErrPending) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		store.onto("Invalidate", nil)
+		time.Sleep(10 * time.Second)
+		if n := c.Stats().Unsent; n != 1 {
+			t.Errorf("%d changes are left, want that of the whole cache", n)
+		}
+		store.onto("InvalidateTags", nil)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Trouble with changes that lasts is told, however often it has come and gone before.
+func TestDeliveryThatFailsIsToldInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text lockedText
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		for range 4 {
+			store.away(true)
+			if err := c.Invalidate(t.Context(), "k"); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+			store.away(false)
+			if err := c.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.away(true)
+		_ = c.Invalidate(t.Context(), "k")
+		const begins, ends = "can't be used for changes", "store has all changes now"
+		if n, over := text.count(begins), text.count(ends); n != 3 || over != 3 {
+			t.Errorf("four times that were soon over are %d lines, and %d about the end", n, over)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := text.count(begins); n != 4 {
+			t.Errorf("%d lines after two minutes of trouble", n)
+		}
+		store.away(false)
+		if err := c.Flush(t.Context()); err != nil || text.count(ends) != 4 {
+			t.Errorf("%v, and %d lines about the end", err, text.count(ends))
+		}
+	})
+}
+
+// lockedText is where a logger writes while others read.
+type lockedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedText) count(words string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), words)
+}
+
+// broken is an error of a store that knows its server and its cause.
+type broken string
+
+func (b broken) Error() string           { return "redis:6379: " + string(b) }
+func (b broken) Where() (string, string) { return "redis:6379", string(b) }
+
+// Trouble whose cause changes has the cause of now, for the log and for watchers, and the time when
+// it began.
+func TestTroubleHasTheCauseOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text lockedText
+		var eye watching
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{Observer: &eye, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, cause := range []string{"connection refused", "connection refused", "authentication failed"} {
+			store.onto("Get", func(context.Context) error { return broken(cause) })
+			_, _ = c.Get(t.Context(), "k", returning("v"))
+			all := eye.view.Troubles()
+			if len(all) != 1 || all[0].Cause != cause || !all[0].Since.Equal(began) {
+				t.Errorf("with %s: %+v", cause, all)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := text.count("can't be used for reading"); n != 2 || text.count("authentication failed") == 0 {
+			t.Errorf("%d lines: %s", n, &text.text)
+		}
+	})
+}
+
+// watching keeps the view of a cache.
+type watching struct{ view cacheguard.View }
+
+func (w *watching) Observe(context.Context, cacheguard.Event) {}
+func (w *watching) Watch(v cacheguard.View) (detach func())   { w.view = v; return nil }

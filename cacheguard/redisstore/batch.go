@@ -125,9 +125,10 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(ctx.Err()))
 	case <-a.rung:
-		return nil, nil, fmt.Errorf("redisstore: no answer within %v: %w", limit, context.DeadlineExceeded)
+		err := fmt.Errorf("no answer within %v: %w", limit, context.DeadlineExceeded)
+		return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(err))
 	}
 	if b.err != nil {
 		return nil, nil, b.err

@@ -187,10 +187,13 @@ func (b *breaker) close() {
 	}
 }
 
-// tell logs that breakers are open. If Redis doesn't answer at all, nothing is logged about writes.
-// The caller holds mu.
+// tell logs that breakers are open. If Redis doesn't answer at all or turns the client away, nothing
+// is logged about writes. The caller holds mu.
 func (bs *breakers) tell(name string, err error) {
-	if !bs.ended && bs.open > 0 && (!bs.writes || !bs.s.health.of(name).open.Load()) {
+	if bs.writes && (bs.s.health.of(name).open.Load() || redislink.TurnsAway(err)) {
+		return // it is more than the writes
+	}
+	if !bs.ended && bs.open > 0 {
 		opens := bs.opens
 		if redislink.Crowded(err) {
 			opens = crowdedLine
@@ -218,8 +221,10 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 		})
 		b.answered(name, err, time.Since(began))
 		if err != nil {
+			err = b.all.s.explained(err)
+			b.why.Store(b.all.refused(err)) // the cause may be another one by now
 			b.all.mu.Lock()
-			b.all.tell(name, b.all.s.explained(err))
+			b.all.tell(name, err)
 			b.all.mu.Unlock()
 		}
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redislink"
+	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
 func storeThatHangs(t *testing.T) *Store {
@@ -149,5 +154,36 @@ func TestBreakersAreCounted(t *testing.T) {
 	}
 	if open, _ := s.Breakers(); open != 2 {
 		t.Errorf("%d are open, want 2", open)
+	}
+}
+
+// Steps for many keys that are all refused don't show that Redis takes writes again, as the refusal
+// of one doesn't.
+func TestRefusalsAreNoSignOfWrites(t *testing.T) {
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = admin.Close() })
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "reader", "on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha").Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "reader", Password: "any", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	keys := []cacheguard.Key{{Cache: "c", Key: "a"}, {Cache: "c", Key: "b"}}
+	b := s.writes.of(s.names.value(keys[0]))
+	for range tolerance {
+		b.answered("x", io.ErrUnexpectedEOF, 0)
+	}
+	pastOpening(b)
+	var each cacheguard.KeyErrors
+	if err := s.Invalidate(t.Context(), keys); !errors.As(err, &each) || len(each) != 2 || !redislink.Refused(each["a"]) {
+		t.Errorf("Invalidate: %v", err)
+	}
+	if !b.open.Load() {
+		t.Error("the breaker is closed, and nothing was written")
 	}
 }

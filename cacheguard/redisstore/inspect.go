@@ -236,7 +236,9 @@ type sight struct {
 func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err error) {
 	pipeline := redis.UniversalClient.TxPipeline
 	found, err = s.sightOf(ctx, k, pipeline)
-	if isTryAgain(err) || answered(err, "ASK") { // while the slot is moving to another node, each name must be read alone
+	// While the slot is moving to another node, each name must be read alone. While the memory is
+	// full, Redis refuses every command of a transaction, even one that only reads.
+	if isTryAgain(err) || answered(err, "ASK") || answered(err, "OOM") {
 		found, err = s.sightOf(ctx, k, redis.UniversalClient.Pipeline)
 	}
 	if err != nil {

@@ -601,3 +601,15 @@ func TestInspectCluster(t *testing.T) {
 		t.Errorf("%v\n%s", err, scanned)
 	}
 }
+
+// A server whose memory is full refuses transactions, but not reads.
+func TestInspectWithFullMemory(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
+	r.get(t, "k", newOrigin("v").load).is(t, "v")
+	must(t, r.rdb.ConfigSet(t.Context(), "maxmemory", "100kb").Err())
+	found, err := r.store.Inspect(t.Context(), "test", "k")
+	if err != nil || found.State != redisstore.StateFresh {
+		t.Errorf("%v, %v", found.State, err)
+	}
+}

@@ -173,8 +173,7 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 					return s.atOnce(ctx, rdb, script, some, step)
 				})
 				for j, i := range some {
-					replies[i].Err = err
-					if err == nil {
+					if replies[i].Err = err; got != nil {
 						replies[i] = got[j]
 					}
 				}
@@ -187,8 +186,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 
 // atOnce runs one pipeline. Its first step sends the script's text, because after a SCRIPT FLUSH
 // nothing in the pipeline would send it again. Steps that end up at another node of a cluster are
-// repeated one by one. An error is that of the whole pipeline: then the pipeline is sent once more,
-// which is harmless.
+// repeated one by one. An error without replies is that of the whole pipeline: then the pipeline is
+// sent once more, which is harmless. If every step failed, atOnce returns the first step's error
+// with the replies, so that it isn't taken for an answer that shows Redis to work.
 func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {
@@ -221,5 +221,8 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *r
 			replies[j].Err = fmt.Errorf("redisstore: %w", s.explained(replies[j].Err))
 		}
 	}
-	return replies, nil
+	if slices.ContainsFunc(replies, func(r cacheguard.Reply[any]) bool { return r.Err == nil }) {
+		return replies, nil
+	}
+	return replies, replies[0].Err
 }

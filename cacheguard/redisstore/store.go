@@ -70,7 +70,6 @@ var (
 // another goroutine, which costs a goroutine for each read. The client's hooks see every command
 // except those of the subscription. If the store uses a view, only hooks that were added before New
 // see its commands.
-// before New.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {

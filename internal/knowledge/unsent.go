@@ -159,7 +159,8 @@ type Letter struct {
 }
 
 // Letters returns all changes that the store has not been told, in the order in which they were
-// made, with at most this many in one letter.
+// made, with at most this many in one letter. A change of the whole cache comes first, in a letter
+// of its own: if the store takes it, the changes made before it need not be sent.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of
@@ -167,9 +168,9 @@ func (u *Unsent) Letters(most int) (all []Letter) {
 	}
 	u.mu.RLock()
 	last := u.last
-	if c, ok := u.tags[""]; ok && c.sent == 0 && !c.again {
-		u.mu.RUnlock()
-		return []Letter{{Whole: true, Through: last}}
+	whole, ok := u.tags[""]
+	if ok = ok && whole.sent == 0 && !whole.again; ok {
+		all = append(all, Letter{Whole: true, Through: last})
 	}
 	left := make([]named, 0, u.unsent)
 	for _, tag := range []bool{true, false} {
@@ -178,7 +179,7 @@ func (u *Unsent) Letters(most int) (all []Letter) {
 			from = u.tags
 		}
 		for name, c := range from {
-			if c.sent == 0 {
+			if c.sent == 0 && !(ok && tag && name == "") {
 				left = append(left, named{of{name, tag}, c})
 			}
 		}

@@ -250,7 +250,7 @@ var answers = []struct {
 	says  *regexp.Regexp
 	cause string
 }{
-	{regexp.MustCompile(`NOAUTH`), noPassword},
+	{regexp.MustCompile(`NOAUTH|unauthenticated (?:multi)?bulk`), noPassword},
 	{regexp.MustCompile(`WRONGPASS|invalid password|without any password|AUTH failed`), wrongPassword},
 	{refusal, lacksRight},
 	{regexp.MustCompile(`\bDENIED\b`), protectedMode},

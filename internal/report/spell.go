@@ -70,6 +70,20 @@ func (s *Spell) begins(now time.Time) (tell bool, since time.Time) {
 	return true, since
 }
 
+// Anew makes the problem due to be logged once more, because what is known about it has changed. If
+// it was logged often enough in this minute, it isn't.
+func (s *Spell) Anew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.from) >= spellsIn {
+		s.from, s.n = now, 0
+	}
+	if next := s.next.Load(); next != 0 && s.n < mostSpells && s.next.CompareAndSwap(next, now.UnixNano()) {
+		s.n++
+	}
+}
+
 // Told reports whether the problem was logged and its end was not.
 func (s *Spell) Told() bool { return s.next.Load() != 0 }
 

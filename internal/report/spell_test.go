@@ -87,3 +87,25 @@ func TestSpellThatLasts(t *testing.T) {
 		}
 	})
 }
+
+// What is known of a trouble may change while it lasts. It is told then, too, but not more often
+// than trouble that comes and goes.
+func TestSpellAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		to := slog.New(slog.NewTextHandler(&text, nil))
+		begins, ends := report.Line{Text: "here: it rains"}, report.Line{Text: "here: it is dry"}
+		var s report.Spell
+		if s.Anew(); s.Told() {
+			t.Error("there is no trouble, and it is told")
+		}
+		for range 10 {
+			s.Anew()
+			s.Begin(t.Context(), begins, to)
+		}
+		s.End(t.Context(), ends, to)
+		if all := text.String(); strings.Count(all, "it rains") != 3 || strings.Count(all, "since=") != 2 || strings.Count(all, "it is dry") != 1 {
+			t.Errorf("it was told as %s", all)
+		}
+	})
+}
