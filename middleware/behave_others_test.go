@@ -27,7 +27,7 @@ type speaking struct {
 	say       func(w http.ResponseWriter, lang string) // sends the head
 	head, end chan struct{}                            // closed: what stands there goes on
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	began      []string   // in this order
 	here, most int        // runs side by side
 }

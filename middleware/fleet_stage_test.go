@@ -13,7 +13,7 @@ import (
 type stage struct {
 	tb testing.TB
 
-	mu                  sync.Mutex // guards what follows
+	mu                  sync.Mutex // guards the fields below
 	runs, running, most int
 	changed             chan struct{}
 	gates               []*gate

@@ -240,7 +240,7 @@ type spy struct {
 	cacheguard.Store
 	deaf atomic.Bool // messages about changes are on their way
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	answers, told int
 	hears         bool // its cache's messages have begun to arrive
 }
@@ -349,7 +349,7 @@ func (l *logbook) String() string {
 
 // panicLog keeps what chi's Recoverer recovers.
 type panicLog struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	values []any
 	stacks []string
 }

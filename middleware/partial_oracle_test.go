@@ -24,7 +24,7 @@ import (
 // tag, few of other lengths, and which answers ranges in all the ways that a handler may, and in
 // some that it may not. Eight versions share a weak tag.
 type editions struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	rnd  *rand.Rand
 	text [][]byte // of each version
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// response is what the store has under a key: a response that may be given to every request that
-// selects it, or (with unshared) only the information that responses of the resource can't be
+// response is a value that the store has under a key. It is a response that may be given to every
+// request that selects it. With unshared it only records that responses of the resource can't be
 // shared.
 type response struct {
 	key      string   // the key of its resource; a value found in the store is used only if this is equal

@@ -21,7 +21,7 @@ type load struct {
 type locks struct {
 	store cacheguard.Store
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	held   map[load]*kept
 	byKey  map[cacheguard.Key]map[load]*kept
 	caches map[string]func() // by cache that is listened to: the function that stops listening

@@ -15,7 +15,7 @@ import (
 
 // seeing is a hook that counts the commands it sees, as one for traces or metrics does.
 type seeing struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	seen map[string]int64
 }
 

@@ -15,7 +15,7 @@ type origin struct {
 	loads atomic.Int64
 	began chan struct{} // gets something for each load, as long as there is room
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	value string
 	err   error
 	gate  chan struct{} // a load that finds one doesn't return before it is closed, or its context ends

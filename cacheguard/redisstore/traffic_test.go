@@ -42,7 +42,7 @@ type traffic struct {
 	calls, degraded, loads, changes, unsure atomic.Int64
 	longest                                 atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	lossy   []window   // when an acknowledged invalidation may be lost
 	keys    map[string]*record
 	running map[string]int // loads by replica and key
