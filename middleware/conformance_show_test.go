@@ -260,7 +260,7 @@ func parseFields(parts []string) http.Header {
 	return h
 }
 
-// reply is the response of one run of the handler.
+// reply waits for the response.
 type reply struct {
 	status int
 	parts  []string // fields, dates not yet put in

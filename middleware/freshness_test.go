@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// noon is when responses come in these tests.
+// noon is the time at which responses come in these tests.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// at returns a date as a field has it, so much from noon.
+// at returns a date as a field has it, at this distance from noon.
 func at(d time.Duration) []string {
 	return []string{noon.Add(d).Format(http.TimeFormat)}
 }

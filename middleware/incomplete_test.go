@@ -17,8 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler whose context ends returns with what it has written so far. Without a Content-Length
-// nobody sees that it is half of the page: it is nobody else's, whoever has ended the run.
+// A handler whose context ends returns after a part of the page. Without a Content-Length nobody
+// can see that it is only a part. It is given to nobody else, no matter who has ended the run.
 func TestHalfAPageIsNotStored(t *testing.T) {
 	const pages = 20
 	const wholePage = "half whole"
@@ -108,8 +108,9 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	}))
 }
 
-// A time-out in front of the cache may end a request that reads a response while it is made, and
-// its client is still there: the connection is aborted, or that would be all of the response.
+// A time-out in front of the cache may end a request that reads a response while it is made,
+// although its client is still there. Then the connection must be aborted. Otherwise the client
+// would take the part for the whole response.
 func TestTimeOutOfAReaderIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

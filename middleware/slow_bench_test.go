@@ -37,7 +37,7 @@ func benchServer(b *testing.B, opts middleware.Options, handler http.HandlerFunc
 	return server.Listener.Addr().String()
 }
 
-// reportWaits reports the median and the longest of some times.
+// reportWaits reports the median and the longest of some waiting times.
 func reportWaits(b *testing.B, waits []time.Duration) {
 	b.Helper()
 	slices.Sort(waits)
