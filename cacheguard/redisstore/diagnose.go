@@ -494,7 +494,8 @@ func fields(text string) map[string]string {
 	return said
 }
 
-// older reports whether one version is before another. A text that isn't a version is not older.
+// older is a program that knows only the common channel. It listens and publishes there. In a lease
+// it writes and reads no more than the mark.
 func older(version, than string) bool {
 	for {
 		a, restA, _ := strings.Cut(version, ".")

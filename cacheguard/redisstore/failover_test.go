@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A cluster under load changes its masters in every way there is. Callers get right values all the
-// time; what a master knew alone when it died may be lost, and that is bounded.
+// A cluster under load changes its masters in every possible way. Callers get right values all the
+// time. Data that only a dying master knew may be lost, and this loss is bounded.
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
@@ -60,7 +60,7 @@ func TestClusterUnderLoad(t *testing.T) {
 	tr.report("replica promoted by hand", m, servers, without)
 
 	m, began = tr.mark(), time.Now()
-	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"} // each in a slot of its own
+	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"} // each key in another slot
 	tr.hot.Store(&hot)
 	moves := make(map[string]*redistest.Move)
 	for _, k := range hot {
@@ -69,7 +69,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		must(t, err)
 	}
 	tr.runs(time.Second / 2)
-	for range 20 { // keys come and go meanwhile
+	for range 20 { // meanwhile keys are added and removed
 		for _, k := range hot {
 			_, err := moves[k].Keys(ctx, 10)
 			must(t, err)
@@ -96,15 +96,15 @@ func TestClusterUnderLoad(t *testing.T) {
 		servers = time.Since(began)
 		without = tr.usable("quiet-1", began)
 		must(t, c.Node(old).Resume())
-		must(t, c.AwaitWhole(ctx)) // it knows by now that it isn't the master any more
+		must(t, c.AwaitWhole(ctx)) // by now the old master knows that it isn't the master any more
 		lossEnds()
 		tr.serves()
 		tr.report("master stopped and continued", m, servers, without)
 	}
-	tr.end(3) // one, and one more for each time something may be lost
+	tr.end(3) // one lease, and one more for each time something may be lost
 }
 
-// otherMaster is a master that doesn't have the key.
+// otherMaster returns a key of a master that doesn't have the given key.
 func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key string) string {
 	tr.t.Helper()
 	its, err := c.Master(ctx, tr.fleet[0].valueName(key))
@@ -164,8 +164,8 @@ func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	return rdb
 }
 
-// A master that dies and has no replica takes its slots with it and nothing else: keys in other
-// slots are read, leased, loaded once and invalidated as ever, and waiters get messages, also in a
+// A master that dies without a replica makes only its own slots unavailable. Keys in other slots
+// are still read, leased, loaded once and invalidated. Waiting processes get messages, also a
 // process that starts only now.
 func TestClusterLosesSlots(t *testing.T) {
 	t.Parallel()
@@ -251,9 +251,9 @@ func TestClusterLosesSlots(t *testing.T) {
 	f.serves(t)
 }
 
-// While the slot of a key is being moved, its value is read and its invalidation goes through,
-// wherever its names are; what is not there is loaded by each process for itself. Afterwards all is
-// as before, and nothing of that turns up.
+// While the slot of a key is being moved, its value can be read and invalidated, on whichever node
+// its names are. If there is no value, each process loads for itself. After the move all is as
+// before, and no result from the time of the move appears.
 func TestClusterMovesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
@@ -306,14 +306,14 @@ func TestClusterMovesSlots(t *testing.T) {
 		}
 		must(t, m.End(ctx))
 		o.set("x", nil)
-		f.second.get(t, k, o.load).is(t, "x") // what was loaded meanwhile was not kept
+		f.second.get(t, k, o.load).is(t, "x") // the result of the load was not stored
 		f.hits(t, k, "x")
 	}
 	f.serves(t)
 }
 
-// A server that reads its data after a restart answers LOADING, which is as good as no answer. Then
-// it has all it had.
+// A server that reads its data after a restart answers LOADING, which is treated like no answer.
+// After that it has all its data.
 func TestRestartWithData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "dump.rdb",

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// ghostTTL is how long the ghost of a lease holds a key up. A load here is done long before.
+// ghostTTL is how long the ghost of a lease blocks a key. A load in these tests ends long before.
 const ghostTTL = 3 * time.Second
 
 func briefLease(s *site) { s.cache.LeaseTTL = ghostTTL }
@@ -77,7 +77,7 @@ func (f late) ofFill(t *testing.T) {
 	f.hits(t, "k", "new")
 }
 
-// The same with a load that failed: its error must not come back.
+// The same holds for a load that failed: its error must not come back.
 func TestLateCopiesOfLeaseAndConclude(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -102,8 +102,8 @@ func TestLateCopiesOfLeaseAndConclude(t *testing.T) {
 	f.hits(t, "k", "new")
 }
 
-// A copy of a renewal must not keep the ghost alive, and one of a claim takes the key from nobody
-// for longer than a lease lasts.
+// A copy of a renewal must not keep the ghost alive. A copy of a claim must not block the key for
+// longer than a lease lasts.
 func TestLateCopiesOfClaimAndFill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -136,7 +136,7 @@ func (f late) kept(t *testing.T) {
 	arrives(t, "the last command is kept", f.end.Struck())
 }
 
-// release has a copy arrive.
+// release lets a copy arrive.
 func (f late) release(t *testing.T, h *redistest.Held) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -146,8 +146,8 @@ func (f late) release(t *testing.T, h *redistest.Held) any {
 	return reply
 }
 
-// haunt has the copy of the lease arrive, and checks that it does leave a ghost: else there is
-// nothing to show.
+// haunt lets the copy of the lease arrive, and checks that it leaves a ghost. Without a ghost the
+// test would prove nothing.
 func (f late) haunt(t *testing.T) {
 	t.Helper()
 	reply, ok := f.release(t, f.lease).([]any)
