@@ -7,14 +7,14 @@
 //		Name: "product", Codec: msgpackcodec.Codec[Product]{},
 //	})
 //
-// Field names and options come from `msgpack:"..."` tags. A field without such a tag has its name
-// in Go, never the name in its json tag. A type that has methods of its own for MessagePack, for
-// binary or for text uses them; if it has several, the first in this order is used. A field that
-// only the writer or only the reader knows is skipped, as with JSON, so a struct can grow while old
-// and new programs share a cache.
+// Field names and options come from `msgpack:"..."` tags. A field without this tag has its name in
+// Go, never the name in its json tag. If a type has methods of its own for MessagePack, for binary
+// or for text, the codec uses them. If a type has several of these, the codec uses the first kind
+// in this order. A field that only the writer or only the reader knows is skipped, as with JSON, so
+// a struct can grow while old and new programs share a cache.
 //
-// This library was chosen over libraries with more frequent releases because it restores what types
-// such as big.Int or netip.Addr keep in unexported fields. The library trusts the lengths that it
+// This library was chosen over libraries with more frequent releases, because it restores the
+// unexported fields of types such as big.Int or netip.Addr. The library trusts the lengths that it
 // reads and doesn't limit nesting: five bytes can make it allocate 64 GiB, and a few megabytes can
 // overflow the stack, which ends the process. So the codec first checks all bytes. It passes them
 // to the library only if they are one whole object, if every element of every array and map is
