@@ -23,7 +23,7 @@ var languages = []string{"en", "de", "fr", "it", "ja"}
 // gates: before its header, and after its header. In a bubble of synctest, all handlers wait when
 // the bubble is idle.
 type speaking struct {
-	header    []string                                 // of all responses, in pairs
+	header    []string                                 // fields of all responses, in pairs
 	say       func(w http.ResponseWriter, lang string) // sends the head
 	head, end chan struct{}                            // if closed, handlers at this gate continue
 

@@ -178,8 +178,8 @@ func BenchmarkLocalVariant(b *testing.B) {
 }
 
 // Requests a second over loopback connections that stay open, as many clients as CPUs can serve and
-// some more. Each iteration has every variant serve a round, in turn, so that what else the machine
-// does hits all of them alike; what counts is the median of the ratios of the rounds.
+// some more. In each iteration every variant serves a round, in turn, so that other work of the
+// machine affects all of them alike. Compare the medians of the ratios of the rounds.
 //
 //	go test -run '^$' -bench BenchmarkLoopback -benchtime 60x ./middleware
 func BenchmarkLoopback(b *testing.B) {
@@ -289,7 +289,7 @@ var (
 	emptyLine     = []byte("\r\n")
 )
 
-// read reads one response and insists on it being the whole page.
+// read reads one response and fails unless it is the whole page.
 func (c *rawClient) read() error {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {

@@ -23,7 +23,7 @@ type budget struct {
 }
 
 const (
-	changesAtOnce   = 1000 // of different resources
+	changesAtOnce   = 1000 // the number of different resources that can be changed at once
 	changesASecond  = 1
 	changesRemember = 1000
 )

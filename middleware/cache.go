@@ -24,7 +24,7 @@ type Cache struct {
 	loads *cacheguard.Cache[*response]
 	turns *turns // slots of handlers that the loader doesn't run
 
-	changes   budget // of invalidations by unsafe requests
+	changes   budget // limits invalidations by unsafe requests
 	purges    purges
 	variants  variants
 	varies    varies
@@ -32,7 +32,7 @@ type Cache struct {
 	lastTries lastTries
 	parts     partial
 	posts     atomic.Int32 // how many responses to POST are being recorded
-	tagsSaid  atomic.Bool  // it was logged that a response has too many tags
+	tagsSaid  atomic.Bool  // the log already says that a response has too many tags
 }
 
 // New makes a cache on a store that other caches and other processes may share. If options are
@@ -158,9 +158,9 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 type route uint8
 
 const (
-	toCache   route = iota // it may be answered from the cache
-	toHandler              // the handler answers it, and its response is for this client alone
-	toChange               // like toHandler, and it may change what is stored
+	toCache   route = iota // the request may be answered from the cache
+	toHandler              // the handler answers the request, and its response is for this client alone
+	toChange               // like toHandler, and the request may change stored responses
 	untouched              // like toHandler, and the connection may stop being HTTP
 )
 

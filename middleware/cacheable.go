@@ -50,7 +50,7 @@ type verdict struct {
 	// have provoked it by a field that the handler rejects.
 	provoked bool
 
-	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
+	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or negative: it is stale
 	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
 
 	// The stale windows, counted from the end of freshness, 0: none.

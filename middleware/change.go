@@ -185,13 +185,13 @@ type passer struct {
 	w       http.ResponseWriter
 	cache   *Cache
 	status  cacheStatus
-	silent  bool                                       // it says nothing in Cache-Status
+	silent  bool                                       // the passer writes nothing to Cache-Status
 	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
 	place   *place                                     // the handler's place
 
 	mu      sync.Mutex // guards the fields below
 	code    int
-	head    http.Header // what outdate gets
+	head    http.Header // the header that outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
 	failed  bool // the handler has called WriteHeader with an error after it had begun to answer

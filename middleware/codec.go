@@ -40,8 +40,8 @@ const (
 	codecPersonal       = 1 << 2
 	codecGuessed        = 1 << 3
 
-	mostFields = 1 << 10 // of a header or a trailer
-	mostValues = 1 << 12 // of a header and its trailer together
+	mostFields = 1 << 10 // the most fields of a header or a trailer
+	mostValues = 1 << 12 // the most values of a header and its trailer together
 	mostText   = 1 << 20
 )
 

@@ -259,8 +259,8 @@ func TestDamagedResponses(t *testing.T) {
 	if _, err := small.Decode(good); !errors.Is(err, errNoResponse) {
 		t.Errorf("a body above the limit: %v", err)
 	}
-	// A form with what Append would never write. numbers are what stands after the status, texts
-	// what follows.
+	// A form with what Append would never write. numbers are the numbers after the status, texts
+	// are the bytes after the numbers.
 	form := func(flags byte, status uint16, texts string, numbers ...uint64) []byte {
 		b := binary.BigEndian.AppendUint16([]byte{codecVersion, flags}, status)
 		for _, n := range numbers {

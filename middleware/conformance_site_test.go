@@ -124,8 +124,8 @@ type memory struct{}
 func (memory) Network() string { return "memory" }
 func (memory) String() string  { return "in.memory" }
 
-// handle is the handler behind the cache. The nth run gives the nth reply, all that follow the last
-// one.
+// handle is the handler behind the cache. The nth run gives the nth reply. If there are more runs
+// than replies, they give the last reply.
 func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	saw := r.Clone(context.Background())
 	s.mu.Lock()
@@ -184,8 +184,8 @@ type answer struct {
 	header  http.Header
 	trailer http.Header
 	body    string
-	err     error // of the request or of reading the body
-	runs    int   // of the handler, since the request was sent
+	err     error // the error of the request, or of reading the body
+	runs    int   // the runs of the handler since the request was sent
 	last    run
 }
 

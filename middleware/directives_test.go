@@ -182,7 +182,7 @@ func TestTargeted(t *testing.T) {
 	})
 }
 
-// checkDirectives checks what is true of all directives.
+// checkDirectives checks properties that all directives have.
 func checkDirectives(t *testing.T, d directives, h http.Header) {
 	t.Helper()
 	for _, n := range []time.Duration{d.maxAge, d.sMaxAge, d.revalidate, d.ifError} {

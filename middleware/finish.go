@@ -80,7 +80,7 @@ func (rec *recorder) abort(err error) {
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	rec.catchUp() // its own client gets what it would get without the cache; a panic of the client's writer is less important
+	rec.catchUp() // its own client gets the same as without the cache; a panic of the client's writer is less important
 }
 
 // tell tells the observer, when the handler is done, if the response is not stored.
@@ -144,7 +144,7 @@ func (rec *recorder) finish() {
 		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
 			if _, silent := rec.header["Content-Type"]; !silent { // the type that the server guesses for this client
-				rec.res.header = maps.Clone(h) // others may be reading it
+				rec.res.header = maps.Clone(h) // other goroutines may be reading the header
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
 		}

@@ -23,12 +23,12 @@ type call struct {
 
 func get(path string, header ...string) call { return call{path: path, header: header} }
 
-// received is what its client has got of a response.
+// received is the part of a response that has reached its client.
 type received struct {
 	status          int
 	header, trailer http.Header
 	body            string
-	err             error // of the request, or of reading the body
+	err             error // the error of the request, or of reading the body
 	took            time.Duration
 	hints           []string // the Link fields of 103 responses
 }

@@ -22,7 +22,7 @@ func (x *exchange) head() {
 	x.alone("method")
 	x.r = &asked
 	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r, x.stale.vary) {
-		return // otherwise it may tell what another user would get
+		return // otherwise the header may be the one that another user would get
 	}
 	said := canonical(x.w.Header().Clone())
 	delete(said, "Cache-Status")

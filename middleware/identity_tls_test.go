@@ -89,7 +89,7 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 					ask("alice", method, 1)
 					ask("alice", "GET", 2) // the user who would get a stored response
 					ask("nobody", method, 3)
-					if method == "POST" { // whose response is the next one's
+					if method == "POST" { // the response to the POST is the response to the next request
 						ask("alice", "GET", 3)
 						return
 					}
@@ -141,7 +141,7 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 					if c.shared {
 						want = "the page of alice"
 					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" && name != "Heuristic" {
-						continue // stores what is for all
+						continue // a response for all is stored
 					}
 					if got := asUser(h, user, by).Body.String(); got != want {
 						t.Errorf("request %d, %s: got %q", i, user, got)

@@ -78,8 +78,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	synctested("refresh that takes too long", stale, short, refreshing(func(*middleware.Cache) { <-time.After(2 * time.Second) }))
 	synctested("refresh when the cache is closed", stale, middleware.Options{}, refreshing(func(cache *middleware.Cache) { _ = cache.Close() }))
 
-	// leaving has clients of their own begin the runs, who leave after so long; what is in front of
-	// the cache may end them, too.
+	// leaving begins runs for clients that leave after this time. The layer "front", which is in
+	// front of the cache, may end the runs, too.
 	leaving := func(after time.Duration, front func(http.Handler) http.Handler) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			h = front(h)

@@ -78,7 +78,7 @@ func (k keyer) key(r *http.Request) string {
 		b.WriteString(keySeparator + "r")
 		b.WriteString(t.routed)
 	}
-	if k.varyBy != nil { // it must be the last part, because nothing marks its end
+	if k.varyBy != nil { // varyBy's string must be the last part, because nothing marks its end
 		b.WriteString(keySeparator + "g")
 		b.WriteString(group)
 	}

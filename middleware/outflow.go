@@ -22,7 +22,7 @@ type outflow struct {
 	flushed int       // how many of these flushes were passed on to the client
 	flowing bool      // a goroutine writes to the client
 	broken  bool      // nothing more may be written
-	thrown  any       // what the client's writer panicked with
+	thrown  any       // the value with which the client's writer panicked
 	owed    owed      // the recorded body, for all who read it
 	taker   *taker    // this client, while the recorder waits for it
 	idle    sync.Cond
@@ -120,7 +120,7 @@ func (rec *recorder) catchUp() {
 		rec.pour()
 	}
 	if !rec.on {
-		rec.out, rec.sent = nil, 0 // nobody reads it any more, see follow
+		rec.out, rec.sent = nil, 0 // nobody reads these bytes any more, see follow
 	}
 }
 

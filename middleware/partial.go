@@ -33,7 +33,7 @@ const mostParts = 16
 // inParts is a body of which some parts are known.
 type inParts struct {
 	spans []span // in order, with gaps between them
-	size  int    // of the whole body
+	size  int    // the size of the whole body
 }
 
 // parts reads the Content-Range lines of a stored response. It returns false if the response has no
@@ -136,7 +136,7 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	for _, s := range joined {
 		both.header["Content-Range"] = append(both.header["Content-Range"], s.contentRange(have.size))
 		room := both.body[len(both.body) : len(both.body)+s.length()]
-		for _, from := range []*response{res, more} { // where both have the same bytes they are equal
+		for _, from := range []*response{res, more} { // if both have a byte, it is the same byte
 			from.copyInto(room, s)
 		}
 		both.body = both.body[:len(both.body)+len(room)]

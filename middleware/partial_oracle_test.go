@@ -26,7 +26,7 @@ import (
 type editions struct {
 	mu   sync.Mutex // guards the fields below
 	rnd  *rand.Rand
-	text [][]byte // of each version
+	text [][]byte // the text of each version
 }
 
 func (o *editions) next() {
@@ -135,10 +135,11 @@ func (o *editions) ask() *http.Request {
 	return r
 }
 
-// check says what is wrong with an answer: whatever it has, is of one version, the one of its
-// strong tag if it has one, stands where the answer says, and is not older than oldest. What comes
-// from the cache is also what was asked for. X-Version doesn't say which version a body is of, for
-// a HEAD may have updated it.
+// check returns an error if an answer is wrong. All bytes of an answer must be of one version. If
+// the answer has a strong tag, this must be the version of the tag. The bytes must be at the place
+// that the answer names, and not older than the version oldest. If the answer comes from the cache,
+// it must also have the range that was asked for. X-Version doesn't tell the version of a body,
+// because a HEAD may have updated it.
 func (o *editions) check(r *http.Request, w *http.Response, body []byte, oldest int) (err error) {
 	hit := strings.Contains(w.Header.Get("Cache-Status"), "; hit")
 	switch {
@@ -194,7 +195,7 @@ func (o *editions) checkParts(r *http.Request, w *http.Response, body []byte, n 
 	if r.Header["Range"] == nil {
 		return fmt.Errorf("nobody asked for a part")
 	}
-	if r.Method == http.MethodHead { // which http.ServeContent answers as it would answer a GET
+	if r.Method == http.MethodHead { // http.ServeContent answers a HEAD like a GET
 		if strings.Contains(w.Header.Get("Cache-Status"), "; hit") {
 			return fmt.Errorf("a part for HEAD")
 		}
@@ -265,7 +266,7 @@ func (o *editions) changes(t *testing.T, cache *middleware.Cache, h http.Handler
 	n, _ := o.newest()
 	switch o.chance(3) {
 	case 0:
-		asks(h, "POST", "/") // which the origin answers after a while, like everything
+		asks(h, "POST", "/") // the origin answers the POST after a while, like all requests
 	case 1:
 		_ = cache.Purge(t.Context(), "/")
 	default:

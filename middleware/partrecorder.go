@@ -72,7 +72,7 @@ type partRecorder struct {
 	gone    int         // how many bytes of the body were written to the client
 	flowing bool        // a goroutine writes to the client
 	broken  bool        // nothing more may be written
-	thrown  any         // what the client's writer panicked with
+	thrown  any         // the value with which the client's writer panicked
 	taker   *taker      // its client, while pass waits for it
 	idle    sync.Cond
 }

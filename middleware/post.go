@@ -23,7 +23,7 @@ const mostPosts = 16
 type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
-	asGet  *http.Request // the same URL and fields
+	asGet  *http.Request // a GET with the same URL and fields
 	key    string        // as it is before the handler is called, like all of asGet
 	target target
 	before http.Header

@@ -36,14 +36,14 @@ type recorder struct {
 	on       bool        // the response is being recorded
 	held     bool        // its client gets the stored response instead: this one is a 304 about it, or a failure
 	over     bool        // the handler has returned
-	interim  bool        // it was flushed before its end
+	interim  bool        // the response was flushed before its end
 	live     bool        // other requests may read it while it is made
 	timer    *time.Timer // runs after a flush
 	promised int64       // Content-Length, or -1
 	written  int64
 	why      cacheguard.Reason // why it is not stored
 	to       audience
-	place    *place // of a handler that continues although its response is for its own client only
+	place    *place // the place of a handler that continues although its response is for its own client only
 	outflow
 
 	shown   *response // the response, without its body, for clients that read it while it is made; nil: none does
@@ -250,7 +250,7 @@ type firstHead struct {
 	header   http.Header
 	is       cacheStatus
 	line     string // for Cache-Status; set when it doesn't wait any more
-	notWhole bool   // it is a 304; set like line
+	notWhole bool   // the response is a 304; set together with line
 }
 
 // release lets the header be sent to the client. It also makes Cache-Status, as late as possible:
@@ -313,7 +313,7 @@ func (rec *recorder) WriteString(s string) (int, error) {
 
 // keep records n bytes, or ends the recording if the response can't be stored.
 func (rec *recorder) keep(n int, record func()) error {
-	if rec.over { // others may have the response already
+	if rec.over { // other clients may have the response already
 		return errOver
 	}
 	if rec.status == 0 {

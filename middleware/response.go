@@ -13,7 +13,7 @@ type response struct {
 	vary     []string // field names, canonical and sorted, that select among the responses of the resource
 	selected string   // the values that the fields in vary had in its request: see selectedBy
 
-	unshared bool // it is for one client only: of the fields below, only those needed to revalidate it are used
+	unshared bool // the response is for one client only; only the fields below that are needed to revalidate it are used
 	status   int
 	header   http.Header // without fields that concern one connection or one client only
 	trailer  http.Header
@@ -22,5 +22,5 @@ type response struct {
 	age            time.Duration // its age when it was stored (RFC 9111, section 4.2.3)
 	mustRevalidate bool          // never serve it stale, even if a request accepts that
 	personal       bool          // made for a request that says who asks, by other fields than those in vary
-	guessed        bool          // it is fresh only because of the options
+	guessed        bool          // the response is fresh only because of the options
 }

@@ -44,7 +44,7 @@ func (u *run) why() string {
 		return "vary-miss"
 	case u.prev == nil:
 		return "uri-miss"
-	case u.prev.unshared && u.asks: // it is stored only to be validated each time
+	case u.prev.unshared && u.asks: // the response is stored only to be validated each time
 		return "stale"
 	case u.prev.unshared:
 		return "miss"

@@ -38,7 +38,7 @@ var errNothing = errors.New("middleware: handler wrote nothing")
 type statusError struct {
 	status int
 	res    *response                    // for its own client and, with share, for others; nil if its client has it already
-	stale  cacheguard.Result[*response] // what may be served instead, if anything
+	stale  cacheguard.Result[*response] // the response that may be served instead, if any
 	client *exchange                    // the exchange whose handler ran, or nil
 	share  bool                         // other requests may be given res
 }
@@ -57,13 +57,13 @@ type run struct {
 	cache  *Cache
 	client *exchange // the exchange that it answers, or nil
 	key    string
-	prev   *response                    // what is stored, if anything is
+	prev   *response                    // the stored response, if any
 	found  cacheguard.Result[*response] // how prev was found
 	ended  chan struct{}                // closed when result is there
-	result ending                       // what the load returns; set before ended is closed
+	result ending                       // the result of the load; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
 	asks   bool                         // the request has validators, so that the handler may answer 304
-	guest  bool                         // it refreshes the response that is stored for all, for a request that says who asks
+	guest  bool                         // the run refreshes the response that is stored for all, for a request that says who asks
 	load   *desk.Load
 
 	rec   *recorder
@@ -220,7 +220,7 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // it has no freshness of its own
+		v = verdict{failed: status >= 500, why: "no freshness"} // the response has no freshness of its own
 	}
 	return v
 }

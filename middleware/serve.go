@@ -47,7 +47,7 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 // request. The capacity of each field's slice ends with the slice, so that an append to one field
 // can't overwrite the next field.
 func (res *response) copyHeader(h http.Header, answer answer, age time.Duration, status string) {
-	total := 4 // what is added below
+	total := 4 // the number of values that are added below
 	for _, values := range res.header {
 		total += len(values)
 	}

@@ -39,7 +39,7 @@ var alone = map[string]struct {
 	}, 8},
 }
 
-const pieces = 16 // of 4 KiB
+const pieces = 16 // pieces of 4 KiB
 
 // working counts handlers that work.
 type working struct{ now, peak, all atomic.Int32 }
@@ -309,7 +309,7 @@ func TestHandlersGoOnInTurn(t *testing.T) {
 func TestHandlersGoOnWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 4, LoadTimeout: time.Hour})
-		pool := make(chan bool, 3) // of connections
+		pool := make(chan bool, 3) // a pool of connections
 		var written atomic.Int32
 		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pool <- true

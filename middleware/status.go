@@ -13,7 +13,7 @@ import (
 type cacheStatus struct {
 	hit       bool
 	fwd       string // why the handler was asked: a token of section 2.2
-	fwdStatus int    // what it answered, if not what the client gets
+	fwdStatus int    // the status of its response, if the client gets another one
 	ttl       time.Duration
 	hasTTL    bool
 	stored    bool

@@ -25,7 +25,7 @@ type switched struct {
 	sw      cacheguard.Switch
 	version atomic.Int64
 	runs    atomic.Int64
-	fields  []string // of each response
+	fields  []string // the fields of each response
 	front   http.Handler
 
 	mu       sync.Mutex // guards compared
@@ -86,7 +86,7 @@ func (s *switched) gets(want string, runs bool, method string, fields ...string)
 	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off && !strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
 		s.Errorf("%v: Cache-Status is %q", s.sw.Mode(), status)
 	}
-	time.Sleep(2 * time.Second) // in the bubble, above Audit.Settle: for what is compared behind the client's back
+	time.Sleep(2 * time.Second) // in the bubble, above Audit.Settle: time for comparisons in the background
 }
 
 func (s *switched) found(want ...cacheguard.Difference) {

@@ -22,8 +22,8 @@ type turns struct {
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	begin   list.List // of chan struct{}, closed when the turn is handed over: the runs that want to begin, in order
-	goOn    list.List // the same for handlers that want to continue
+	begin   list.List // the runs that want to begin, in order, each as a chan struct{} that is closed when it gets the turn
+	goOn    list.List // the handlers that want to continue, in the same form
 	resumed bool      // the last turn was handed to a handler in goOn
 	beyond  time.Time // when a handler last continued without a turn
 }
@@ -67,7 +67,7 @@ func (t *turns) take(ctx context.Context) error {
 	case <-timer.C:
 		err = fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
 	}
-	if !t.leave(&t.begin, in) { // it was handed over at the last moment
+	if !t.leave(&t.begin, in) { // the turn was handed over at the last moment
 		t.release()
 	}
 	return err

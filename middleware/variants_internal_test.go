@@ -34,7 +34,8 @@ func TestVariantsAdmit(t *testing.T) {
 	if !v.admits("other", "1000", most, now, now.Add(time.Hour)) {
 		t.Error("another page has no room")
 	}
-	// What is asked for again comes in, one a second, whoever else fills the places.
+	// A variant that is requested again is stored, one a second, even if another client fills the
+	// places.
 	v.admits("page", "hot", most, now, now.Add(time.Hour))
 	if !v.admits("page", "hot", most, now, now.Add(time.Hour)) {
 		t.Error("what is asked for again is kept out")

@@ -148,7 +148,7 @@ func TestNormalize(t *testing.T) {
 			}
 		}
 	}
-	// What stands in different rows above is different.
+	// Requests in different rows above are different.
 	all := map[string][]string{}
 	for field, rows := range selectedRows {
 		for _, row := range rows {

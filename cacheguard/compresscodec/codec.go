@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The first byte of what is stored.
+// The first byte of a stored value.
 const (
 	plainBody = 0
 	s2Body    = 1

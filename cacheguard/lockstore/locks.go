@@ -35,7 +35,7 @@ type kept struct {
 	ready   chan struct{} // closed when it is known whether the lock is held
 	dropped chan struct{} // closed when the lock is given back, or was not acquired
 	grant   cacheguard.Grant
-	ttl     time.Duration // of the lease
+	ttl     time.Duration // the TTL of the lease
 	lock    lock.Lock     // nil if the lock isn't held; read it after ready
 	timer   *time.Timer   // drops the lock; nil if it isn't held
 }

@@ -22,11 +22,11 @@
 //
 // # What is guaranteed
 //
-// Decode returns an error for bytes that are not MessagePack, for bytes that were cut short, for
-// bytes that are followed by others, and for declared lengths that exceed what is there. Such an
-// error costs no memory. A panic in the library is returned as an error, too. Append refuses every
-// value that Decode would refuse, so what was stored can be read again. Decode keeps no reference
-// to its source.
+// Decode returns an error for bytes that are not MessagePack, for bytes that were cut short, for an
+// object that is followed by further bytes, and for declared lengths that exceed the number of
+// bytes. These errors cost no memory. A panic in the library is returned as an error, too. Append
+// refuses every value that Decode would refuse, so a stored value can always be read again. Decode
+// keeps no reference to its source.
 //
 // # What is not
 //

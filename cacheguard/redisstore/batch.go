@@ -36,7 +36,7 @@ type lane struct {
 // batch is a number of reads that are sent in one trip.
 type batch struct {
 	args    []any         // MGET and the names to read
-	scores  []*scores     // one for each cache, so there are few
+	scores  []*scores     // there is one for each cache, so there are few
 	readers atomic.Int32  // how many readers still wait for the batch
 	done    chan struct{} // closed when the fields below are set
 
@@ -91,7 +91,8 @@ func (b *batch) want(cache string, tags []string) {
 	}
 }
 
-// generations returns what the batch has read of the cache and of these tags, or nil.
+// generations returns the generations of the cache and of these tags that the batch has read, or
+// nil.
 func (b *batch) generations(cache string, tags []string) cacheguard.Generations {
 	all := b.of(cache)
 	switch {

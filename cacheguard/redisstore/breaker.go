@@ -53,7 +53,7 @@ type breakers struct {
 	s      *Store
 	all    []breaker
 	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
-	writes bool  // these are for steps that write
+	writes bool  // these breakers are for steps that write
 	errs   error // error of a step that is not sent
 
 	opens, closes report.Line

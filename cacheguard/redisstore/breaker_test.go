@@ -246,7 +246,7 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 		gate := make(chan struct{})
 		fault := p.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		// A value that came in the last moment, by another way, is as good.
+		// A value that came in the last moment, in another way, is right, too.
 		if v, err := r.cache.Get(ctx, "k", mustNotLoad(t)); v != "v" && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %q, %v", v, err)
 		}

@@ -52,7 +52,8 @@ func (o *older) names() (value, lease string) {
 	return redisstore.ValueName(o.prefix, testKey), redisstore.LeaseName(o.prefix, testKey)
 }
 
-// ask returns what it is told, and the number of the grant or the holder.
+// ask returns the reply to a request for the lease: the state, and the number of the grant or the
+// holder.
 func (o *older) ask(id cacheguard.ID) (state, detail string) {
 	o.t.Helper()
 	value, lease := o.names()
@@ -80,7 +81,7 @@ func (o *older) invalidate() {
 	must(o.t, o.run([]string{value, lease, value + ":v2"}, []any{redisstore.Channel(o.prefix), redisstore.ChangedMessage(testKey)}, "invalidate").Err())
 }
 
-// heard is how many messages it got since it was called last.
+// heard returns the number of messages since its last call.
 func (o *older) heard() (n int) {
 	o.t.Helper()
 	last := "nothing " + newPrefix()

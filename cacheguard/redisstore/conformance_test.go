@@ -48,7 +48,7 @@ func TestConformanceMiniredis(t *testing.T) {
 		server := miniredis.RunT(t)
 		server.ClockTTL(true)
 		fleet := openFleet(t, newClient(t, server.Addr()), newClient(t, server.Addr()), newClient(t, server.Addr()))
-		fleet.LoseMessages = nil // it has no CLIENT KILL
+		fleet.LoseMessages = nil // miniredis has no CLIENT KILL
 		return fleet
 	})
 }

@@ -40,7 +40,7 @@ type Diagnosis struct {
 	Clock   time.Duration // how far the server's clock is ahead of this machine's
 	Message time.Duration // time from a change to the message about it; 0 if no message came
 
-	Parts []Part // what the store does, in the order in which it was tried
+	Parts []Part // the steps of the store, in the order in which they were tried
 
 	Mend string // command with which an administrator gives the user all rights that were missing; empty: none were
 }
@@ -48,7 +48,7 @@ type Diagnosis struct {
 // Part is one thing that a store does.
 type Part struct {
 	Name  string
-	Means string // what callers notice if it doesn't work
+	Means string // the effect on callers if the part doesn't work
 	Err   error  // why it doesn't work; nil: it does
 }
 

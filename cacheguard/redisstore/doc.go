@@ -169,7 +169,7 @@
 // forgotten, and every value that is older than the latest of the forgotten invalidations becomes
 // invalid.
 //
-// In a cluster one node has the set, so each process keeps what it has read from the set for as
+// In a cluster one node has the set, so each process remembers the scores that it has read for as
 // long as messages arrive. A grant costs one trip more. While that node is away, the last known
 // scores are used.
 //

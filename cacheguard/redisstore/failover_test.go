@@ -48,7 +48,8 @@ func TestClusterUnderLoad(t *testing.T) {
 	must(t, c.AwaitWhole(ctx))
 	tr.report("it comes back as a replica", m, time.Since(began), 0)
 
-	// By hand nothing gets lost: the master waits until its replica has all.
+	// In a failover by hand nothing gets lost, because the master waits until its replica has all
+	// changes.
 	m, began = tr.mark(), time.Now()
 	must(t, newClient(t, old).ClusterFailover(ctx).Err())
 	_, err = c.AwaitFailover(ctx, key, master)
@@ -109,7 +110,7 @@ func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key st
 	tr.t.Helper()
 	its, err := c.Master(ctx, tr.fleet[0].valueName(key))
 	must(tr.t, err)
-	for _, k := range []string{"a", "b", "c", "d", "e", "f"} { // which are not all of one master
+	for _, k := range []string{"a", "b", "c", "d", "e", "f"} { // these keys are not all on one master
 		other, err := c.Master(ctx, k)
 		must(tr.t, err)
 		if other != its {
@@ -140,8 +141,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	tr.serves()
 	tr.report("master killed", m, servers, without)
 
-	// By hand the old master is not waited for: it is a master until it is told, and what it is
-	// told meanwhile is lost.
+	// In a failover by hand nobody waits for the old master. It acts as a master until it is told
+	// otherwise, and changes that it gets meanwhile are lost.
 	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
 	must(t, s.Failover(ctx))
 	_, err = s.AwaitFailover(ctx, master)
@@ -177,7 +178,7 @@ func TestClusterLosesSlots(t *testing.T) {
 		must(t, err)
 		return master
 	}
-	// The dead one has what is there once for a fleet.
+	// The dead master has the data that exists once for a fleet.
 	prefix := newPrefix()
 	for masterOf(redisstore.Channel(prefix)) != masterOf(redisstore.ClockName(prefix)) {
 		prefix = newPrefix()
@@ -213,7 +214,7 @@ func TestClusterLosesSlots(t *testing.T) {
 			t.Error("a caller who was served without Redis wasn't told so")
 		}
 	}
-	// Many at a time go another way. None of those waits for the dead one.
+	// Many reads at a time are sent in batches. None of them waits for the dead master.
 	crowds := []*crowd{}
 	for range 3 {
 		crowds = append(crowds, f.first.ask(t, 1, keyOf(false), newOrigin("w").load))

@@ -250,7 +250,7 @@ func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 type generationsKnown struct {
 	trust atomic.Int64 // number of breaks of the subscription
 
-	mu      sync.RWMutex // guards the fields below and what they contain
+	mu      sync.RWMutex // guards the fields below and their contents
 	caches  map[string]*cacheGenerations
 	cleared int // how often something was forgotten
 	doubts  int // how often a message was not believed
@@ -336,7 +336,7 @@ func (g *generationsKnown) makeRoom(in *cacheGenerations, n int) {
 	}
 }
 
-// heard notes an invalidation. latest is the latest time that its generation can be.
+// heard records a message about an invalidation. latest is an upper bound of its generation.
 func (g *generationsKnown) heard(cache string, tags []string, generation, latest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// Inspection is what [Store.Inspect] has found under a key. In its JSON durations are integers of
-// nanoseconds, in members whose names end in _ns. The remaining time of something that never ends
-// by itself is -1 there.
+// Inspection is the result of [Store.Inspect] for a key. In its JSON durations are integers of
+// nanoseconds, in members whose names end in _ns. If an entry never ends by itself, its remaining
+// time is -1 there.
 type Inspection struct {
 	Cache string    `json:"cache"`
 	Key   string    `json:"key"`
@@ -25,7 +25,7 @@ type Inspection struct {
 	Now   time.Time `json:"now"`  // time on the clock by which values age
 
 	State State    `json:"state"`
-	Why   []string `json:"why"` // what the value and the lease mean for callers
+	Why   []string `json:"why"` // the meaning of the value and the lease for callers
 
 	Value   *InspectedValue   `json:"value,omitempty"` // nil: no value is stored
 	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name
@@ -178,7 +178,7 @@ func (s *Store) blind(ctx context.Context, err error) error {
 	return err
 }
 
-// entry is what is stored under one name.
+// entry is the data that is stored under one name.
 type entry struct {
 	b       []byte // nil: nothing is stored
 	foreign bool   // not a string
@@ -197,7 +197,7 @@ func read(ctx context.Context, pipe redis.Pipeliner, name string) reading {
 	return reading{pipe.Get(ctx, name), pipe.PTTL(ctx, name)}
 }
 
-// entry returns what was read, or the error if the read failed.
+// entry returns the data that was read, or the error if the read failed.
 func (r reading) entry() (e entry, err error) {
 	e.b, err = r.get.Bytes()
 	switch {
@@ -214,8 +214,8 @@ func (r reading) entry() (e entry, err error) {
 	return e, err
 }
 
-// remaining returns what PTTL answered. The answers -1 (no expiry) and -2 (no such name) are
-// returned by go-redis as durations of so many nanoseconds; remaining returns -1 ns for both.
+// remaining returns the answer of PTTL. For the answers -1 (no expiry) and -2 (no such name)
+// go-redis returns durations of -1 and -2 nanoseconds; remaining returns -1 ns for both.
 func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 	d, err := cmd.Result()
 	return max(d, -1), err

@@ -177,9 +177,9 @@ func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	return invalid
 }
 
-// generations returns the generations by which a value is judged: for a value without tags the
-// separately stored generation of the cache, unless that is lost. It returns nil if the generations
-// are not known.
+// generations returns the generations by which a value is judged. For a value without tags it is
+// the separately stored generation of the cache, unless that is lost. generations returns nil if
+// the generations are not known.
 func (found sight) generations(tagged bool) cacheguard.Generations {
 	if whole := wholeOf(found.whole); whole != 0 && !tagged {
 		return cacheguard.Generations{whole}

@@ -19,12 +19,13 @@ const ghostTTL = 3 * time.Second
 
 func briefLease(s *site) { s.cache.LeaseTTL = ghostTTL }
 
-// A network may deliver a copy of a command long after its reply was given up. These tests have
-// copies of a load's own commands arrive after what the load stored was invalidated: first that of
-// the lease, which leaves a ghost that carries the load's token, then that of its end. The ghost
-// may hold the key up for one lease; it must not let the old load end a second time.
+// A network may deliver a copy of a command long after its reply was given up. In these tests
+// copies of a load's own commands arrive after the load's value was invalidated. First the copy of
+// the lease request arrives and leaves a ghost, which is a lease with the load's token. Then the
+// copy of the load's end arrives. The ghost may block the key for one lease. It must not let the
+// old load end a second time.
 
-// late is a fleet of two in which copies of the first one's commands are kept.
+// late is a fleet of two replicas that keeps copies of the first replica's commands.
 type late struct {
 	*wired
 	lease, end *redistest.Held

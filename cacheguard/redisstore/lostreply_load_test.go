@@ -155,8 +155,8 @@ func TestLostReplyOfConclude(t *testing.T) {
 		if told := f.messages.awaits(t, cacheguard.MessageOutcome, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
-		// Nothing is left of it that would hold up the next one: the failure answers only those who
-		// waited for it.
+		// The failed load leaves nothing that would hold up the next load: only callers that waited
+		// for the failed load get its error.
 		o.set("v", nil)
 		f.second.get(t, "k", o.load).is(t, "v")
 		o.loaded(t, 2)

@@ -29,7 +29,7 @@ type reader struct {
 	running sync.WaitGroup
 	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; the map is never changed, only replaced
 
-	mu    sync.Mutex              // guards lanes and what they contain
+	mu    sync.Mutex              // guards lanes and their contents
 	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
 }
 
@@ -130,8 +130,8 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	return frame, generationsOf(read.Val()), nil // nil generations if they can't be read
 }
 
-// answer splits the answer of MGET into the value and the generation. A value of a wrong type is
-// nil there, so it is a miss like any other.
+// answer splits the answer of MGET into the value and the generation. MGET returns nil for a value
+// of a wrong type, so this value is a miss like any other.
 func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
 	both := c.both.Val()
 	if len(both) != 2 {

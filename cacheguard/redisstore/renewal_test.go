@@ -129,7 +129,7 @@ func TestRenewalFindsAnothersLease(t *testing.T) {
 	arrives(t, "the first replica loads", began)
 	mine.arrived.Wait()
 
-	// The other one is what a process is that was granted the lease while this one stood still.
+	// The other process was granted the lease while this process stood still.
 	k := cacheguard.Key{Cache: "test", Key: "k"}
 	other := cacheguard.Grant{Token: cacheguard.ID{7}, Number: 1_700_000_000_000_000}
 	must(t, f.second.cache.Set(ctx, "model", "new"))

@@ -168,7 +168,7 @@ type glance struct {
 	left  time.Duration
 }
 
-// look reads and counts what is stored under these names.
+// look reads and counts the entries under these names.
 func (scan *scanning) look(ctx context.Context, names []string) error {
 	var all []glance
 	values := 0
@@ -207,7 +207,7 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	return nil
 }
 
-// find records the key of a name if it has the hash that is looked for.
+// find records the key of a name if the key has the requested hash.
 func (scan *scanning) find(name string) {
 	key := strings.TrimPrefix(name[len(scan.head):], `\`)
 	end := strings.LastIndexByte(key, '}') // no suffix of a name has a brace
@@ -268,7 +268,7 @@ func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 
 const gone = -2 // answer of PTTL for a name that no longer exists
 
-// count counts what was read.
+// count counts the entries that were read.
 func (scan *scanning) count(ctx context.Context, all []glance, now time.Time) error {
 	var headers []frame.Header
 	var tags []string

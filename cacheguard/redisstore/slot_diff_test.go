@@ -54,8 +54,8 @@ func mirrorID(n int) (id cacheguard.ID) {
 	return id
 }
 
-// frame is one of the load, with room for a mark or without it, and now and then too large for a
-// message, or with tags.
+// frame returns a frame of the load, with room for a mark or without it. Some frames are too large
+// for a message, and some have tags.
 func (m *mirror) frame(load cacheguard.ID) string {
 	f := "v0" + string(load[:]) + "..." + strings.Repeat("\x00", 8) + "body"
 	switch m.IntN(8) {
@@ -78,7 +78,7 @@ func (m *mirror) token() cacheguard.ID { return mirrorID(1 + m.IntN(4)) }
 
 func (m *mirror) hours() time.Duration { return time.Duration(1+m.IntN(3)) * time.Hour }
 
-// grant is one of those that were given, or of nobody.
+// grant returns one of the grants that were given, or a grant that nobody has.
 func (m *mirror) grant() cacheguard.Grant {
 	if len(m.grants) == 0 || m.IntN(10) == 0 {
 		return cacheguard.Grant{Token: m.token(), Number: 1e15 + m.Int64N(1000)}
@@ -94,7 +94,7 @@ func (m *mirror) tells(tells protocol.Tells, message cacheguard.Message) {
 	}
 }
 
-// step does one step on both sides, and returns both answers as text.
+// step executes one step on both sides, and returns both answers as text.
 func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) {
 	said := func(format string, args ...any) { m.path = append(m.path, fmt.Sprintf(format, args...)) }
 	switch m.IntN(15) {

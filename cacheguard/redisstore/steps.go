@@ -297,8 +297,8 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 	return nil
 }
 
-// told returns the arguments of a script: first those with which it tells that a key changed, then
-// the others.
+// told returns the arguments of a script. The first ones tell the script where to publish that a
+// key changed, then come args.
 func (s *Store) told(k cacheguard.Key, args []any) []any {
 	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }

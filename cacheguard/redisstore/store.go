@@ -40,7 +40,7 @@ type Options struct {
 type Store struct {
 	link   *redislink.Link
 	opts   Options
-	name   string // of this process, for the log
+	name   string // the name of this process, for the log
 	names  names
 	reads  reader
 	health breakers // breakers for all steps

@@ -25,7 +25,7 @@ const (
 
 // hearing is the state of a store's messages.
 type hearing struct {
-	inbox     string       // where this process is told of loads that it waits for; empty if all messages come on one channel
+	inbox     string       // the name of the inbox for messages about loads that this process waits for; empty if all messages come on one channel
 	listening atomic.Bool  // messages arrive
 	changed   atomic.Int64 // when the store last changed something, since the clock's base
 
@@ -148,7 +148,7 @@ func (e *ear) nowAndThen(ctx context.Context) {
 		_, _ = e.s.remeasure(ctx)
 	}
 	if e.newMasters(ctx) && e.s.listening.Load() {
-		e.restored(ctx) // the new master may not know what caches have told the old one
+		e.restored(ctx) // the new master may not know changes that caches have told the old one
 	}
 }
 

@@ -115,7 +115,7 @@ func Run(c Config, samples ...*http.Request) (found []Finding) {
 
 func (c Config) audit(sample *http.Request) (found []Finding) {
 	c.Ignore = append(slices.Clone(changedByCaches), c.Ignore...)
-	known := map[string]*alone{} // by what is sent
+	known := map[string]*alone{} // by the text of the request
 	aloneOf := func(change func(*http.Request)) *alone {
 		id := line(request(sample, change))
 		if known[id] == nil {

@@ -54,7 +54,8 @@ type alone struct {
 	shape    func(body []byte) []byte // returns the part of the body that is always the same
 }
 
-// changing matches what may differ each time a page is made: numbers, times, random ids.
+// changing matches parts of a page that may differ each time the page is made: numbers, times,
+// random ids.
 var changing = regexp.MustCompile(`[0-9a-fA-F]*[0-9][0-9a-fA-F]*`)
 
 func whole(body []byte) []byte          { return body }

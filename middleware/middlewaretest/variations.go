@@ -249,7 +249,7 @@ func (c Config) named(sample *http.Request) (all []variation) {
 		all = append(all, variation{
 			kind: Poisoned, what: "the field " + name + ", which Connection names", advice: adviseNamed, victim: set(name, values[name]),
 			change: func(r *http.Request) { r.Header[name], r.Header["Connection"] = []string{values[name]}, []string{name} },
-			oneWay: true, // whoever hides a field may get what others get
+			oneWay: true, // a client that hides a field may get the response that others get
 		})
 	}
 	return all
