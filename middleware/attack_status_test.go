@@ -487,7 +487,8 @@ func TestVariantsBeyondTheBoundAreShared(t *testing.T) {
 			all := 0
 			for _, rep := range f.replicas {
 				flights, callers := rep.events.flights()
-				if flights != 1 || rep.spy.leases() == 0 { // the flight that has asked for the lease is this variant's
+				// The flight that has asked for the lease is this variant's.
+				if flights != 1 || rep.spy.leases() == 0 {
 					return false
 				}
 				all += callers

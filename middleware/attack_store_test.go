@@ -181,7 +181,8 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 				get("b=b")
 				hits("while the first one is stale")
 				before := store.asked
-				time.Sleep(time.Minute) // the Vary isn't remembered for longer than Options.LocalTTL
+				// The Vary isn't remembered for longer than Options.LocalTTL.
+				time.Sleep(time.Minute)
 				if get("b=b"); store.asked == before {
 					t.Error("the store isn't asked any more")
 				}

@@ -31,7 +31,7 @@ type backlog struct {
 	mu     sync.Mutex // guards the fields below
 	held   int64
 	bodies map[bodyOf]*owed // the newest owed of each response
-	order  list.List        // contains the counted *owed; the first one is the one whose clients have read nothing for longest
+	order  list.List        // the counted *owed; clients of the first have read nothing for longest
 }
 
 // bodyOf identifies the response that a body belongs to.

@@ -67,7 +67,8 @@ func TestLeaseOfARangeIsGivenBack(t *testing.T) {
 				}))
 				for range 3 {
 					ranged(h, "0-4")
-					synctest.Wait() // until the lease has been given back; no request waits for this
+					// The test waits until the lease has been given back. No request waits for this.
+					synctest.Wait()
 				}
 				if runs.Load() != 1 {
 					t.Errorf("%d runs", runs.Load())

@@ -167,7 +167,8 @@ func TestSlowClientOfARange(t *testing.T) {
 				if asks(h, "GET", "/other"); runs.Load() != 2 {
 					t.Errorf("%d runs", runs.Load())
 				}
-				if name == "large" { // the server buffers a small part, so its client can't hold the handler up
+				// The server buffers a small part, so its client can't hold the handler up.
+				if name == "large" {
 					if got := asks(h, "GET", "/third", "Range", second); got.Code != http.StatusPartialContent || runs.Load() != 3 {
 						t.Errorf("%d after %d runs", got.Code, runs.Load())
 					}
@@ -353,7 +354,8 @@ func TestPartsAndOthers(t *testing.T) {
 		if got := second.Header().Values("X-Client"); runs.Load() != 1 || len(got) != 1 || got[0] != "2" {
 			t.Errorf("X-Client %q after %d runs", got, runs.Load())
 		}
-		users := asks(h, "GET", "/", "Range", "bytes=1-2", "Cookie", "user=1") // the response is for all, because it has a lifetime of its own
+		// The response is for all, because it has a lifetime of its own.
+		users := asks(h, "GET", "/", "Range", "bytes=1-2", "Cookie", "user=1")
 		if users.Body.String() != "12" || runs.Load() != 1 {
 			t.Errorf("a user got %q after %d runs", users.Body, runs.Load())
 		}

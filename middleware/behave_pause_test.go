@@ -112,7 +112,8 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, all := stalePage(t, window)
-				const most = 40 * time.Second // at least 20 tries, half of them by the other clients
+				// In this time there are at least 20 tries, half of them by the other clients.
+				const most = 40 * time.Second
 				begun := time.Now()
 				for i := 0; ; i++ {
 					fails(all[i%2], "500", i/2%2 > 0)

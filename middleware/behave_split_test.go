@@ -29,7 +29,8 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 				if at == "after its header" {
 					w.WriteHeader(http.StatusNotModified)
 				}
-				if r.Header.Get("X-First") != "" { // a waiter that comes after the load was given up runs the handler itself
+				// A waiter that comes after the load was given up runs the handler itself.
+				if r.Header.Get("X-First") != "" {
 					hold.pass()
 				}
 				w.WriteHeader(http.StatusNotModified)

@@ -34,7 +34,8 @@ func TestWindowsOfAResponseThatComesStale(t *testing.T) {
 					t.Errorf("within the window: got %d", w.Code)
 				}
 				synctest.Wait()
-				<-time.After(10 * time.Second) // 25 seconds after the response came, 65 seconds after its freshness ended
+				// Then the response came 25 seconds ago, and its freshness ended 65 seconds ago.
+				<-time.After(10 * time.Second)
 				if w := asks(h, "GET", "/"); w.Code != 503 {
 					t.Errorf("after the window: got %d, Age %s", w.Code, w.Header().Get("Age"))
 				}

@@ -193,7 +193,8 @@ func BenchmarkLoopback(b *testing.B) {
 		for range lanes {
 			c := dialRaw(b, server.Listener.Addr().String(), path)
 			clients[path] = append(clients[path], c)
-			if err := c.ask(10); err != nil { // the first requests pay the costs that a connection has only once
+			// The first requests pay the costs that a connection has only once.
+			if err := c.ask(10); err != nil {
 				b.Fatalf("%s: %v", path, err)
 			}
 		}

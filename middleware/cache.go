@@ -159,7 +159,7 @@ type route uint8
 
 const (
 	toCache   route = iota // the request may be answered from the cache
-	toHandler              // the handler answers the request, and its response is for this client alone
+	toHandler              // the handler answers it, for this client alone
 	toChange               // like toHandler, and the request may change stored responses
 	untouched              // like toHandler, and the connection may stop being HTTP
 )

@@ -50,7 +50,7 @@ type verdict struct {
 	// have provoked it by a field that the handler rejects.
 	provoked bool
 
-	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or negative: it is stale
+	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or less: stale
 	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
 
 	// The stale windows, counted from the end of freshness, 0: none.
@@ -157,7 +157,9 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "status", false
 	case d.mustUnderstand && !understood(status):
 		return "must-understand", true
-	case d.noStore && !d.mustUnderstand: // with must-understand, no-store is only for caches that don't know must-understand (section 5.2.2.3)
+	// With must-understand, no-store is only for caches that don't know must-understand (section
+	// 5.2.2.3).
+	case d.noStore && !d.mustUnderstand:
 		return "no-store", true
 	case d.private:
 		return "private", true

@@ -383,7 +383,8 @@ func BenchmarkCodec(b *testing.B) {
 	b.Run("Append", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := testCodec.Append(make([]byte, 80, 248), res); err != nil { // with the arguments that the loader uses
+			// The loader calls Append with a slice of this kind.
+			if _, err := testCodec.Append(make([]byte, 80, 248), res); err != nil {
 				b.Fatal(err)
 			}
 		}

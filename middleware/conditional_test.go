@@ -129,7 +129,8 @@ func TestAnswerToLines(t *testing.T) {
 		{http.Header{"If-None-Match": {`"2"`, `"1"`}}, answerNotModified},
 		{http.Header{"If-None-Match": {`"2"`, "*"}}, answerWhole},
 		{http.Header{"If-None-Match": {"*", `"2"`}}, answerWhole},
-		{http.Header{"If-Modified-Since": {day2, day2}}, answerWhole}, // ignored, because it is not one date
+		// The field is ignored, because it is not one date.
+		{http.Header{"If-Modified-Since": {day2, day2}}, answerWhole},
 		{http.Header{"Range": {"bytes=0-1", "bytes=2-3"}}, answerWhole},
 		{http.Header{"Range": {"bytes=0-1"}, "If-Range": {`"1"`, `"1"`}}, answerWhole},
 	} {

@@ -71,7 +71,8 @@ func readRules(t *testing.T) []rule {
 // or say why there can't be any. Each subtest must be named in the table.
 func TestConformanceTable(t *testing.T) {
 	names := map[string]bool{}
-	clean := regexp.MustCompile(`^[0-9][0-9.-]*(/[a-z0-9_]+){1,2}$`) // names that go test -run accepts unchanged
+	// go test -run accepts these names unchanged.
+	clean := regexp.MustCompile(`^[0-9][0-9.-]*(/[a-z0-9_]+){1,2}$`)
 	for _, sh := range conformance() {
 		if !clean.MatchString(sh.name) {
 			t.Errorf("subtest %q: such a name can't be run", sh.name)

@@ -124,7 +124,9 @@ func updateShows() []show {
 // section 4.3.5.
 func headShows() []show {
 	const forward = "HEAD | Cache-Control: no-cache "
-	const later = "wait 1s" // a client may have the response before it is stored, and a HEAD doesn't change a response that was stored after the HEAD began
+	// A client may have the response before it is stored, and a HEAD doesn't change a response that
+	// was stored after the HEAD began.
+	const later = "wait 1s"
 	tagged := fresh + ` | ETag: "a"`
 	return []show{
 		script("4.3.5/other_tag", tagged+` || `+fresh+` | ETag: "b"`, "-> run", later, forward+"-> run",

@@ -76,7 +76,8 @@ func TestErrorAfterABodyHasBegun(t *testing.T) {
 					synctest.Wait()
 					for range 10 {
 						all.Go(func() {
-							defer func() { // the connection of a client that has read the beginning is aborted
+							// The connection of a client that has read the beginning is aborted.
+							defer func() {
 								if v := recover(); v != nil && v != http.ErrAbortHandler {
 									t.Errorf("panic %v", v)
 								}

@@ -21,7 +21,7 @@ const notSaid = time.Duration(-1) // the value of a directive that is absent
 // private together with private="a field" is private.
 type directives struct {
 	present  bool // there is at least one directive
-	targeted bool // the directives are from a targeted field: Cache-Control and Expires are not for this cache
+	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
 
 	noStore, noCache, private       bool // these directives apply to the whole response
 	public                          bool

@@ -28,14 +28,14 @@ type exchange struct {
 	asked asked
 
 	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
-	guest     bool              // the request says who asks, but looks at the response that is stored for all; see run.leaves
+	guest     bool              // a request that says who asks, for the response of all; see run.leaves
 	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
 	again     bool              // the request is in its second try; see triesAgain
 	answered  bool              // the handler has answered it
 	confirmed *response         // the stored response, which the handler has confirmed by 304
-	unstored  cacheguard.Reason // the reason why confirmed isn't given to others; 0: it is given to others
+	unstored  cacheguard.Reason // the reason why others don't get confirmed, or 0
 	others    *response         // a response for other requests that is being made: it has the fields by which it was selected
 
 	stale  *response // the response stored for it, which the request doesn't accept
@@ -198,7 +198,8 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
-	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // the response may be older than a purge or commit that ended before this request came
+	// The response may be older than a purge or commit that ended before this request came.
+	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}:
 		return false
 	}
 	x.answered = true

@@ -80,7 +80,9 @@ func (rec *recorder) abort(err error) {
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	rec.catchUp() // its own client gets the same as without the cache; a panic of the client's writer is less important
+	// Its own client gets the same as without the cache; a panic of the client's writer is less
+	// important.
+	rec.catchUp()
 }
 
 // tell tells the observer, when the handler is done, if the response is not stored.

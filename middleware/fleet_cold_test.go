@@ -23,7 +23,8 @@ func TestFleetColdRoute(t *testing.T) {
 		const takes = 300 * time.Millisecond
 		catalog := strings.Repeat("all categories of the shop. ", 2000)
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
-			timer := time.NewTimer(takes) // the test measures how much longer than this its clients wait
+			// The test measures how much longer than this its clients wait.
+			timer := time.NewTimer(takes)
 			defer timer.Stop()
 			select {
 			case <-timer.C:

@@ -26,7 +26,8 @@ func TestFleetLeaderLeaves(t *testing.T) {
 					w.Header().Set("Cache-Control", "max-age=60")
 					_, err := io.WriteString(w, body[:before])
 					hold.pass()
-					if id := chi.URLParam(r, "id"); id != "42" { // chi reuses the route context of a request for later requests
+					// chi reuses the route context of a request for later requests.
+					if id := chi.URLParam(r, "id"); id != "42" {
 						t.Errorf("the route's parameter has become %q", id)
 					}
 					if err == nil { // a handler that can't write stops
@@ -43,7 +44,8 @@ func TestFleetLeaderLeaves(t *testing.T) {
 				f.awaitWaiting(7)
 				leader.goesAway(f)
 				for range 20 {
-					f.do(0, get("/elsewhere")) // other requests take some time and use route contexts
+					// Other requests take some time and use route contexts.
+					f.do(0, get("/elsewhere"))
 				}
 				hold.open()
 				for _, cl := range clients {

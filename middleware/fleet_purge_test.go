@@ -86,7 +86,8 @@ func TestFleetPurge(t *testing.T) {
 						gone := map[string]bool{}
 						for _, path := range c.gone {
 							gone[path] = true
-							f.do(1, get(path)).want(t, 200, paths[path]+" 1") // a replica that stores sees its own response
+							// A replica that stores sees its own response.
+							f.do(1, get(path)).want(t, 200, paths[path]+" 1")
 							if bytes == 0 {
 								f.do(0, get(path)).want(t, 200, paths[path]+" 1")
 								continue

@@ -62,7 +62,8 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 		}
 		f.awaitRunning(1)
 		f.wantRuns(1, "eight requests for a stale response")
-		for i := range 50 { // these requests reuse the route context of the request that began the run, if it is free
+		// These requests reuse the route context of the request that began the run, if it is free.
+		for i := range 50 {
 			f.do(i%2, get(fmt.Sprintf("/other/%d/x", i)))
 		}
 		hold.open()

@@ -118,7 +118,8 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	if rep.cache, err = middleware.New(s, opts); err != nil {
 		f.tb.Fatal(err)
 	}
-	f.await("its messages arrive", s.hearing) // when messages begin to arrive, flights that have begun take in no further callers
+	// When messages begin to arrive, flights that have begun take in no further callers.
+	f.await("its messages arrive", s.hearing)
 	rep.router = chi.NewRouter()
 	rep.router.Use(rep.arrive, rep.panics.log, chimiddleware.Recoverer)
 	rep.routes = rep.router.With(rep.cache.Handler)

@@ -247,7 +247,8 @@ func TestFleetVariants(t *testing.T) {
 				clients := f.startAll(32, ask)
 				f.awaitWaiting(32)
 				kinds := 1
-				if field == "Cookie" { // requests that say who asks wait for each other, and so do all other requests
+				// Requests that say who asks wait for each other, and so do all other requests.
+				if field == "Cookie" {
 					kinds = 2
 				}
 				f.awaitRunning(kinds)

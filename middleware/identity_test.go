@@ -90,10 +90,11 @@ func TestSaidToBeForAll(t *testing.T) {
 		"CDN-Cache-Control":    {middleware.Options{}, []string{"CDN-Cache-Control", "max-age=60", "Cache-Control", "private"}, 1},
 		"public by the option": {middleware.Options{DefaultTTL: time.Hour}, []string{"Cache-Control", "public"}, 1},
 		"Vary by the option":   {middleware.Options{DefaultTTL: time.Hour}, []string{"Vary", "Cookie"}, 3},
-		"nothing said":         {middleware.Options{DefaultTTL: time.Hour}, nil, 5}, // the response for the client without a name is stored
+		"nothing said":         {middleware.Options{DefaultTTL: time.Hour}, nil, 5}, // the anonymous response is stored
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // in a bubble time doesn't pass while requests wait
+			// In a bubble time doesn't pass while requests wait.
+			synctest.Test(t, func(t *testing.T) {
 				cache, runs := newCache(t, c.opts), atomic.Int32{}
 				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					runs.Add(1)

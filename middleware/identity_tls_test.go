@@ -89,7 +89,8 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 					ask("alice", method, 1)
 					ask("alice", "GET", 2) // the user who would get a stored response
 					ask("nobody", method, 3)
-					if method == "POST" { // the response to the POST is the response to the next request
+					// The response to the POST is the response to the next request.
+					if method == "POST" {
 						ask("alice", "GET", 3)
 						return
 					}
@@ -196,7 +197,8 @@ func TestConnectionsSayWhoAsks(t *testing.T) {
 			} {
 				transport := server.Client().Transport.(*http.Transport).Clone()
 				transport.TLSClientConfig.ServerName = c.server
-				transport.TLSClientConfig.InsecureSkipVerify = true // the test is about the server's view only
+				// The test is about the server's view only.
+				transport.TLSClientConfig.InsecureSkipVerify = true
 				want := fmt.Sprint("nobody", c.server, proto)
 				if c.user != "" {
 					transport.TLSClientConfig.Certificates = []tls.Certificate{certificate(t, c.user)}

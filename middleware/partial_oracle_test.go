@@ -33,7 +33,8 @@ func (o *editions) next() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text := make([]byte, []int{25, 40}[o.rnd.IntN(2)])
-	for i := range text { // no two versions have the same byte at the same place, as long as there are few versions
+	// No two versions have the same byte at the same place, as long as there are few versions.
+	for i := range text {
 		text[i] = byte(' ' + (7*i+13*len(o.text))%95)
 	}
 	o.text = append(o.text, text)

@@ -250,7 +250,8 @@ func TestEveryRunIsCounted(t *testing.T) {
 						})
 					}
 					synctest.Wait()
-					if name != "no-cache" || most > 1 { // no-cache requests have the only slot and are coalesced
+					// Requests with no-cache have the only slot and are coalesced.
+					if name != "no-cache" || most > 1 {
 						for _, target := range []string{"/", "/other"} {
 							if got := asks(h, "GET", target).Body.String(); got != "page" {
 								t.Errorf("%s: %q", target, got)

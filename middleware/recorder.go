@@ -29,7 +29,7 @@ type recorder struct {
 	header http.Header
 	before http.Header // the client's header before the handler was called
 
-	mu       sync.Mutex // guards the fields below: a timer stops recorders, and handlers may write from goroutines of their own
+	mu       sync.Mutex // guards the fields below: timers and goroutines of handlers use them, too
 	status   int        // 0: the header is not written
 	verdict  verdict
 	res      *response   // the recorded response
@@ -43,7 +43,7 @@ type recorder struct {
 	written  int64
 	why      cacheguard.Reason // why it is not stored
 	to       audience
-	place    *place // the place of a handler that continues although its response is for its own client only
+	place    *place // set if the handler continues for its own client only
 	outflow
 
 	shown   *response // the response, without its body, for clients that read it while it is made; nil: none does

@@ -13,7 +13,7 @@ type response struct {
 	vary     []string // field names, canonical and sorted, that select among the responses of the resource
 	selected string   // the values that the fields in vary had in its request: see selectedBy
 
-	unshared bool // the response is for one client only; only the fields below that are needed to revalidate it are used
+	unshared bool // for one client only; the fields below are used only to revalidate it
 	status   int
 	header   http.Header // without fields that concern one connection or one client only
 	trailer  http.Header

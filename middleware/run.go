@@ -63,7 +63,7 @@ type run struct {
 	result ending                       // the result of the load; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
 	asks   bool                         // the request has validators, so that the handler may answer 304
-	guest  bool                         // the run refreshes the response that is stored for all, for a request that says who asks
+	guest  bool                         // a request that says who asks refreshes the response of all
 	load   *desk.Load
 
 	rec   *recorder
@@ -220,7 +220,8 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // the response has no freshness of its own
+		// The response has no freshness of its own.
+		v = verdict{failed: status >= 500, why: "no freshness"}
 	}
 	return v
 }

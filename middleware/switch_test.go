@@ -86,7 +86,8 @@ func (s *switched) gets(want string, runs bool, method string, fields ...string)
 	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off && !strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
 		s.Errorf("%v: Cache-Status is %q", s.sw.Mode(), status)
 	}
-	time.Sleep(2 * time.Second) // in the bubble, above Audit.Settle: time for comparisons in the background
+	// In the bubble this is above Audit.Settle, so comparisons in the background can end.
+	time.Sleep(2 * time.Second)
 }
 
 func (s *switched) found(want ...cacheguard.Difference) {

@@ -118,7 +118,8 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 				s.gets(3, 1, "X-Token", token)
 				token = s.commit()
 				s.gets(3, 1)
-				s.gets(4, 1, "X-Token", "no token", "Cookie", "token=none; token="+token) // the valid token is used
+				// The valid token is used.
+				s.gets(4, 1, "X-Token", "no token", "Cookie", "token=none; token="+token)
 			})
 		})
 	}
@@ -152,8 +153,8 @@ func TestTokenMeetsARun(t *testing.T) {
 						t.Errorf("request %d got %q, want %q", i, got, want)
 					}
 				}
-				// One more if the second of them looks before the first one's run is stored, and asks for
-				// a run of its own after that.
+				// There may be one more run: the second request may look before the first one's run
+				// is stored, and ask for a run of its own after that.
 				if n := s.runs.Load(); n != 2 && n != 3 {
 					t.Errorf("the handler ran %d times", n)
 				}

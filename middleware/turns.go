@@ -22,7 +22,7 @@ type turns struct {
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	begin   list.List // the runs that want to begin, in order, each as a chan struct{} that is closed when it gets the turn
+	begin   list.List // runs that want to begin: a chan struct{} each, closed when it gets a turn
 	goOn    list.List // the handlers that want to continue, in the same form
 	resumed bool      // the last turn was handed to a handler in goOn
 	beyond  time.Time // when a handler last continued without a turn

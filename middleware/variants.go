@@ -45,7 +45,7 @@ func (d *digester) of(s string) digest {
 
 // counted are the variants of one URL.
 type counted struct {
-	until    map[uint64]time.Time // by the hash of the fields that select a variant: the time until which it is fresh
+	until    map[uint64]time.Time // for the hash of a variant, the time until which it is fresh
 	refused  []uint64             // variants refused lately, a ring
 	next     int                  // the index of the oldest in refused
 	replaced time.Time            // when a variant last replaced another one

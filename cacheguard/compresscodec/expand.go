@@ -17,14 +17,15 @@ var (
 // Limits of the blocks in a Zstandard frame, from RFC 8878.
 const (
 	zstdBlockMost  = 128 << 10 // largest number of bytes that one block holds, section 3.1.1.2.4
-	zstdBlockLeast = 4         // smallest size of a block with content: its header and one byte to repeat, section 3.1.1.2
+	zstdBlockLeast = 4         // smallest block with content: header and one byte, section 3.1.1.2
 )
 
 // newDecoder makes a decoder for whole frames. It doesn't decode streams, so it has no goroutines.
 func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
 	window := uint64(max(maxDecoded, zstd.MinWindowSize)) // no frame has a smaller window, however little it holds
 	return zstd.NewReader(nil,
-		zstd.WithDecoderConcurrency(0), // as many calls at a time as there are processors; further calls wait
+		// There are as many calls at a time as processors; further calls wait.
+		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderMaxMemory(window),
 		zstd.WithDecoderMaxWindow(window),
 		zstd.WithDecodeAllCapLimit(true), // stops when the buffer is full, whatever the bytes declare

@@ -122,7 +122,9 @@ func TestConformanceRedis(t *testing.T) {
 		s, err := redisstore.New(client(t, addr), redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
 		must(t, err)
 		t.Cleanup(func() { _ = s.Close() })
-		must(t, s.Warm(t.Context())) // otherwise a change's message may come before the store listens, and a case waits for a lock
+		// Otherwise a change's message may come before the store listens, and a case waits for a
+		// lock.
+		must(t, s.Warm(t.Context()))
 		return wrap(t, heard{s, t}, newLocker(t, addr))
 	}
 	conformance(t, func(t *testing.T) storetest.Fleet {

@@ -54,7 +54,9 @@ func (s *Store) lock(
 		s.locks.extend(load, ask.TTL)
 		return granted
 	}
-	room <- struct{}{} // this doesn't take long, because the other requests leave after Patience at most, and by the deadline
+	// This doesn't take long, because the other requests leave after Patience at most, and by the
+	// deadline.
+	room <- struct{}{}
 	if !s.usable() {
 		<-room
 		s.locks.end(load, kept, nil, time.Time{})

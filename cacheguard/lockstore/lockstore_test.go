@@ -85,7 +85,8 @@ func TestOneLoad(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 200 {
 			all.Go(func() {
-				v, err := f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second)) // a load that takes longer than a lease
+				// The load takes longer than a lease.
+				v, err := f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second))
 				if v != "v" || err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
@@ -120,7 +121,8 @@ func TestLeaseIsLost(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 2 {
 					all.Go(func() {
-						v, err := f.caches[i].Get(t.Context(), "k", f.load(fmt.Sprint(i), 10*time.Second)) // for several leases
+						// The load takes as long as several leases.
+						v, err := f.caches[i].Get(t.Context(), "k", f.load(fmt.Sprint(i), 10*time.Second))
 						if v != fmt.Sprint(i) || err != nil {
 							t.Errorf("process %d got %q, %v", i, v, err)
 						}
@@ -414,7 +416,8 @@ func TestLockEndsWithItsLease(t *testing.T) {
 		token := cacheguard.ID{1}
 		a, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
-		again, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second}) // as if the first answer had been lost
+		// The load asks again, as if the first answer had been lost.
+		again, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
 		if again.State != cacheguard.LeaseGranted || !again.Grant.Is(a.Grant) {
 			t.Errorf("asked again it got %v", again)

@@ -87,7 +87,7 @@ func (b *Box) Run(ctx context.Context) error {
 type relay struct {
 	b      *Box
 	caches map[string]*cacheguard.Cache[[]byte] // by name
-	since  time.Time                            // the time since which nothing can be delivered; zero if deliveries work
+	since  time.Time                            // since when deliveries fail; zero if they work
 	pause  time.Duration                        // the pause after the last failure
 }
 

@@ -72,7 +72,8 @@ func TestNoMessage(t *testing.T) {
 	}
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), nil))
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), (*structpb.Struct)(nil)))
-	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff"))) // the text is not UTF-8
+	// The text is not UTF-8.
+	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff")))
 	if m, err := (protocodec.Codec[proto.Message]{}).Decode(nil); err == nil || m != nil {
 		t.Errorf("Decode for proto.Message: %v, %v; want an error", m, err)
 	}

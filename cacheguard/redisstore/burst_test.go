@@ -136,7 +136,8 @@ func newBurst(t *testing.T, queue int, change func(s *site)) *burst {
 		s.cache.LeaseTTL, s.cache.Limiter = 0, cacheguard.NewLimiter(burstLoads, queue)
 	}, change)
 	b.listens(t)
-	crowdOnce() // the runtime keeps memory of ended goroutines, which must not be counted for the burst
+	// The runtime keeps memory of ended goroutines, which must not be counted for the burst.
+	crowdOnce()
 	b.goroutines, b.heap = len(ours()), heapInUse()
 	return b
 }

@@ -63,8 +63,10 @@ func TestClockAfterSlowReply(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := newProxy(t, server.Addr())
 	prefix := newPrefix()
-	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix) // with a long OpTimeout
-	good.listens(t)                                                                         // now it has loaded the scripts
+	// Both replicas have a long OpTimeout.
+	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix)
+	// listens also loads the scripts.
+	good.listens(t)
 	gate := make(chan struct{})
 	late := proxy.DelayReply(redistest.IsEval(redisstore.ClockScript), gate)
 	go func() {

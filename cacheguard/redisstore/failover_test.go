@@ -61,7 +61,8 @@ func TestClusterUnderLoad(t *testing.T) {
 	tr.report("replica promoted by hand", m, servers, without)
 
 	m, began = tr.mark(), time.Now()
-	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"} // each key in another slot
+	// Each of these keys is in another slot.
+	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"}
 	tr.hot.Store(&hot)
 	moves := make(map[string]*redistest.Move)
 	for _, k := range hot {
@@ -110,7 +111,8 @@ func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key st
 	tr.t.Helper()
 	its, err := c.Master(ctx, tr.fleet[0].valueName(key))
 	must(tr.t, err)
-	for _, k := range []string{"a", "b", "c", "d", "e", "f"} { // these keys are not all on one master
+	// These keys are not all on one master.
+	for _, k := range []string{"a", "b", "c", "d", "e", "f"} {
 		other, err := c.Master(ctx, k)
 		must(tr.t, err)
 		if other != its {

@@ -32,7 +32,8 @@ func TestColdKeyIsOneTrip(t *testing.T) {
 			t.Errorf("%s: sent %v; want %v", what, sent, want)
 		}
 	}
-	sends("a cold key", map[string]int64{"EVALSHA": 2}, func() { // one for the lease, one for the fill
+	// One script takes the lease, one stores the value.
+	sends("a cold key", map[string]int64{"EVALSHA": 2}, func() {
 		r.getEntry(t, "cold", newOrigin("v").tagged()).is(t, "v")
 	})
 	sends("10 hits", map[string]int64{"MGET": 10}, func() {

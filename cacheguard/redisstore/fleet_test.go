@@ -21,8 +21,9 @@ import (
 const (
 	patience  = 30 * time.Second // the time-out for events that must happen
 	longLease = 2 * time.Minute  // a test that waits for its end fails first
-	opTimeout = patience         // long, so that a busy machine doesn't look like a Redis that is down
-	lossTime  = 4 * time.Second  // OpTimeout of a store that loses replies: it waits half of this for each reply
+	// opTimeout is long, so that a busy machine doesn't look like a Redis that is down.
+	opTimeout = patience
+	lossTime  = 4 * time.Second // OpTimeout if replies are lost: the store waits half of it for each
 )
 
 // replica is a process of a fleet, as far as the other processes can tell: it has a client, a store

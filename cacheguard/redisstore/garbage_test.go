@@ -60,7 +60,8 @@ func garbageValues(good []byte) []garbage {
 		all = append(all, text(fmt.Sprintf("the first %d bytes", n), good[:n]))
 		all[len(all)-1].nothing = n == 0
 	}
-	for bit := range 8 * frame.MarkStart { // the bytes after this are the mark, which only makes a value stale
+	// The bytes after this are the mark, which only makes a value stale.
+	for bit := range 8 * frame.MarkStart {
 		b := bytes.Clone(good)
 		b[bit/8] ^= 1 << (bit % 8)
 		all = append(all, text(fmt.Sprintf("bit %d flipped", bit), b))

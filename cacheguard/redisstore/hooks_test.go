@@ -87,7 +87,8 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				all.Wait()
 
 				sent := proxy.Counts()
-				maps.DeleteFunc(sent, func(name string, _ int64) bool { // commands of new connections and of the subscription
+				// Commands of new connections and of the subscription are not counted.
+				maps.DeleteFunc(sent, func(name string, _ int64) bool {
 					return name == "HELLO" || name == "CLIENT" || strings.HasSuffix(name, "SUBSCRIBE") || name == "PING"
 				})
 				hook.mu.Lock()

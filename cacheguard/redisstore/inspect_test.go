@@ -319,7 +319,8 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		if h.Unshared {
 			want = cacheguard.StatusMiss
 		}
-		if h.Codec != frame.Fingerprint("raw", 0) && !h.Null { // the inspector can't know other codecs
+		// The inspector can't know other codecs.
+		if h.Codec != frame.Fingerprint("raw", 0) && !h.Null {
 			want, fails = cacheguard.StatusMiss, true
 		}
 		if peeked.Status != want {
@@ -464,7 +465,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	must(t, admin.Set(ctx, r.valueName("tagged"), frame.New(h, []byte("v")), time.Hour).Err())
 	must(t, admin.Set(ctx, r.leaseName("tagged"), "garbage", 0).Err())
 	must(t, admin.Set(ctx, r.valueName("large"), make([]byte, 20_000), time.Hour).Err())
-	for key, f := range map[string][]byte{"lost": frame.New(h, nil)} { // a cache whose generations are lost; other steps would create them again
+	// The generations of this cache are lost. Other steps would create them again.
+	for key, f := range map[string][]byte{"lost": frame.New(h, nil)} {
 		must(t, admin.Set(ctx, redisstore.ValueName("cg", cacheguard.Key{Cache: "lost", Key: key}), f, 0).Err())
 	}
 
@@ -513,7 +515,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	refused, err := admin.Do(ctx, "ACL", "LOG").Slice()
 	must(t, err)
 	for _, entry := range refused {
-		if said := fmt.Sprint(entry); !strings.Contains(said, "client") { // go-redis sends its name and accepts a refusal
+		// go-redis sends its name and accepts a refusal.
+		if said := fmt.Sprint(entry); !strings.Contains(said, "client") {
 			t.Errorf("something was refused: %s", said)
 		}
 	}

@@ -110,7 +110,8 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 		if err == nil && ans.State == cacheguard.LeaseGranted {
 			ans.Grant.Stamp = ans.Grant.Number
 			if s.cluster != nil {
-				if stamp == 0 { // one stamp is enough for all, because none of the loads has begun yet
+				// One stamp is enough for all, because none of the loads has begun yet.
+				if stamp == 0 {
 					stamp = s.stamp(ctx, keys[i].Cache)
 				}
 				ans.Grant.Stamp = stamp

@@ -38,7 +38,8 @@ func manyAfterScriptFlush(t *testing.T, rdb redis.UniversalClient, flush func())
 		keys[i] = cacheguard.Key{Cache: "test", Key: fmt.Sprint(i)}
 		asks[i] = cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i), byte(i >> 8)}, TTL: longLease}
 	}
-	for _, warm := range []bool{false, true} { // a store that has sent nothing yet, and a store whose scripts are loaded
+	// The first store has sent nothing yet, the second one has loaded the scripts.
+	for _, warm := range []bool{false, true} {
 		if warm {
 			must(t, s.Warm(ctx))
 			must(t, s.Invalidate(ctx, keys))

@@ -77,7 +77,8 @@ func TestForgedGenerations(t *testing.T) {
 					b.listens(t)
 					a.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 					for range 2 {
-						b.getEntry(t, "k", notTagged(t)).hit(t, "old") // b now knows the generations
+						// With this read b learns the generations.
+						b.getEntry(t, "k", notTagged(t)).hit(t, "old")
 					}
 					forge := func() {
 						must(t, a.rdb.Publish(t.Context(), redisstore.Channel(prefix), tagsMessage(generation, tags...)).Err())
@@ -189,7 +190,8 @@ func TestForgedPermits(t *testing.T) {
 		t.Error("a permit that can't be one keeps the others away")
 	}
 	must(t, s.ReturnPermit(t.Context(), "b", cacheguard.ID{1}))
-	soon := float64(time.Now().Add(time.Minute).UnixMilli()) // this could be a permit from before the clock was set back
+	// This could be a permit from before the clock was set back.
+	soon := float64(time.Now().Add(time.Minute).UnixMilli())
 	must(t, rdb.ZAdd(t.Context(), name, redis.Z{Score: soon, Member: "forged"}).Err())
 	if taken, wait := take(2); taken || wait < 0 || wait > time.Second {
 		t.Errorf("taken: %v, wait %v; want to wait for as long as a permit lasts, at most", taken, wait)
@@ -205,7 +207,8 @@ func TestGenerationsRepairedByHand(t *testing.T) {
 	r.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 	day := float64(time.Now().Add(24 * time.Hour).UnixMicro())
 	must(t, r.rdb.ZAdd(t.Context(), r.generations(), redis.Z{Score: day, Member: ""}).Err())
-	r.toldOfTags(t, func() { must(t, r.cache.InvalidateAll(t.Context())) }) // r learns of the invalidation
+	// With this call r learns of the generations.
+	r.toldOfTags(t, func() { must(t, r.cache.InvalidateAll(t.Context())) })
 	served(t, "a day ahead", r)
 	must(t, r.rdb.Del(t.Context(), r.generations()).Err())
 	must(t, r.rdb.Del(t.Context(), r.valueName("k")).Err())

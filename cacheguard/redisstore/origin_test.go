@@ -18,7 +18,7 @@ type origin struct {
 	mu    sync.Mutex // guards the fields below
 	value string
 	err   error
-	gate  chan struct{} // if there is a gate, a load returns only when the gate is closed or the load's context ends
+	gate  chan struct{} // a load returns only when its gate is closed or its context ends
 }
 
 func newOrigin(value string) *origin { return &origin{value: value, began: make(chan struct{}, 1000)} }

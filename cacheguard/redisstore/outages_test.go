@@ -196,7 +196,8 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 			x.rdb = redis.NewClient(&redis.Options{Addr: x.proxy.Addr(), Username: "writer", Password: "any", ContextTimeoutEnabled: true, PoolSize: 8})
 			t.Cleanup(func() { _ = x.rdb.Close() })
 			prefix := newPrefix()
-			writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0 }) // with the defaults
+			// Zero means the default.
+			writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0 })
 			reader := newReplica(t, x.server.Addr(), prefix)
 			var pending atomic.Int64
 			late := 0

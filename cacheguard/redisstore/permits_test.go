@@ -33,7 +33,8 @@ func TestFleetBudget(t *testing.T) {
 		r.listens(t) // and has measured the clock in a quiet moment
 		fleet = append(fleet, r)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that the test fails early if no process hears of a permit
+	// The time-out makes the test fail early if no process hears of a permit.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	began := time.Now()
 	var done sync.WaitGroup

@@ -17,7 +17,8 @@ import (
 func TestRenewalFailsForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newWired(t, redistest.Start(t), redistest.Hangup, func(s *site) {
-		s.cache.LeaseTTL, s.redis.MaxRetries = 6*time.Second, -1 // the client's own retries would take too long
+		// The client's own retries would take too long.
+		s.cache.LeaseTTL, s.redis.MaxRetries = 6*time.Second, -1
 	})
 	o := newOrigin("v")
 	letGo := o.hold()

@@ -110,7 +110,8 @@ func (f *wired) serves(t *testing.T) {
 func (f *wired) servesKeys(t *testing.T, newKey func() string) {
 	t.Helper()
 	for _, r := range []*replica{f.first, f.second, f.third} {
-		_ = r.store.Warm(t.Context()) // starts the subscription; returns an error while a node of a cluster is dead
+		// Warm starts the subscription. It returns an error while a node of a cluster is dead.
+		_ = r.store.Warm(t.Context())
 	}
 	for _, leader := range []*replica{f.second, f.first} {
 		waiter := f.first

@@ -63,7 +63,8 @@ func TestConformanceLeastRights(t *testing.T) {
 	refused, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
 	must(t, err)
 	for _, entry := range refused {
-		if said := fmt.Sprint(entry); !strings.Contains(said, "client") { // go-redis sends its name and accepts a refusal
+		// go-redis sends its name and accepts a refusal.
+		if said := fmt.Sprint(entry); !strings.Contains(said, "client") {
 			t.Errorf("something was refused: %s", said)
 		}
 	}

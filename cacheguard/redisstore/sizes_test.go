@@ -70,7 +70,8 @@ func TestValueOverCap(t *testing.T) {
 	f := &wired{first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix)}
 	f.third = newReplica(t, server.Addr(), prefix)
 	for _, r := range []*replica{f.first, f.second, f.third} {
-		r.listens(t) // otherwise the start of the subscription would separate callers from their flight
+		// Otherwise the start of the subscription would separate callers from their flight.
+		r.listens(t)
 	}
 	value := strings.Repeat("v", 10<<20)
 	o := newOrigin(value)

@@ -272,7 +272,8 @@ func (m *mirror) differ(ctx context.Context, steps int) error {
 		if string(f) != m.slot.Frame {
 			return fmt.Errorf("Redis has the value\n%q\nand the slot\n%q", f, m.slot.Frame)
 		}
-		left, err := m.other.PTTL(ctx, m.value).Result() // below zero: there is no entry, or it has no end
+		// If left is below zero, there is no entry, or it has no end.
+		left, err := m.other.PTTL(ctx, m.value).Result()
 		if err != nil {
 			return err
 		}
@@ -406,7 +407,8 @@ func (i instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestSlotIsRedis(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
-	for _, others := range []int{0, 9} { // waiting processes get a message for all, or a message in their inbox
+	// Waiting processes get a message for all, or a message in their inbox.
+	for _, others := range []int{0, 9} {
 		if err := compare(t, addr, others, "", "", "", 200); err != nil {
 			t.Errorf("with %d others: %v", others, err)
 		}

@@ -25,7 +25,7 @@ const (
 
 // hearing is the state of a store's messages.
 type hearing struct {
-	inbox     string       // the name of the inbox for messages about loads that this process waits for; empty if all messages come on one channel
+	inbox     string       // name of this process's inbox; empty if all messages come on one channel
 	listening atomic.Bool  // messages arrive
 	changed   atomic.Int64 // when the store last changed something, since the clock's base
 

@@ -20,7 +20,8 @@ import (
 func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	t.Helper()
 	told := make(chan struct{}, 100)
-	stop := r.store.Listen("test", func(m cacheguard.Message) { // this listener is called after the cache's
+	// This listener is called after the cache's.
+	stop := r.store.Listen("test", func(m cacheguard.Message) {
 		if m.Kind == cacheguard.MessageTags && !slices.Contains(forged, fmt.Sprintf("%016d", m.Generation)) {
 			told <- struct{}{}
 		}

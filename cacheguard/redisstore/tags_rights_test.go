@@ -68,7 +68,7 @@ func TestTagsNeedNoMoreRights(t *testing.T) {
 func TestNoRightForTags(t *testing.T) {
 	t.Parallel()
 	for right, missing := range map[string]struct {
-		reads, logs, bumps bool // reads are hits; the log names the right; the error of an invalidation names it
+		reads, logs, bumps bool // reads are hits; the log names the right; the error does
 	}{
 		"zmscore":          {reads: true, logs: true},
 		"zadd":             {reads: true, bumps: true},

@@ -210,7 +210,8 @@ func TestClockGoesBack(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			a, b := twoTagged(t, server.Addr())
-			hour := float64(time.Now().Add(time.Hour).UnixMicro()) // an invalidation from before the clock was set back
+			// This is the time of an invalidation from before the clock was set back.
+			hour := float64(time.Now().Add(time.Hour).UnixMicro())
 			must(t, a.rdb.ZAdd(t.Context(), a.generations(), redis.Z{Score: hour, Member: member}).Err())
 			for _, v := range []string{"new", "newer", "newest"} {
 				o := newOrigin(v)

@@ -75,7 +75,8 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	}
 	stats, err := redistest.CommandStats(t.Context(), admin)
 	must(t, err)
-	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys { // a key needs a second request if a message may have been missed
+	// A key needs a second request if a message may have been missed.
+	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys {
 		t.Errorf("the waiters' process asked for leases %d times; want once for each of %d keys", n, keys)
 	}
 

@@ -385,7 +385,8 @@ func manyRenewalsTime(e *env) {
 	}
 	e.renewMany(e.a, keys[:2], grants[:2], short)
 	e.renewMany(e.a, keys[1:2], grants[1:2], long)
-	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine { // if not, this machine is too slow
+	// If the answer is another one, this machine is too slow.
+	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine {
 		defer e.holds(keys[1], grants[1])
 	}
 	e.pass(short)

@@ -185,7 +185,8 @@ func markEndsLease(e *env) {
 	e.noValue(claimed)
 	e.noValue(cold)
 
-	next := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)}) // the stored value still is the one that was seen
+	// The stored value still is the value that was seen.
+	next := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 	e.refused(e.a, k, refresh, cacheguard.FillOther)
 	f = e.frame(next.Token, "fresh")
 	e.stored(e.b, k, next, f)

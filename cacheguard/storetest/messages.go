@@ -95,7 +95,8 @@ func toldFillLater(e *env) {
 	e.waiter(e.b, k, g)
 	e.lead(e.a, k, cacheguard.LeaseAsk{Token: g.Token})
 	e.holds(k, g)
-	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}) // a process that asks without waiting changes nothing either
+	// A process that asks without waiting changes nothing either.
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()})
 	if answer.State != cacheguard.LeaseHeld {
 		e.Errorf("lease: %s; want it held", describe(answer))
 	}

@@ -70,7 +70,8 @@ var versionMutants = []mutant{
 						return err
 					}
 					for other := range all {
-						if err := b.Store.Invalidate(ctx, []cacheguard.Key{other}); err != nil { // a mark can't be removed
+						// A mark can't be removed.
+						if err := b.Store.Invalidate(ctx, []cacheguard.Key{other}); err != nil {
 							return err
 						}
 					}

@@ -183,7 +183,8 @@ func valueTooShort(e *env) {
 		v := whole[:size]
 		e.set(e.a, k, v)
 		g := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(v)})
-		e.refused(e.a, k, other(g), cacheguard.FillOther) // the store must not take these bytes for the fill's own value
+		// The store must not take these bytes for the fill's own value.
+		e.refused(e.a, k, other(g), cacheguard.FillOther)
 		e.value(k, v)
 		f := e.frame(g.Token, "new")
 		e.stored(e.b, k, g, f)

@@ -187,7 +187,8 @@ func TestFlawsAreFound(t *testing.T) {
 			return r.TLS.ServerName
 		})), middlewaretest.Poisoned, "another server's name in the TLS handshake"},
 		"host where the server's name counts": {in(naive(func(r *http.Request) string {
-			if r.TLS != nil && r.TLS.ServerName != "" { // the name in the handshake replaces the host
+			// The name in the handshake replaces the host.
+			if r.TLS != nil && r.TLS.ServerName != "" {
 				return r.TLS.ServerName + r.URL.String() + fmt.Sprint(r.Header)
 			}
 			return full("")(r)

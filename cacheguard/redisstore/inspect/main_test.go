@@ -167,7 +167,8 @@ func TestValues(t *testing.T) {
 	if text := e.prints(t, "-prefix", "shop:1", "json", "k"); strings.Contains(text, "lamp") {
 		t.Errorf("it shows a value without -value:\n%s", text)
 	}
-	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored") // the command uses another prefix
+	// The command uses another prefix.
+	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored")
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "json"), "values 1, of", "fresh 1 (100.0 %)")
 	has(t, e.prints(t, "-prefix", "shop:1", "-find", "0123456789", "json"), "hash no key that stands here now", "begins with 0123456789")
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "unknown"), "nothing is stored of a cache of this name")
